@@ -1,0 +1,78 @@
+//! Counters per window: aligned to the clock, or opened by the first hit.
+
+use super::{Numbers, Words};
+use crate::Quota;
+
+/// A window and what was spent in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    start_us: u64,
+    count: u64,
+}
+
+impl State {
+    pub(crate) fn settle(&mut self, quota: &Quota, aligned: bool, now_us: u64) -> bool {
+        let period = quota.period_us();
+        if aligned {
+            let current = now_us - now_us % period;
+            if self.start_us < current || self.count == 0 {
+                (self.start_us, self.count) = (current, 0);
+            } else if self.start_us > now_us + period {
+                // Impossibly far ahead: the clock went back by more than a window.
+                self.start_us = current;
+                return true;
+            } else {
+                // This window; the next one, when the clock went back a little; or a start that
+                // another period aligned.
+                let at = self.start_us.max(now_us);
+                self.start_us = at - at % period;
+            }
+            return false;
+        }
+        if self.start_us > now_us && self.count > 0 {
+            self.start_us = now_us;
+            return true;
+        }
+        if self.count == 0 || now_us - self.start_us >= period {
+            (self.start_us, self.count) = (now_us, 0);
+        }
+        false
+    }
+
+    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        cost == 0 || self.count + cost <= quota.amount_u64()
+    }
+
+    pub(crate) fn charge(&mut self, cost: u64) {
+        self.count += cost;
+    }
+
+    /// Only what was spent in this window can come back to it.
+    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
+        if spent_us >= self.start_us {
+            self.count = self.count.saturating_sub(cost);
+        }
+    }
+
+    pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
+        [self.count, self.start_us + quota.period_us() - now_us, 0, 0]
+    }
+
+    pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
+        if self.count == 0 { 0 } else { self.start_us + quota.period_us() }
+    }
+
+    /// The bytes that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [self.start_us as f64, self.count as f64].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// From the count and the time left of the window.
+pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+    let [count, left, ..] = *words;
+    let remaining = quota.amount_u64().saturating_sub(count);
+    let used_left = if count == 0 { 0 } else { left };
+    Numbers { remaining, retry_us: if cost > remaining { left } else { 0 }, reset_us: used_left, more_us: used_left }
+}

@@ -1,0 +1,114 @@
+//! The token bucket, kept as the time at which it will be full again (virtual scheduling, the
+//! generic cell rate algorithm of ITU-T I.371).
+//!
+//! One unit is worth T = W/n µs. T is rarely whole, so the time is kept as whole microseconds and
+//! a remainder in 1/n µs: k periods give exactly k·n units, for any n and W, without a product
+//! that a double could not hold.
+
+use super::{Numbers, Words};
+use crate::{Quota, quota::MAX_EXACT};
+
+/// When the bucket is full again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    /// Whole microseconds since the epoch.
+    full_us: u64,
+    /// And this many 1/n of a microsecond, less than n.
+    part: u64,
+    /// W/n of the quota that wrote this.
+    pace: f64,
+}
+
+/// A span of time in the state's own units, ordered by value.
+type Span = (u64, u64);
+
+impl State {
+    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
+        let pace = quota.pace();
+        let wrote = std::mem::replace(&mut self.pace, pace);
+        if self.full_us < now_us {
+            (self.full_us, self.part) = (now_us, 0);
+            return false;
+        }
+        let mut mended = false;
+        if wrote != pace {
+            // Another rate: keep the units that were spent, not the time they would have taken.
+            let units = (self.full_us - now_us) as f64 / wrote;
+            let known = units >= 0.0 && units <= MAX_EXACT as f64;
+            let ahead = if known { (units * pace).ceil() } else { 0.0 };
+            (self.full_us, self.part) = (now_us + ahead.min(MAX_EXACT as f64) as u64, 0);
+            mended = true;
+        }
+        let top = quota.span(quota.burst_u64());
+        if self.ahead(now_us) > top {
+            (self.full_us, self.part) = (now_us + top.0, top.1);
+            mended = true;
+        }
+        mended
+    }
+
+    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
+        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst_u64())
+    }
+
+    pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
+        (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
+    }
+
+    pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
+        let (whole, part) = quota.span(cost);
+        let ahead = self.ahead(now_us);
+        if ahead <= (whole, part) {
+            (self.full_us, self.part) = (now_us, 0);
+        } else {
+            let borrow = u64::from(ahead.1 < part);
+            self.full_us -= whole + borrow;
+            self.part = ahead.1 + borrow * quota.amount_u64() - part;
+        }
+    }
+
+    pub(crate) fn words(&self, now_us: u64) -> Words {
+        let (ahead, part) = self.ahead(now_us);
+        [ahead, part, 0, 0]
+    }
+
+    pub(crate) fn fresh_at(&self) -> u64 {
+        self.full_us + u64::from(self.part > 0)
+    }
+
+    fn ahead(&self, now_us: u64) -> Span {
+        (self.full_us - now_us, self.part)
+    }
+
+    /// The bytes that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [self.full_us as f64, self.part as f64, self.pace].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+fn add(quota: &Quota, a: Span, b: Span) -> Span {
+    let part = a.1 + b.1;
+    let carry = u64::from(part >= quota.amount_u64());
+    (a.0 + b.0 + carry, part - carry * quota.amount_u64())
+}
+
+/// From the time until the bucket is full: `words` are its whole and its part.
+pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+    let n = i128::from(quota.amount_u64());
+    let period = i128::from(quota.period_us());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let room = period * i128::from(quota.burst_u64()) - used;
+    let remaining = (room / period).max(0);
+    let until = |units: i128| ceil_div((units * period - room).max(0), n);
+    Numbers {
+        remaining: remaining as u64,
+        retry_us: until(i128::from(cost)),
+        reset_us: ceil_div(used, n),
+        more_us: if used == 0 { 0 } else { until(remaining + 1) },
+    }
+}
+
+fn ceil_div(a: i128, b: i128) -> u64 {
+    ((a + b - 1) / b) as u64
+}

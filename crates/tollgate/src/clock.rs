@@ -1,0 +1,90 @@
+use std::{
+    fmt,
+    sync::Arc,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Where a store reads the time, in microseconds since the Unix epoch.
+///
+/// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] unless told otherwise. A
+/// [`RedisStore`](crate::RedisStore) uses the server's clock, read once inside the script; give it
+/// a clock of the process only where the server refuses `TIME`, and know that replicas whose
+/// clocks differ by some time then disagree by that time.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    Monotonic { epoch_us: u64, start: Instant },
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The system's time when the clock is made, and from then on the monotonic clock: it never
+    /// goes back, and does not follow corrections of the system's time.
+    #[must_use]
+    pub fn monotonic() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Source::Monotonic { epoch_us: micros(epoch), start: Instant::now() })
+    }
+
+    /// A clock that stands still until it is moved. Clones move together.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Clock;
+    ///
+    /// let clock = Clock::manual(1_000_000);
+    /// clock.advance(Duration::from_millis(5));
+    /// assert_eq!(clock.now_us(), 1_005_000);
+    /// ```
+    #[must_use]
+    pub fn manual(now_us: u64) -> Self {
+        Self(Source::Manual(Arc::new(AtomicU64::new(now_us))))
+    }
+
+    /// The time now, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        match &self.0 {
+            Source::Monotonic { epoch_us, start } => epoch_us + micros(start.elapsed()),
+            Source::Manual(now) => now.load(Ordering::Acquire),
+        }
+    }
+
+    /// Moves a [manual](Self::manual) clock forward.
+    ///
+    /// # Panics
+    ///
+    /// When the clock is not manual.
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now_us() + micros(by));
+    }
+
+    /// Sets a [manual](Self::manual) clock, also backward.
+    ///
+    /// # Panics
+    ///
+    /// When the clock is not manual.
+    pub fn set(&self, now_us: u64) {
+        match &self.0 {
+            Source::Manual(now) => now.store(now_us, Ordering::Release),
+            Source::Monotonic { .. } => panic!("only a manual clock can be set"),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::Monotonic { .. } => "Clock::monotonic",
+            Source::Manual(_) => "Clock::manual",
+        })
+    }
+}
+
+/// Whole microseconds of a duration; more than 584 000 years is capped.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

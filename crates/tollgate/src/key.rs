@@ -1,0 +1,422 @@
+use std::{
+    fmt::{self, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+/// Whose quota is spent.
+///
+/// A key is built from parts, and two keys are equal only when they were built from equal parts:
+/// `("ab", "c")` is not `("a", "bc")`, the text `"7"` is not the number `7`. Any bytes are safe,
+/// of any length. A key is stored as readable text of at most 64 bytes; what would be longer
+/// becomes a digest (SHA-256, 160 bits of it).
+///
+/// ```
+/// use tollgate::Key;
+///
+/// let key = Key::new("tenant 42").join("/export").join(7_u64);
+/// assert_eq!(key, Key::from(("tenant 42", "/export", 7_u64)));
+/// assert_eq!(key.encoded(), "tenant%2042,/export,#7");
+/// ```
+///
+/// The text never holds a brace or a control character, so nobody who chooses a part can choose
+/// the Redis Cluster slot. Secrets have no place in it: see [`Key::secret`].
+///
+/// Neither `Debug` nor any error message of this crate shows a key.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(SmallVec<[u8; KEY_BYTES]>);
+
+/// Beyond this a key becomes a digest, so it never leaves its inline buffer.
+const KEY_BYTES: usize = 64;
+
+type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
+
+impl Key {
+    /// A key of one part.
+    #[must_use]
+    pub fn new(part: impl Into<Self>) -> Self {
+        part.into()
+    }
+
+    /// This key and a further part. A key of several parts is joined as one part.
+    #[must_use]
+    pub fn join(self, part: impl Into<Self>) -> Self {
+        let part = part.into();
+        let mut text = Buffer::from_slice(&self.0);
+        text.push(b',');
+        if part.is_joined() {
+            text.push(b'(');
+            text.extend_from_slice(&part.0);
+            text.push(b')');
+        } else {
+            text.extend_from_slice(&part.0);
+        }
+        Self::from_text(&text)
+    }
+
+    /// A part of any bytes.
+    #[must_use]
+    pub fn bytes(part: &[u8]) -> Self {
+        let mut text = Buffer::new();
+        if part.is_empty() {
+            text.push(b'%');
+        }
+        for &byte in part {
+            if is_plain(byte) {
+                text.push(byte);
+            } else {
+                text.push(b'%');
+                text.extend_from_slice(&hex(byte));
+            }
+        }
+        Self::from_text(&text)
+    }
+
+    /// The network of an address: the first `prefix` bits. An IPv4-mapped IPv6 address is its IPv4
+    /// address; a prefix longer than the address is the whole address.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let one = Key::network("2001:db8::1".parse().unwrap(), 64);
+    /// let two = Key::network("2001:db8::ffff:2".parse().unwrap(), 64);
+    /// assert_eq!(one, two);
+    /// assert_eq!(one.encoded(), "*2001:db8::/64");
+    /// ```
+    #[must_use]
+    pub fn network(address: IpAddr, prefix: u8) -> Self {
+        let mut text = Text(Buffer::new());
+        let (masked, width) = match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+                (IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask)), 32)
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+                (IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask)), 128)
+            }
+        };
+        // Writing to a buffer in memory does not fail.
+        let _ = write!(text, "*{masked}");
+        if prefix < width {
+            let _ = write!(text, "/{prefix}");
+        }
+        Self::from_text(&text.0)
+    }
+
+    /// A secret as a part: the store sees only a keyed digest of it (HMAC-SHA-256, 160 bits).
+    ///
+    /// ```
+    /// use tollgate::{Key, Secret};
+    ///
+    /// let pepper = Secret::new(b"from the deployment's own configuration");
+    /// let key = Key::secret("sk_live_51H8", &pepper);
+    /// assert_eq!(key, Key::secret("sk_live_51H8", &pepper));
+    /// assert_ne!(key, Key::secret("sk_live_51H8", &Secret::new(b"another deployment")));
+    /// assert!(!key.encoded().contains("sk_live"));
+    /// ```
+    #[must_use]
+    pub fn secret(part: impl AsRef<[u8]>, secret: &Secret) -> Self {
+        let mut mac = secret.0.clone();
+        mac.update(part.as_ref());
+        let mut text = Buffer::new();
+        text.push(b'~');
+        for &byte in &mac.finalize().into_bytes()[..20] {
+            text.extend_from_slice(&hex(byte));
+        }
+        Self::from_text(&text)
+    }
+
+    /// The text that stands for the key in the store: printable ASCII without braces, 1 to 64
+    /// bytes.
+    #[must_use]
+    pub fn encoded(&self) -> &str {
+        // Only ASCII is ever pushed.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn is_joined(&self) -> bool {
+        self.0.contains(&b',')
+    }
+
+    fn from_text(text: &[u8]) -> Self {
+        if text.len() <= KEY_BYTES {
+            return Self(SmallVec::from_slice(text));
+        }
+        let mut digest = SmallVec::new();
+        digest.push(b'!');
+        for &byte in &Sha256::digest(text)[..20] {
+            digest.extend_from_slice(&hex(byte));
+        }
+        Self(digest)
+    }
+}
+
+/// Bytes that stand for themselves. The others, among them everything that has a meaning in the
+/// encoded text (`, ( ) % * # ~ !`) or to Redis (`{ }`), are written as `%` and two hex digits.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'_' | b'.' | b'/' | b':' | b'@' | b'+' | b'=' | b'|' | b'$' | b'&' | b';' | b'?')
+}
+
+fn hex(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+struct Text(Buffer);
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The key of the digests that stand for secrets: random, the same in all replicas, kept with the
+/// deployment's other secrets.
+#[derive(Clone)]
+pub struct Secret(Hmac<Sha256>);
+
+impl Secret {
+    /// A secret of any length; 32 random bytes are right.
+    #[must_use]
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        match Hmac::new_from_slice(bytes.as_ref()) {
+            Ok(mac) => Self(mac),
+            Err(_) => unreachable!("HMAC takes a key of any length"),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl From<&Self> for Key {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+impl From<&str> for Key {
+    fn from(part: &str) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(part: String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(part: &String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(part: &[u8]) -> Self {
+        Self::bytes(part)
+    }
+}
+
+impl From<u64> for Key {
+    fn from(part: u64) -> Self {
+        let mut text = Text(Buffer::new());
+        // Writing to a buffer in memory does not fail.
+        let _ = write!(text, "#{part}");
+        Self::from_text(&text.0)
+    }
+}
+
+impl From<u32> for Key {
+    fn from(part: u32) -> Self {
+        Self::from(u64::from(part))
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// The whole address; an IPv4-mapped IPv6 address is its IPv4 address. Clients of an IPv6
+    /// network have many: see [`Key::network`].
+    fn from(address: IpAddr) -> Self {
+        Self::network(address, 128)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>> From<(A, B)> for Key {
+    fn from((a, b): (A, B)) -> Self {
+        a.into().first().join(b)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
+    fn from((a, b, c): (A, B, C)) -> Self {
+        a.into().first().join(b).join(c)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, D)> for Key {
+    fn from((a, b, c, d): (A, B, C, D)) -> Self {
+        a.into().first().join(b).join(c).join(d)
+    }
+}
+
+impl Key {
+    /// This key as the first element of a tuple: several parts stay one element.
+    fn first(self) -> Self {
+        if !self.is_joined() {
+            return self;
+        }
+        let mut text = Buffer::new();
+        text.push(b'(');
+        text.extend_from_slice(&self.0);
+        text.push(b')');
+        Self::from_text(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Part {
+        Bytes(Vec<u8>),
+        Number(u64),
+        Address(IpAddr),
+    }
+
+    fn encode(parts: &[Part]) -> Key {
+        let one = |part: &Part| match part {
+            Part::Bytes(bytes) => Key::bytes(bytes),
+            Part::Number(number) => Key::from(*number),
+            Part::Address(address) => Key::from(*address),
+        };
+        parts[1..].iter().fold(one(&parts[0]), |key, part| key.join(one(part)))
+    }
+
+    fn decode(text: &str) -> Vec<Part> {
+        text.split(',')
+            .map(|part| match part.as_bytes() {
+                b"%" => Part::Bytes(Vec::new()),
+                [b'#', ..] => Part::Number(part[1..].parse().unwrap()),
+                [b'*', ..] => Part::Address(part[1..].parse().unwrap()),
+                _ => {
+                    let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+                    while let [first, tail @ ..] = rest {
+                        rest = tail;
+                        bytes.push(if *first == b'%' {
+                            rest = &tail[2..];
+                            u8::from_str_radix(std::str::from_utf8(&tail[..2]).unwrap(), 16).unwrap()
+                        } else {
+                            *first
+                        });
+                    }
+                    Part::Bytes(bytes)
+                }
+            })
+            .collect()
+    }
+
+    fn part() -> impl Strategy<Value = Part> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..8).prop_map(Part::Bytes),
+            "[a-z{},%#*~!() .:]{0,8}".prop_map(|text| Part::Bytes(text.into_bytes())),
+            any::<u64>().prop_map(Part::Number),
+            any::<u32>().prop_map(|bits| Part::Address(IpAddr::V4(bits.into()))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_back_the_parts(parts in prop::collection::vec(part(), 1..4)) {
+            let key = encode(&parts);
+            if !key.encoded().starts_with('!') {
+                prop_assert_eq!(decode(key.encoded()), parts);
+            }
+        }
+
+        #[test]
+        fn the_text_is_short_and_cannot_move_the_hash_slot(parts in prop::collection::vec(part(), 1..9)) {
+            let key = encode(&parts);
+            prop_assert!((1..=64).contains(&key.encoded().len()));
+            prop_assert!(key.encoded().bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{' && byte != b'}'));
+        }
+    }
+
+    #[test]
+    fn keys_of_different_parts_differ() {
+        let keys = [
+            Key::from(("ab", "c")),
+            Key::from(("a", "bc")),
+            Key::from(("a.b", "c")),
+            Key::from(("a", "b.c")),
+            Key::from("a,b"),
+            Key::from(("a", "b")),
+            Key::from(("a", "b", "c")),
+            Key::from(("a", ("b", "c"))),
+            Key::from((("a", "b"), "c")),
+            Key::from("(a,b)"),
+            Key::from(""),
+            Key::from(("", "")),
+            Key::from("%"),
+            Key::from("7"),
+            Key::from(7_u64),
+            Key::from("#7"),
+            Key::from("127.0.0.1"),
+            Key::from(IpAddr::from([127, 0, 0, 1])),
+            Key::from("*127.0.0.1"),
+            Key::secret("a", &Secret::new("s")),
+            Key::from("\0"),
+            Key::from("\r\n"),
+            Key::bytes(&[0xff, 0xfe]),
+            Key::from("x".repeat(64)),
+            Key::from("x".repeat(65)),
+            Key::from("x".repeat(1 << 20)),
+            Key::from("x".repeat(65)).join("a"),
+        ];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(keys[..at].iter().all(|other| other != key), "{}", key.encoded());
+        }
+    }
+
+    #[test]
+    fn a_megabyte_becomes_a_short_digest() {
+        assert_eq!(Key::from("x".repeat(1 << 20)).encoded().len(), 41);
+    }
+
+    #[test]
+    fn one_address_is_one_key_however_it_is_written() {
+        let key = |text: &str| Key::network(text.parse().unwrap(), 64);
+        assert_eq!(key("::ffff:1.2.3.4"), key("1.2.3.4"));
+        assert_eq!(key("::ffff:102:304"), Key::network("1.2.3.4".parse().unwrap(), 32));
+        assert_eq!(key("2001:DB8:0:0::1"), key("2001:db8::2"));
+        assert_ne!(key("2001:db8:0:1::1"), key("2001:db8::1"));
+        assert_eq!(Key::network("1.2.3.4".parse().unwrap(), 24).encoded(), "*1.2.3.0/24");
+        assert_eq!(Key::network("1.2.3.4".parse().unwrap(), 0).encoded(), "*0.0.0.0/0");
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), Secret::new("pepper")), "Key(..) Secret(..)");
+    }
+}

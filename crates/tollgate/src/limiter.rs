@@ -1,0 +1,279 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    Check, CheckFuture, Cost, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture, outage::Fallback,
+};
+
+/// A store and the policies checked together. Cheap to clone; clones share state.
+///
+/// Limits on the same key belong in one limiter: they are decided in one atomic step, and all are
+/// charged or none. Two limiters that name the same policy on one store share its counters.
+///
+/// ```
+/// use tollgate::{Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(
+///     MemoryStore::new(),
+///     Policy::token_bucket("rows", Quota::per_second(100)),
+/// );
+/// let decision = limiter.check_cost("acme", Cost::new(30)).await?;
+/// assert_eq!(decision.state("rows").unwrap().remaining(), 70);
+///
+/// // What can never fit is no denial: there is nothing to wait for.
+/// let error = limiter.check_cost("acme", Cost::new(101)).await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Limiter(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    policies: PolicySet,
+    deadline: Duration,
+    fallback: Fallback,
+}
+
+/// The default of [`LimiterBuilder::deadline`].
+const DEADLINE: Duration = Duration::from_millis(50);
+
+impl Limiter {
+    /// A limiter with the default [`Outage`] and deadline.
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies; pass a set made by it for policies that
+    /// are known only at run time.
+    #[must_use]
+    pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
+        Self::builder(store).policies(policies).build()
+    }
+
+    /// A builder for the options. [`policies`](LimiterBuilder::policies) is where it begins.
+    pub fn builder(store: impl Store) -> LimiterBuilder<()> {
+        LimiterBuilder { store: Arc::new(store), policies: (), deadline: DEADLINE, outage: Outage::default() }
+    }
+
+    /// Spends one unit of every policy, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// No decision was reached: the store is away and the limiter is [closed](Outage::Closed).
+    /// With any other [`Outage`] there is always a decision.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped may have spent: the store may be at it already.
+    pub fn check(&self, key: impl Into<Key>) -> CheckFuture {
+        self.check_cost(key, Cost::ONE)
+    }
+
+    /// Spends `cost` units of every policy, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), and [`ErrorKind::CostExceedsBurst`] for a cost that could never
+    /// fit one of the policies; the store is not asked then.
+    pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
+        let inner = &self.0;
+        if let Err(error) = inner.policies.admits(cost) {
+            return StoreFuture::ready(Err(error));
+        }
+        let key = key.into();
+        let check = Check::new(&inner.policies, &key, cost);
+        match inner.store.check(check).into_ready() {
+            Ok(Ok(decision)) => {
+                inner.fallback.returned();
+                StoreFuture::ready(Ok(decision))
+            }
+            Ok(Err(error)) => StoreFuture::ready(inner.fallback.answer(check, error)),
+            Err(pending) => {
+                let inner = Arc::clone(inner);
+                StoreFuture::pending(async move {
+                    let answer = match tokio::time::timeout(inner.deadline, pending).await {
+                        Ok(answer) => answer,
+                        Err(_) => Err(inner.late()),
+                    };
+                    match answer {
+                        Ok(decision) => {
+                            inner.fallback.returned();
+                            Ok(decision)
+                        }
+                        Err(error) => {
+                            let check = Check::new(&inner.policies, &key, cost);
+                            inner.fallback.answer(check, error)
+                        }
+                    }
+                })
+            }
+        }
+    }
+
+    /// Looks at what is left and spends nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn peek(&self, key: impl Into<Key>) -> CheckFuture {
+        self.check_cost(key, Cost::ZERO)
+    }
+
+    /// Gives back up to `cost` units of every policy: never more than is spent now.
+    ///
+    /// Use [`refund_decision`](Self::refund_decision) where the decision that spent them is at
+    /// hand: it knows in which window they were spent.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be reached in time. The quota then stays spent, until it accrues again.
+    pub async fn refund(&self, key: impl Into<Key>, cost: Cost) -> Result<(), Error> {
+        self.0.refund(key.into(), cost, None).await
+    }
+
+    /// Gives back up to `cost` of what `decision` spent on `key`: never more than is spent now,
+    /// and nothing to a window that opened after the decision. A decision that spent nothing
+    /// (denied, or made without the store) gives nothing back.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
+    /// let decision = limiter.check_cost("acme", Cost::new(10)).await?;
+    /// // The work turned out to be worth 4.
+    /// limiter.refund_decision("acme", &decision, Cost::new(6)).await?;
+    /// assert_eq!(limiter.peek("acme").await?.state("day").unwrap().remaining(), 96);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`refund`](Self::refund).
+    pub async fn refund_decision(&self, key: impl Into<Key>, decision: &Decision, cost: Cost) -> Result<(), Error> {
+        if decision.is_denied() || decision.is_degraded() {
+            return Ok(());
+        }
+        self.0.refund(key.into(), cost.min(decision.cost()), Some(decision)).await
+    }
+
+    /// Makes the key fresh: everything is there again.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be reached in time.
+    pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
+        let key = key.into();
+        self.0.within_deadline(self.0.store.reset(&self.0.policies, &key)).await
+    }
+
+    /// The policies that are checked together.
+    #[must_use]
+    pub fn policies(&self) -> &PolicySet {
+        &self.0.policies
+    }
+
+    /// Whether decisions are made inside this process, at once.
+    #[must_use]
+    pub fn is_in_process(&self) -> bool {
+        self.0.store.is_in_process()
+    }
+}
+
+impl Inner {
+    async fn refund(&self, key: Key, cost: Cost, decision: Option<&Decision>) -> Result<(), Error> {
+        if cost == Cost::ZERO {
+            return Ok(());
+        }
+        let check = Check::new(&self.policies, &key, cost);
+        self.within_deadline(self.store.refund(check, decision)).await
+    }
+
+    async fn within_deadline<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
+        match answer.into_ready() {
+            Ok(answer) => answer,
+            Err(pending) => match tokio::time::timeout(self.deadline, pending).await {
+                Ok(answer) => answer,
+                Err(_) => Err(self.late()),
+            },
+        }
+    }
+
+    fn late(&self) -> Error {
+        Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.deadline))
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policies", &self.0.policies)
+            .field("deadline", &self.0.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Limiter`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, MemoryStore, Outage, Policy, Quota};
+///
+/// let login = Limiter::builder(MemoryStore::new())
+///     .policies(Policy::token_bucket("login", Quota::per_minute(5)))
+///     .on_outage(Outage::Closed)
+///     .deadline(Duration::from_millis(20))
+///     .build();
+/// assert_eq!(login.policies().len(), 1);
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct LimiterBuilder<P> {
+    store: Arc<dyn Store>,
+    policies: P,
+    deadline: Duration,
+    outage: Outage,
+}
+
+impl<P> LimiterBuilder<P> {
+    /// The policies that are checked together.
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies.
+    pub fn policies(self, policies: impl Into<PolicySet>) -> LimiterBuilder<PolicySet> {
+        LimiterBuilder { store: self.store, policies: policies.into(), deadline: self.deadline, outage: self.outage }
+    }
+
+    /// What to answer when the store cannot decide in time. By default each replica decides by
+    /// itself, see [`Outage::Local`].
+    pub fn on_outage(mut self, outage: Outage) -> Self {
+        self.outage = outage;
+        self
+    }
+
+    /// How long a check may take in all, connecting included; 50 ms by default. After it the
+    /// [`Outage`] decides. In-process stores answer at once and know no deadline.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+impl LimiterBuilder<PolicySet> {
+    /// The limiter.
+    #[must_use]
+    pub fn build(self) -> Limiter {
+        let fallback = Fallback::new(self.outage, &self.policies);
+        Limiter(Arc::new(Inner { store: self.store, policies: self.policies, deadline: self.deadline, fallback }))
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for LimiterBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder")
+            .field("policies", &self.policies)
+            .field("deadline", &self.deadline)
+            .field("outage", &self.outage)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! The in-process store.
+
+mod shard;
+
+use std::{fmt, hash::BuildHasher, num::NonZeroUsize, sync::Arc, sync::Mutex, sync::MutexGuard};
+
+use foldhash::fast::RandomState;
+
+use crate::{Check, CheckFuture, Clock, Decision, Key, PolicySet, Store, StoreFuture};
+use shard::Shard;
+
+/// A store inside the process: the same algorithms, the same answers, for one replica alone.
+///
+/// Use it for tests, for a service that runs once, and for limits that are each replica's own. It
+/// is what answers while Redis is away, see [`Outage::Local`](crate::Outage::Local).
+///
+/// It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) states (one for each key and
+/// policy). A state that equals a fresh one is dropped when room is needed, without a thread or a
+/// task. When there is none of those, the states nearest to fresh go first and a drained one last:
+/// a flood of new keys cannot wash away the limit of a key that is at its limit, before all idle
+/// ones are gone.
+///
+/// Clones share the states.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+/// assert_eq!(limiter.check("acme").await?.state("api").unwrap().remaining(), 9);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+/// Builds a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct MemoryStoreBuilder {
+    clock: Option<Clock>,
+    max_keys: NonZeroUsize,
+}
+
+/// The default of [`MemoryStoreBuilder::max_keys`].
+const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(1 << 18).expect("not zero");
+
+/// A power of two; below it two cores meet too often, above it a small store wastes room.
+const SHARDS: usize = 64;
+
+impl MemoryStore {
+    /// A store of at most 262 144 states (about 30 MB when full), on the monotonic clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A builder for the options.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { clock: None, max_keys: MAX_KEYS }
+    }
+
+    /// How many states are held now, fresh ones that were not dropped yet among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Whether no state is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Decides at once.
+    pub(crate) fn decide(&self, check: Check<'_>) -> Decision {
+        let (hash, shard) = self.shard(check.key);
+        let now_us = self.0.clock.now_us();
+        let readings = lock(shard).check(hash, check, now_us);
+        Decision::from_readings(check.policies, readings, check.cost, now_us)
+    }
+
+    fn shard(&self, key: &Key) -> (u64, &Mutex<Shard>) {
+        let hash = self.0.hasher.hash_one(key.as_bytes());
+        // The table inside uses the low bits and the topmost seven.
+        let at = (hash >> 48) as usize % self.0.shards.len();
+        (hash, &self.0.shards[at])
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn peek_state(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::State> {
+        let (hash, shard) = self.shard(key);
+        lock(shard).state(hash, key, policy)
+    }
+}
+
+/// A panic while the lock is held leaves whole states behind, so the lock is never poisoned.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Store for MemoryStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        StoreFuture::ready(Ok(self.decide(check)))
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        let (hash, shard) = self.shard(check.key);
+        let now_us = self.0.clock.now_us();
+        let spent_us = decision.map_or(now_us, Decision::at_us);
+        lock(shard).refund(hash, check, now_us, spent_us);
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        let (hash, shard) = self.shard(key);
+        lock(shard).reset(hash, policies, key);
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn is_in_process(&self) -> bool {
+        true
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("clock", &self.0.clock).finish_non_exhaustive()
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// How many states the store holds at most, one for each key and policy; 262 144 by default.
+    /// The bound is kept per shard (64 of them), so a store may drop a state a little earlier.
+    pub fn max_keys(mut self, max_keys: NonZeroUsize) -> Self {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// The clock to read, [`Clock::monotonic`] by default.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        // A small store is one shard, so that its bound is exact.
+        let shards = if self.max_keys.get() < 16 * SHARDS { 1 } else { SHARDS };
+        let room = self.max_keys.get() / shards;
+        MemoryStore(Arc::new(Inner {
+            clock: self.clock.unwrap_or_else(Clock::monotonic),
+            hasher: RandomState::default(),
+            shards: (0..shards).map(|_| Mutex::new(Shard::new(room))).collect(),
+        }))
+    }
+}

@@ -1,0 +1,173 @@
+use std::sync::Arc;
+
+use hashbrown::{HashTable, hash_table::Entry as Slot};
+use smallvec::SmallVec;
+
+use crate::{
+    Check, Key, Policy, PolicySet,
+    algorithm::{Reading, State},
+    decision::Readings,
+};
+
+/// The states of the keys that hash here. All policies of a key do, so one lock is one decision.
+#[derive(Debug)]
+pub(super) struct Shard {
+    states: HashTable<Entry>,
+    room: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    key: Box<[u8]>,
+    policy: Arc<Policy>,
+    state: State,
+}
+
+impl Entry {
+    fn is_of(&self, hash: u64, key: &Key, policy: &Policy) -> bool {
+        self.hash == hash
+            && *self.key == *key.as_bytes()
+            && self.policy.algorithm() == policy.algorithm()
+            && self.policy.name() == policy.name()
+    }
+}
+
+/// The states that a decision is about, settled, with whether they were mended.
+type Settled = SmallVec<[(State, bool); 2]>;
+
+impl Shard {
+    pub(super) fn new(room: usize) -> Self {
+        Self { states: HashTable::new(), room }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Decides over all policies of the check, charges all or none.
+    pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
+        let cost = check.cost.get();
+        let mut states = self.settle(hash, check, now_us);
+        let fits: SmallVec<[bool; 4]> = states
+            .iter()
+            .zip(check.policies.iter())
+            .map(|((state, _), policy)| state.fits(policy, now_us, cost))
+            .collect();
+        let charged = cost > 0 && fits.iter().all(|&fits| fits);
+        let mut readings = Readings::new();
+        for ((policy, (state, mended)), fits) in check.policies.shared().iter().zip(&mut states).zip(fits) {
+            if charged {
+                state.charge(policy, cost);
+            }
+            if charged || (*mended && cost > 0) {
+                self.put(hash, check.key, policy, *state, now_us);
+            }
+            readings.push(Reading { fits, words: state.words(policy, now_us) });
+        }
+        readings
+    }
+
+    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
+        for (policy, (state, _)) in check.policies.shared().iter().zip(&mut self.settle(hash, check, now_us)) {
+            state.refund(policy, now_us, spent_us, check.cost.get());
+            if state.fresh_at(policy) > now_us {
+                self.put(hash, check.key, policy, *state, now_us);
+            } else {
+                self.remove(hash, check.key, policy);
+            }
+        }
+    }
+
+    pub(super) fn reset(&mut self, hash: u64, policies: &PolicySet, key: &Key) {
+        for policy in policies.iter() {
+            self.remove(hash, key, policy);
+        }
+    }
+
+    fn settle(&self, hash: u64, check: Check<'_>, now_us: u64) -> Settled {
+        let settle = |policy: &Policy| {
+            let mut state = self.state(hash, check.key, policy).unwrap_or_else(|| State::fresh(policy.algorithm()));
+            let settled = state.settle(policy, now_us);
+            (state, settled.mended)
+        };
+        check.policies.iter().map(settle).collect()
+    }
+
+    pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<State> {
+        let slot = spread(hash, policy);
+        self.states.find(slot, |entry| entry.is_of(hash, key, policy)).map(|entry| entry.state)
+    }
+
+    fn put(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
+        if self.states.len() >= self.room && self.state(hash, key, policy).is_none() {
+            self.make_room(now_us);
+        }
+        let slot = spread(hash, policy);
+        let rehash = |entry: &Entry| spread(entry.hash, &entry.policy);
+        match self.states.entry(slot, |entry| entry.is_of(hash, key, policy), rehash) {
+            Slot::Occupied(mut slot) => {
+                let entry = slot.get_mut();
+                entry.state = state;
+                if entry.policy.quota() != policy.quota() {
+                    entry.policy = Arc::clone(policy);
+                }
+            }
+            Slot::Vacant(slot) => {
+                slot.insert(Entry { hash, key: key.as_bytes().into(), policy: Arc::clone(policy), state });
+            }
+        }
+    }
+
+    fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
+        let slot = spread(hash, policy);
+        if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(hash, key, policy)) {
+            entry.remove();
+        }
+    }
+
+    /// Drops what is fresh; if that is little, drops a sixteenth: what is nearest to fresh, by the
+    /// share of the burst that is spent. A pass over the shard thus pays for many new keys.
+    fn make_room(&mut self, now_us: u64) {
+        self.states.retain(|entry| entry.state.fresh_at(&entry.policy) > now_us);
+        let goal = self.room - (self.room / 16).max(1);
+        if self.states.len() <= goal {
+            return;
+        }
+        let mut shares: Vec<u32> = self.states.iter().map(|entry| entry.spent_share(now_us)).collect();
+        let surplus = shares.len() - goal;
+        let (_, &mut limit, _) = shares.select_nth_unstable(surplus - 1);
+        let mut below = shares.iter().filter(|&&share| share < limit).count();
+        // Of those that stand at the limit only as many go as are needed.
+        let mut at_limit = surplus - below;
+        self.states.retain(|entry| {
+            let share = entry.spent_share(now_us);
+            let goes = share < limit && below > 0 || share == limit && at_limit > 0;
+            if goes {
+                let left = if share < limit { &mut below } else { &mut at_limit };
+                *left -= 1;
+            }
+            !goes
+        });
+    }
+}
+
+impl Entry {
+    /// How much of the burst is spent, in millionths.
+    fn spent_share(&self, now_us: u64) -> u32 {
+        let mut state = self.state;
+        state.settle(&self.policy, now_us);
+        let reading = Reading { fits: true, words: state.words(&self.policy, now_us) };
+        let remaining = crate::algorithm::numbers(&self.policy, &reading, 0).remaining;
+        let burst = u64::from(self.policy.quota().burst());
+        ((burst - remaining.min(burst)) * 1_000_000 / burst) as u32
+    }
+}
+
+/// The slot of a key's state under one policy.
+fn spread(hash: u64, policy: &Policy) -> u64 {
+    let name = policy.name().as_bytes();
+    // The name is short and configured: a multiplicative fold of it is enough to tell the
+    // policies of one key apart.
+    name.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

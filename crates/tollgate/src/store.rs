@@ -1,0 +1,119 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::{Cost, Decision, Error, Key, PolicySet};
+
+/// Where the state of the policies lives.
+///
+/// This crate implements it for [`MemoryStore`](crate::MemoryStore) and
+/// [`RedisStore`](crate::RedisStore). Implement it to wrap one of them (to count, to trace, to
+/// shard), or to keep state elsewhere; whoever does promises the laws that stand in
+/// `docs/algorithms.md`, above all that one check is one atomic step over all policies.
+pub trait Store: Send + Sync + 'static {
+    /// Decides, and charges all policies or none. A cost of zero charges nothing.
+    fn check(&self, check: Check<'_>) -> CheckFuture;
+
+    /// Gives back up to the cost that was spent by `check` at the time of `decision`, or now when
+    /// there is none, and never more than is spent.
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
+
+    /// Makes the key fresh for these policies.
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
+
+    /// Whether decisions are made inside this process, at once: the futures are then ready.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+}
+
+/// What is asked of a [`Store`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Check<'a> {
+    /// The policies, checked together.
+    pub policies: &'a PolicySet,
+    /// Whose quota is spent.
+    pub key: &'a Key,
+    /// How much is spent; no more than the burst of any of the policies.
+    pub cost: Cost,
+}
+
+impl<'a> Check<'a> {
+    /// A check of `cost` for `key`.
+    #[must_use]
+    pub fn new(policies: &'a PolicySet, key: &'a Key, cost: Cost) -> Self {
+        Self { policies, key, cost }
+    }
+}
+
+/// What [`Limiter::check`](crate::Limiter::check) answers with.
+pub type CheckFuture = StoreFuture<Decision>;
+
+/// The answer of a store: there already, or on its way.
+///
+/// An answer that is there costs no allocation; [`into_ready`](Self::into_ready) takes it without
+/// an executor.
+#[must_use = "futures do nothing unless polled"]
+pub struct StoreFuture<T>(Answer<T>);
+
+enum Answer<T> {
+    Ready(Option<Result<T, Error>>),
+    Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+}
+
+impl<T> StoreFuture<T> {
+    /// An answer that is there.
+    pub fn ready(answer: Result<T, Error>) -> Self {
+        Self(Answer::Ready(Some(answer)))
+    }
+
+    /// An answer that has to be waited for.
+    pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
+        Self(Answer::Pending(Box::pin(answer)))
+    }
+
+    /// The answer if it is there already.
+    ///
+    /// # Errors
+    ///
+    /// The future itself, when it has to be waited for.
+    pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
+        match self.0 {
+            Answer::Ready(Some(answer)) => Ok(answer),
+            pending => Err(Self(pending)),
+        }
+    }
+}
+
+impl<T> Future for StoreFuture<T>
+where
+    T: Unpin,
+{
+    type Output = Result<T, Error>;
+
+    /// # Panics
+    ///
+    /// When polled after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => panic!("a store's answer was polled after it was ready"),
+            },
+            Answer::Pending(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for StoreFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Answer::Ready(_) => "StoreFuture::Ready",
+            Answer::Pending(_) => "StoreFuture::Pending",
+        })
+    }
+}
