@@ -148,6 +148,7 @@ impl Decision {
 
     /// The state of every policy, in the order of the set. Empty when an outage was answered with
     /// [`Outage::Open`](crate::Outage::Open).
+    #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
         self.policies.iter().zip(&self.readings).map(|(policy, reading)| PolicyState {
             policy,

@@ -1,5 +1,9 @@
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
 use std::{fmt, hash::Hash, ops::Deref, sync::Arc};
 
+#[cfg(feature = "redis")]
+use crate::redis::Plan;
 use crate::{Cost, Error, ErrorKind, Quota};
 
 /// How a [`Policy`] meters its quota.
@@ -235,7 +239,14 @@ impl Name {
 /// assert_eq!(set.iter().map(Policy::name).collect::<Vec<_>>(), ["burst", "daily"]);
 /// ```
 #[derive(Clone)]
-pub struct PolicySet(Arc<[Arc<Policy>]>);
+pub struct PolicySet(Arc<Set>);
+
+struct Set {
+    policies: Box<[Arc<Policy>]>,
+    /// What the set needs at a Redis server, worked out when it is first asked there.
+    #[cfg(feature = "redis")]
+    plan: OnceLock<Plan>,
+}
 
 /// More policies in one set would make one decision too long for the server that makes them all.
 const MAX_POLICIES: usize = 8;
@@ -262,27 +273,40 @@ impl PolicySet {
                 )));
             }
         }
-        Ok(Self(policies.into()))
+        Ok(Self::of(policies.into()))
     }
 
     /// The policies, in the order they were given.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Policy> + DoubleEndedIterator {
-        self.0.iter().map(Deref::deref)
+        self.0.policies.iter().map(Deref::deref)
     }
 
     /// How many there are; never zero.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.policies.len()
     }
 
     pub(crate) fn shared(&self) -> &[Arc<Policy>] {
-        &self.0
+        &self.0.policies
     }
 
     pub(crate) fn share(&self, replicas: u32) -> Self {
-        Self(self.0.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
+        Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn plan(&self) -> &Plan {
+        self.0.plan.get_or_init(|| Plan::new(self))
+    }
+
+    fn of(policies: Box<[Arc<Policy>]>) -> Self {
+        Self(Arc::new(Set {
+            policies,
+            #[cfg(feature = "redis")]
+            plan: OnceLock::new(),
+        }))
     }
 
     /// Refuses a cost that can never fit, before anything is asked.
@@ -304,7 +328,7 @@ impl PolicySet {
 
 impl From<Policy> for PolicySet {
     fn from(policy: Policy) -> Self {
-        Self([Arc::new(policy)].into())
+        Self::of([Arc::new(policy)].into())
     }
 }
 

@@ -214,7 +214,7 @@ impl Quota {
     /// period grows instead, so that the sum over the replicas is the quota.
     pub(crate) fn share(&self, replicas: u32, stretch: bool) -> Self {
         let burst = (self.burst / replicas).max(1);
-        let stretched = if stretch && self.amount % replicas != 0 {
+        let stretched = if stretch && !self.amount.is_multiple_of(replicas) {
             let period = self.period().checked_mul(replicas);
             period.and_then(|period| Self::checked(self.amount, period, burst).ok())
         } else {

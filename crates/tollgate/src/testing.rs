@@ -1,1 +1,91 @@
+//! What the project's own tests look at: the bytes behind a state, and the call of a script.
+//!
+//! Behind the feature `testing`, and outside the promises of semantic versioning.
 
+use crate::{Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+
+/// A stored state as Redis holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The value.
+    pub bytes: Vec<u8>,
+    /// When the key expires, in milliseconds since the epoch.
+    pub expires_ms: u64,
+}
+
+/// What `store` holds for `key` under `policy`, in the form that the script stores.
+#[must_use]
+pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
+    let state = store.state(policy, key)?;
+    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(policy) })
+}
+
+/// The calls that a [`RedisStore`](crate::RedisStore) makes for a set of policies.
+#[cfg(feature = "redis")]
+#[derive(Clone, Debug)]
+pub struct Script {
+    policies: PolicySet,
+}
+
+#[cfg(feature = "redis")]
+impl Script {
+    /// The calls for `policies`.
+    #[must_use]
+    pub fn new(policies: impl Into<PolicySet>) -> Self {
+        Self { policies: policies.into() }
+    }
+
+    /// The text that decides.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.policies.plan().check.text
+    }
+
+    /// The text that gives back.
+    #[must_use]
+    pub fn refund_text(&self) -> &str {
+        &self.policies.plan().refund.text
+    }
+
+    /// The key of each policy at the server.
+    #[must_use]
+    pub fn keys(&self, key: &Key) -> Vec<String> {
+        self.policies.plan().keys("tollgate", key.encoded()).collect()
+    }
+
+    /// The arguments of `EVALSHA` for a check at `now_us`, or at the server's time.
+    #[must_use]
+    pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
+        self.call(&self.policies.plan().check.sha, key, cost, now_us, &[])
+    }
+
+    /// The arguments of `EVALSHA` for a refund at `now_us` of what was spent at `spent_us`.
+    #[must_use]
+    pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<String> {
+        self.call(&self.policies.plan().refund.sha, key, cost, now_us, &[spent_us.to_string()])
+    }
+
+    /// The decision in a reply of integers; one alone stands for a bare integer.
+    ///
+    /// # Errors
+    ///
+    /// The reply is none that the script makes.
+    pub fn decision(&self, cost: Cost, words: &[i64]) -> Result<Decision, Error> {
+        let value = match words {
+            [word] => redis::Value::Int(*word),
+            words => redis::Value::Array(words.iter().copied().map(redis::Value::Int).collect()),
+        };
+        crate::redis::decode(&self.policies, cost, &value)
+    }
+
+    fn call(&self, sha: &str, key: &Key, cost: Cost, now_us: Option<u64>, more: &[String]) -> Vec<String> {
+        let keys = self.keys(key);
+        let mut call = vec!["EVALSHA".to_owned(), sha.to_owned(), keys.len().to_string()];
+        call.extend(keys);
+        call.push(now_us.map_or_else(String::new, |now| now.to_string()));
+        call.push(cost.units().to_string());
+        call.extend_from_slice(more);
+        call.extend(self.policies.plan().args.iter().cloned());
+        call
+    }
+}

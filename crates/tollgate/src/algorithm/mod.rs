@@ -127,4 +127,23 @@ impl State {
             Self::Window(state) => state.fresh_at(&policy.quota()),
         }
     }
+
+    /// When the key that holds the state expires at a server.
+    #[cfg(feature = "testing")]
+    pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
+        let last_us = match self {
+            Self::TokenBucket(state) => state.full_us(),
+            Self::Window(state) => state.fresh_at(&policy.quota()),
+        };
+        last_us / 1_000 + 1
+    }
+
+    /// The bytes that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::TokenBucket(state) => state.to_bytes(),
+            Self::Window(state) => state.to_bytes(),
+        }
+    }
 }

@@ -80,6 +80,11 @@ impl State {
         (self.full_us - now_us, self.part)
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn full_us(&self) -> u64 {
+        self.full_us
+    }
+
     /// The bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {

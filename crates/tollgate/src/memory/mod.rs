@@ -93,7 +93,7 @@ impl MemoryStore {
     }
 
     #[cfg(feature = "testing")]
-    pub(crate) fn peek_state(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::State> {
+    pub(crate) fn state(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::State> {
         let (hash, shard) = self.shard(key);
         lock(shard).state(hash, key, policy)
     }

@@ -1,0 +1,46 @@
+use std::ops::Range;
+
+use super::script::{self, Script};
+use crate::{Algorithm, PolicySet};
+
+/// What a policy set needs at the server, worked out once.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) check: Script,
+    pub(crate) refund: Script,
+    /// What follows the hash tag in each policy's key: its name and the storage version.
+    pub(super) suffixes: Box<[String]>,
+    /// The arguments of all policies, in decimal.
+    pub(crate) args: Box<[String]>,
+    /// Where in a reply the words of each policy stand.
+    pub(super) words: Box<[Range<usize>]>,
+}
+
+impl Plan {
+    pub(crate) fn new(policies: &PolicySet) -> Self {
+        let algorithms: Vec<Algorithm> = policies.iter().map(|policy| policy.algorithm()).collect();
+        let suffix = |policy: &crate::Policy| format!("}}:{}:{}", policy.name(), policy.algorithm().tag());
+        let mut at = 0;
+        let mut range = |words| {
+            at += words;
+            at - words..at
+        };
+        Self {
+            check: Script::check(&algorithms),
+            refund: Script::refund(&algorithms),
+            suffixes: policies.iter().map(suffix).collect(),
+            args: policies.iter().flat_map(args).collect(),
+            words: algorithms.iter().map(|&algorithm| range(script::words(algorithm))).collect(),
+        }
+    }
+
+    pub(crate) fn keys(&self, prefix: &str, subject: &str) -> impl Iterator<Item = String> {
+        self.suffixes.iter().map(move |suffix| [prefix, ":{", subject, suffix].concat())
+    }
+}
+
+fn args(policy: &crate::Policy) -> Vec<String> {
+    let quota = policy.quota();
+    let all = [u64::from(quota.amount()), quota.period_us(), u64::from(quota.burst())];
+    all[..script::args(policy.algorithm())].iter().map(u64::to_string).collect()
+}

@@ -1,0 +1,250 @@
+//! The Lua that decides, assembled from the files in `scripts/`.
+//!
+//! A script is a frame (`check.lua`, `refund.lua`) filled with the sections of each policy's
+//! algorithm, so the script for one policy and the script for a set are the same source lines. A
+//! set is assembled once, when it is first used; parameters are never part of the text, so all
+//! sets of the same algorithms run the same script.
+
+use crate::Algorithm;
+
+/// A script and the name the server knows it by.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) text: String,
+    pub(crate) sha: String,
+}
+
+/// One source file, checked when it is compiled: a script that does not open with its header is a
+/// link that was packed as a link, not a script.
+macro_rules! source {
+    ($name:literal) => {{
+        const TEXT: &str = include_str!(concat!("../../scripts/", $name, ".lua"));
+        const { assert!(TEXT.as_bytes()[0] == b'-' && TEXT.as_bytes()[1] == b'-') };
+        TEXT
+    }};
+}
+
+const CHECK: &str = source!("check");
+const REFUND: &str = source!("refund");
+
+/// What the assembler knows of an algorithm.
+struct Part {
+    source: &'static str,
+    args: &'static [&'static str],
+    words: usize,
+    /// Whether a single word may be the whole reply.
+    bare: bool,
+}
+
+const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
+
+fn part(algorithm: Algorithm) -> Part {
+    const WINDOW: &[&str] = &["amount", "period"];
+    const BUCKET: &[&str] = &["amount", "period", "burst"];
+    let (source, args, words, bare) = match algorithm {
+        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET, 2, true),
+        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW, 2, false),
+        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW, 2, false),
+    };
+    Part { source, args, words, bare }
+}
+
+/// The file that another one is `like`.
+fn named(name: &str) -> &'static str {
+    match name {
+        "fixed_window" => source!("fixed_window"),
+        _ => unreachable!("a script is like a file that is not there: {name}"),
+    }
+}
+
+/// How many words the reply has for a policy.
+pub(crate) fn words(algorithm: Algorithm) -> usize {
+    part(algorithm).words
+}
+
+/// How many arguments a policy has, in the order amount, period, and what the algorithm adds.
+pub(crate) fn args(algorithm: Algorithm) -> usize {
+    part(algorithm).args.len()
+}
+
+impl Script {
+    /// The script that decides over policies of these algorithms.
+    pub(crate) fn check(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(CHECK, algorithms)
+    }
+
+    /// The script that gives units back to policies of these algorithms.
+    pub(crate) fn refund(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(REFUND, algorithms)
+    }
+
+    fn assemble(frame: &str, algorithms: &[Algorithm]) -> Self {
+        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm)).collect();
+        let names: Vec<String> = algorithms.iter().map(|algorithm| format!("{algorithm:?}")).collect();
+        let mut text = format!("-- tollgate, assembled for: {}\n", names.join(", "));
+        for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
+            fill(&mut text, line, &parts);
+        }
+        let sha = sha1_smol::Sha1::from(&text).digest().to_string();
+        Self { text, sha }
+    }
+}
+
+fn fill(text: &mut String, line: &str, parts: &[Part]) {
+    let code = line.trim_start();
+    let indent = &line[..line.len() - code.len()];
+    let mut push = |code: &str| {
+        text.push_str(indent);
+        text.push_str(code);
+        text.push('\n');
+    };
+    let Some(directive) = code.strip_prefix("--@ ") else {
+        return push(code);
+    };
+    let names = |word: &str| -> Vec<String> { (1..=parts.len()).map(|at| format!("{word}_{at}")).collect() };
+    match directive.split_once(' ').unwrap_or((directive, "")) {
+        ("args", first) => {
+            let mut next: usize = first.parse().unwrap_or_default();
+            for (at, part) in (1..).zip(parts) {
+                let names: Vec<String> = part.args.iter().map(|name| format!("{name}_{at}")).collect();
+                let values: Vec<String> = (next..).take(names.len()).map(|at| format!("ARGV[{at}] + 0")).collect();
+                next += names.len();
+                push(&format!("local key_{at} = KEYS[{at}]"));
+                push(&format!("local {} = {}", names.join(", "), values.join(", ")));
+            }
+        }
+        ("each", section) => {
+            for (at, part) in (1..).zip(parts) {
+                for line in section_lines(part.source, section) {
+                    let line = line.replace("_1", &format!("_{at}"));
+                    push(&line);
+                }
+            }
+        }
+        ("admitted", _) => push(&format!("local admitted = {}", names("fits").join(" and "))),
+        ("reply", _) => {
+            for (at, fits) in (1..).zip(names("fits")) {
+                push(&format!("if not {fits} then first_{at} = -1 - first_{at} end"));
+            }
+            if let [Part { bare: true, .. }] = parts {
+                push("if second_1 == 0 then return first_1 end");
+            }
+            let words = (1..)
+                .zip(parts)
+                .flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")));
+            push(&format!("return {{ {}, now }}", words.collect::<Vec<_>>().join(", ")));
+        }
+        _ => unreachable!("an unknown line in a script: {line}"),
+    }
+}
+
+/// The lines of a section, with those of the sections it includes.
+fn section_lines(source: &'static str, section: &str) -> Vec<String> {
+    if section == "mend" {
+        let store = section_lines(source, "store").into_iter().map(|line| format!("  {line}"));
+        return std::iter::once("if mended_1 then".to_owned()).chain(store).chain(["end".to_owned()]).collect();
+    }
+    let header = format!("--@ {section}");
+    let mut lines = Vec::new();
+    let mut found = false;
+    for line in source.lines() {
+        if !line.starts_with("--@ ") {
+            if !found || line.is_empty() {
+                continue;
+            }
+            let code = line.trim_start();
+            match code.strip_prefix("--@ ") {
+                Some(included) => {
+                    let indent = &line[..line.len() - code.len()];
+                    lines.extend(section_lines(source, included).iter().map(|line| format!("{indent}{line}")));
+                }
+                None => lines.push(line.to_owned()),
+            }
+        } else if let Some(name) = line.strip_prefix("--@ like ") {
+            if lines.is_empty() {
+                return section_lines(named(name), section);
+            }
+            found = false;
+        } else {
+            found = line == header;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    const ALGORITHMS: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::WindowFromFirstHit];
+
+    fn file_name(algorithm: Algorithm) -> String {
+        let camel = format!("{algorithm:?}");
+        let mut snake = String::new();
+        for letter in camel.chars().take_while(char::is_ascii_alphabetic) {
+            if letter.is_ascii_uppercase() && !snake.is_empty() {
+                snake.push('_');
+            }
+            snake.push(letter.to_ascii_lowercase());
+        }
+        snake
+    }
+
+    fn scripts() -> impl Iterator<Item = (String, Script)> {
+        ALGORITHMS.into_iter().flat_map(|algorithm| {
+            let name = file_name(algorithm);
+            [
+                (format!("{name}.check.lua"), Script::check(&[algorithm])),
+                (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
+            ]
+        })
+    }
+
+    /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
+    /// say that it is meant, run this test with `TOLLGATE_BLESS=1`.
+    #[test]
+    fn the_scripts_that_run_are_those_that_are_listed() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+        let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
+        let mut sums = String::new();
+        for (name, script) in scripts() {
+            sums.push_str(&format!("{}  standalone/{name}\n", script.sha));
+            let path = folder.join("standalone").join(&name);
+            if bless {
+                fs::write(&path, &script.text).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap_or_default(), script.text, "{name}");
+        }
+        let path = folder.join("SHA1SUMS");
+        if bless {
+            fs::write(&path, &sums).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), sums);
+    }
+
+    #[test]
+    fn no_line_of_a_frame_or_a_place_is_left_over() {
+        for count in 1..=4 {
+            for shape in 0..3_usize.pow(count) {
+                let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / 3_usize.pow(at) % 3]).collect();
+                for script in [Script::check(&set), Script::refund(&set)] {
+                    assert!(!script.text.contains("--@"), "{}", script.text);
+                    let places = script.text.matches("KEYS[").count();
+                    assert_eq!(places, set.len());
+                    assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
+        for (name, script) in scripts() {
+            assert_eq!(script.text.matches("'TIME'").count(), 1, "{name}");
+            assert!(!script.text.contains(".."), "{name}");
+            assert!(!script.text.contains("tostring"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+-- token_bucket: holds at most `burst` units and gains `amount` per `period`, continuously.
+--
+-- Sections for the frames check.lua and refund.lua. The bucket is kept as the time at which it is
+-- full again (virtual scheduling, the generic cell rate algorithm of ITU-T I.371). One unit is
+-- worth period/amount microseconds; time is kept in whole microseconds and parts of 1/amount, so
+-- that nothing drifts and no product reaches 2^53.
+--
+-- KEYS    the frame's. ARGV: amount, period, burst.
+-- Stored  a string of three little-endian doubles: the time at which the bucket is full (whole
+--         microseconds), the parts of 1/amount that come on top, and period/amount.
+-- Reply   two words: microseconds until the bucket is full, parts on top. The second is left out
+--         when it is zero and the policy is alone.
+-- Effects the key expires within 1 ms after the bucket is full.
+-- Pitfalls the third double tells that the rate was changed. Then the units that were spent are
+--         kept, not the time they would have taken: a bucket of 10 per hour that is raised to
+--         1000 per second admits at once.
+
+--@ settle
+local pace_1 = period_1 / amount_1
+local rest_1 = period_1 % amount_1
+local unit_1 = (period_1 - rest_1) / amount_1
+local top_1, top_part_1, step_1, step_part_1 = unit_1 * burst_1, 0, unit_1 * cost, 0
+if rest_1 > 0 then
+  local parts = rest_1 * burst_1
+  top_part_1 = parts % amount_1
+  top_1 = top_1 + (parts - top_part_1) / amount_1
+  parts = rest_1 * cost
+  step_part_1 = parts % amount_1
+  step_1 = step_1 + (parts - step_part_1) / amount_1
+end
+local ahead_1, part_1, mended_1 = 0, 0, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 24 then
+  local full, part, pace = unpack('<ddd', state_1)
+  if full >= now and part >= 0 then
+    ahead_1, part_1 = full - now, part
+    if pace ~= pace_1 then
+      local units = ahead_1 / pace
+      ahead_1, part_1, mended_1 = 0, 0, true
+      if units >= 0 and units <= 9007199254740992 then
+        ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+      end
+    end
+    if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+      ahead_1, part_1, mended_1 = top_1, top_part_1, true
+    end
+  end
+end
+
+--@ fits
+local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
+if next_part_1 >= amount_1 then
+  next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
+end
+local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1
+
+--@ charge
+ahead_1, part_1 = next_1, next_part_1
+
+--@ store
+local full_1 = now + ahead_1
+call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+
+--@ refund
+if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
+  call('DEL', key_1)
+else
+  ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
+  if part_1 < 0 then
+    ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
+  end
+  --@ store
+end
+
+--@ words
+local first_1, second_1 = ahead_1, part_1
