@@ -2,7 +2,7 @@
 //!
 //! Behind the feature `testing`, and outside the promises of semantic versioning.
 
-use crate::{Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+use crate::{Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
 
 /// A stored state as Redis holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,11 @@ pub struct Stored {
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
     let state = store.state(policy, key)?;
     Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(policy) })
+}
+
+/// Gives back at once what `check` says was spent at `spent_us`.
+pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
+    store.give_back(check, spent_us);
 }
 
 /// The calls that a [`RedisStore`](crate::RedisStore) makes for a set of policies.

@@ -85,6 +85,11 @@ impl MemoryStore {
         Decision::from_readings(check.policies, readings, check.cost, now_us)
     }
 
+    pub(crate) fn give_back(&self, check: Check<'_>, spent_us: u64) {
+        let (hash, shard) = self.shard(check.key);
+        lock(shard).refund(hash, check, self.0.clock.now_us(), spent_us);
+    }
+
     fn shard(&self, key: &Key) -> (u64, &Mutex<Shard>) {
         let hash = self.0.hasher.hash_one(key.as_bytes());
         // The table inside uses the low bits and the topmost seven.
@@ -110,10 +115,7 @@ impl Store for MemoryStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        let (hash, shard) = self.shard(check.key);
-        let now_us = self.0.clock.now_us();
-        let spent_us = decision.map_or(now_us, Decision::at_us);
-        lock(shard).refund(hash, check, now_us, spent_us);
+        self.give_back(check, decision.map_or_else(|| self.0.clock.now_us(), Decision::at_us));
         StoreFuture::ready(Ok(()))
     }
 

@@ -1,0 +1,87 @@
+//! The quotas and policies that the laws are tried on.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Policy, PolicySet, Quota};
+
+use super::Dice;
+
+/// Every algorithm.
+pub const ALGORITHMS: &[Algorithm] = &[Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::WindowFromFirstHit];
+
+/// Whether a burst other than the amount means something.
+pub fn has_burst(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::TokenBucket)
+}
+
+/// Amounts and periods in µs: round, odd, tiny, prime, huge.
+const QUOTAS: &[(u32, u64)] = &[
+    (1, 1_000_000),
+    (3, 1_000_000),
+    (5, 1_000_000),
+    (10, 7_000_000),
+    (100, 60_000_000),
+    (1_000_003, 86_400_000_000),
+    (50_000, 86_400_000_000),
+    (10, 3_600_000_000),
+    (1_000, 1_000_000),
+    (7, 3),
+    (1, 1),
+    (1, 50),
+    (13, 1_000),
+    (2, 999_983),
+    (1_000_000, 1_000_000),
+    (3, 315_360_000_000_000),
+];
+
+pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    loop {
+        let (amount, period_us) = dice.pick(QUOTAS);
+        let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
+        if has_burst(algorithm) && dice.below(2) == 0 {
+            let burst = 1 + dice.below(2 * u64::from(amount).min(40)) as u32;
+            quota = quota.try_with_burst(burst).unwrap_or(quota);
+        }
+        // Not every quota fits every algorithm; there are enough that do.
+        if let Ok(policy) = Policy::try_new(name, algorithm, quota) {
+            return policy;
+        }
+    }
+}
+
+/// A quota small enough to be emptied one unit at a time.
+pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    loop {
+        let policy = policy(dice, name, algorithm);
+        if policy.quota().burst() <= 1_000 && policy.quota().amount() <= 1_000 {
+            return policy;
+        }
+    }
+}
+
+/// One policy of `first`, and up to four more of any algorithm.
+pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
+    let mut policies = vec![policy(dice, "p0", first)];
+    for at in 1..=dice.below(most) {
+        let algorithm = dice.pick(ALGORITHMS);
+        policies.push(policy(dice, &format!("p{at}"), algorithm));
+    }
+    PolicySet::from(policies)
+}
+
+/// The most that may be admitted in any half-open interval of `span_us`.
+pub fn bound(policy: &Policy, span_us: u64) -> u64 {
+    let quota = policy.quota();
+    let (n, b) = (u128::from(quota.amount()), u128::from(quota.burst()));
+    let (span, period) = (u128::from(span_us), quota.period().as_micros());
+    let most = match policy.algorithm() {
+        Algorithm::TokenBucket => b + n * span / period,
+        // n in each window that the interval touches: two, and one more for each further period.
+        Algorithm::FixedWindow => n * (span.div_ceil(period) + 1),
+        // Between the first of one window and the last of another lie whole windows.
+        Algorithm::WindowFromFirstHit if span <= period => 2 * n - 1,
+        Algorithm::WindowFromFirstHit => n * (span.div_ceil(period) + 1),
+        other => panic!("no bound is known for {other:?}"),
+    };
+    u64::try_from(most).expect("a bound")
+}
