@@ -14,7 +14,7 @@ impl Tally {
     /// Adds what `line` reports, if it is the closing line of a test binary:
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
     pub(crate) fn read(&mut self, line: &str) {
-        let Some((_, counts)) = line.split_once("test result:") else {
+        let Some(counts) = line.strip_prefix("test result:") else {
             return;
         };
         self.passed += before(counts, "passed");
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             of(&[
                 "test denial_costs_nothing ... ok",
-                "error: 1 failed",
+                "note: test result: 9 passed",
                 "3 passed"
             ]),
             Tally::default()
