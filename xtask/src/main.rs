@@ -1,1 +1,58 @@
-fn main() {}
+//! The project's chores, run as `cargo xtask <task>`.
+//!
+//! Each task is a file of its own. A task prints what it runs, ends non-zero when anything failed, and says in
+//! one sentence what to do about a machine that lacks something.
+
+use std::{env, process::ExitCode};
+
+mod failure;
+mod lint;
+mod need;
+mod package;
+mod tally;
+mod test;
+mod workspace;
+
+use failure::Failure;
+
+const HELP: &str = "\
+The project's chores.
+
+Usage: cargo xtask <task> [arguments]
+
+Tasks:
+  test [arguments for cargo test]
+        Runs every test: unit, doc, and integration against servers the tests
+        start themselves. Installs redis-server first if neither it nor
+        valkey-server is there; REDIS_SERVER may name a binary and wins.
+        The last line is `N passed, N failed, N skipped`.
+  lint [--benches]
+        Formatting, clippy, documentation, what the crates would publish, and
+        the dependency rules of deny.toml. All of them run before it ends;
+        --benches adds clippy on the benches and the peers they build.
+  help  Prints this.";
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    let task = arguments.next();
+    let rest: Vec<String> = arguments.collect();
+    let done = match task.as_deref() {
+        Some("test") => test::run(&rest),
+        Some("lint") => lint::run(&rest),
+        Some("help" | "--help" | "-h") => {
+            println!("{HELP}");
+            Ok(())
+        }
+        Some(other) => Err(Failure::new(format!(
+            "there is no task {other:?}: `cargo xtask --help` lists them"
+        ))),
+        None => Err(Failure::new("which task? `cargo xtask --help` lists them")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A program of the project, used as a user would: started, waited for, told to end.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{leash::Leash, wait};
+
+/// How long a program may take to be ready, and to end.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A running program. It is killed when dropped, at the latest with the test process.
+#[derive(Debug)]
+pub struct Process {
+    leash: Option<Leash>,
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    readers: Vec<JoinHandle<()>>,
+    ready: String,
+}
+
+impl Process {
+    /// Starts `command` and waits until it prints a line that contains `ready`, on either of its outputs.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started, ends, or is not ready within 30 seconds; what it printed is in the message.
+    #[must_use]
+    #[track_caller]
+    pub fn start(mut command: Command, ready: &str) -> Self {
+        let spawned = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = spawned
+            .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
+        let leash = Leash::on(&child).expect("sh is everywhere");
+        let lines = Arc::default();
+        let readers = [
+            child.stdout.take().map(|from| collect(from, &lines)),
+            child.stderr.take().map(|from| collect(from, &lines)),
+        ];
+        let readers = readers.into_iter().flatten().collect();
+        let mut process = Self {
+            leash: Some(leash),
+            child,
+            lines,
+            readers,
+            ready: String::new(),
+        };
+        process.ready = process.wait_for_line(ready);
+        process
+    }
+
+    /// Builds an example of the workspace and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
+    ///
+    /// It is built as `cargo xtask test` builds it, so there the build has nothing left to do.
+    ///
+    /// # Panics
+    ///
+    /// When it does not build.
+    #[must_use]
+    pub fn example(name: &str) -> Command {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args([
+                "build",
+                "--quiet",
+                "--workspace",
+                "--exclude",
+                "tollgate-benches",
+            ])
+            .args(["--all-features", "--example", name])
+            .current_dir(workspace())
+            .stdin(Stdio::null())
+            .status()
+            .expect("cargo can be started");
+        assert!(status.success(), "the example {name} does not build");
+        let mut command = Command::new(built().join("examples").join(name));
+        command.env_remove("LISTEN").env_remove("REDIS_URL");
+        command
+    }
+
+    /// The line that told it was ready.
+    #[must_use]
+    pub fn ready_line(&self) -> &str {
+        &self.ready
+    }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it has printed so far, on both outputs.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .join("\n")
+    }
+
+    /// Waits until it has printed a line that contains `part`, and returns the first such line.
+    ///
+    /// # Panics
+    ///
+    /// When it ends without, or does not print it within 30 seconds.
+    #[track_caller]
+    pub fn wait_for_line(&mut self, part: &str) -> String {
+        let found = wait::until_some(format!("{part:?} or the end"), LIMIT, || {
+            // Whether it has ended is asked first: what it printed before is then there to be read.
+            let ended = matches!(self.child.try_wait(), Ok(Some(_)) | Err(_));
+            if ended {
+                drop(self.leash.take());
+                self.read_out();
+            }
+            match self.line(part) {
+                Some(line) => Some(Ok(line)),
+                None => ended.then_some(Err(())),
+            }
+        });
+        found.unwrap_or_else(|()| panic!("it ended without {part:?}:\n{}", self.output()))
+    }
+
+    /// Asks it to end as a service manager does (SIGTERM), and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within 30 seconds.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.end(Signal::TERM)
+    }
+
+    /// Asks it to end as Ctrl-C does (SIGINT), and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within 30 seconds.
+    pub fn interrupt(&mut self) -> ExitStatus {
+        self.end(Signal::INT)
+    }
+
+    /// Kills it and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.end_it();
+        self.read_out();
+    }
+
+    fn end_it(&mut self) {
+        drop(self.leash.take());
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn end(&mut self, signal: Signal) -> ExitStatus {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return status;
+        }
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
+        // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop` kills it.
+        drop(self.leash.take());
+        let status = wait::until_some("the program to end", LIMIT, || {
+            self.child.try_wait().expect("it is our process")
+        });
+        self.read_out();
+        status
+    }
+
+    fn line(&self, part: &str) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().find(|line| line.contains(part)).cloned()
+    }
+
+    /// Waits until everything the ended process printed is collected.
+    fn read_out(&mut self) {
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Its output is nobody's any more, and a child of its own may still hold it open.
+        self.end_it();
+    }
+}
+
+fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
+    let lines = Arc::clone(lines);
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            lines
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(line);
+        }
+    })
+}
+
+/// This crate is a directory below the root.
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace is above")
+}
+
+/// The directory of the build this test belongs to: tests run from `deps` in it, examples lie in `examples`.
+fn built() -> PathBuf {
+    let test = env::current_exe().expect("this program has a path");
+    test.ancestors()
+        .nth(2)
+        .expect("cargo builds into a directory")
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    const POLITE: &str = "trap 'echo bye; exit 7' TERM INT; echo starting; echo ready on 1 >&2; \
+                          while :; do sleep 0.01; done";
+
+    #[test]
+    fn a_program_is_ready_once_it_says_so() {
+        let process = Process::start(sh(POLITE), "ready");
+        assert_eq!(process.ready_line(), "ready on 1");
+    }
+
+    #[test]
+    fn a_program_ends_as_asked_and_its_last_words_are_kept() {
+        for ask in [Process::terminate, Process::interrupt] {
+            let mut process = Process::start(sh(POLITE), "ready");
+            assert_eq!(ask(&mut process).code(), Some(7));
+            assert!(process.output().ends_with("bye"), "{}", process.output());
+        }
+    }
+
+    #[test]
+    fn drop_leaves_no_process() {
+        let process = Process::start(sh(POLITE), "ready");
+        let pid = i32::try_from(process.pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a number");
+        assert!(rustix::process::test_kill_process(pid).is_ok());
+        drop(process);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[test]
+    fn lines_are_waited_for() {
+        let mut process = Process::start(
+            sh("echo ready; sleep 0.05; echo later; exec sleep 60"),
+            "ready",
+        );
+        assert_eq!(process.wait_for_line("lat"), "later");
+    }
+
+    #[test]
+    #[should_panic(expected = "it ended without \"ready\":\nno such luck")]
+    fn a_program_that_ends_instead_panics_with_its_output() {
+        let _ = Process::start(sh("echo no such luck; exit 1"), "ready");
+    }
+}

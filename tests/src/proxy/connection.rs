@@ -1,0 +1,203 @@
+//! One connection through the proxy: requests one way, replies the other.
+
+use std::{convert::Infallible, io};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::{mpsc, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{Mode, Orders};
+
+/// Large enough that a delayed connection never waits for room rather than for time.
+const UNDER_WAY: usize = 4096;
+
+/// How a connection ends.
+#[derive(Debug)]
+enum End {
+    Close,
+    Reset,
+}
+
+/// An error on one side ends both; a closed channel means that the proxy is gone.
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Close
+    }
+}
+
+impl From<watch::error::RecvError> for End {
+    fn from(_: watch::error::RecvError) -> Self {
+        Self::Close
+    }
+}
+
+/// Forwards between `client` and the target until either side, or an order, ends it.
+pub(super) async fn forward(mut client: TcpStream, orders: watch::Receiver<Orders>) {
+    let resets = orders.borrow().resets;
+    let end = tokio::select! {
+        end = between(&mut client, &orders) => end,
+        end = ordered(orders.clone(), resets) => end,
+    };
+    if let Err(End::Reset) = end {
+        // Closing with no time to linger is what sends a reset.
+        let _ = client.set_zero_linger();
+    }
+}
+
+async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Result<(), End> {
+    let target = orders.borrow().target;
+    let mut server = TcpStream::connect(target).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let (sender, receiver) = mpsc::channel(UNDER_WAY);
+    tokio::try_join!(
+        requests(from_client, to_server, orders.clone()),
+        receive(from_server, sender),
+        Replies {
+            to_client,
+            orders: orders.clone(),
+            allowance: None
+        }
+        .deliver(receiver),
+    )?;
+    Ok(())
+}
+
+/// Waits for an order that ends the connection.
+async fn ordered(mut orders: watch::Receiver<Orders>, resets: u64) -> Result<(), End> {
+    loop {
+        {
+            let orders = orders.borrow_and_update();
+            if orders.mode == Mode::Refuse {
+                return Err(End::Close);
+            }
+            if orders.resets != resets {
+                return Err(End::Reset);
+            }
+        }
+        orders.changed().await?;
+    }
+}
+
+async fn requests(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    mut orders: watch::Receiver<Orders>,
+) -> Result<(), End> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        orders.wait_for(|orders| orders.mode != Mode::Stall).await?;
+        if length == 0 {
+            // The client has said all it will say; the replies are still its.
+            to.shutdown().await?;
+            return Ok(());
+        }
+        to.write_all(&buffer[..length]).await?;
+    }
+}
+
+/// Reads replies as they come and notes when, so that a delay is counted from then.
+async fn receive(
+    mut from: ReadHalf<'_>,
+    pieces: mpsc::Sender<(Instant, Vec<u8>)>,
+) -> Result<(), End> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        // A server that breaks off has ended like one that closes: what it said before is delivered.
+        let length = from.read(&mut buffer).await.unwrap_or(0);
+        let piece = (Instant::now(), buffer[..length].to_vec());
+        if length == 0 || pieces.send(piece).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+struct Replies<'a> {
+    to_client: WriteHalf<'a>,
+    orders: watch::Receiver<Orders>,
+    /// The epoch it was granted in, and what is left of it.
+    allowance: Option<(u64, usize)>,
+}
+
+impl Replies<'_> {
+    /// Delivers until the server has nothing more to say, and then ends the connection.
+    async fn deliver(
+        mut self,
+        mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>,
+    ) -> Result<Infallible, End> {
+        while let Some((came, bytes)) = pieces.recv().await {
+            self.piece(came, &bytes).await?;
+        }
+        self.orders
+            .wait_for(|orders| !holds_replies(&orders.mode))
+            .await?;
+        Err(End::Close)
+    }
+
+    /// Delivers one piece as ordered, and looks again whenever the orders change.
+    async fn piece(&mut self, came: Instant, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            let Orders { mode, epoch, .. } = self.orders.borrow_and_update().clone();
+            match mode {
+                Mode::Pass => return Ok(self.to_client.write_all(bytes).await?),
+                Mode::Garbage(instead) => return Ok(self.to_client.write_all(&instead).await?),
+                Mode::Stall | Mode::Mute => self.orders.changed().await?,
+                Mode::Refuse => return Err(End::Close),
+                Mode::CutAfter(allowed) => {
+                    bytes = self.spend(bytes, epoch, allowed, End::Close).await?;
+                }
+                Mode::ResetAfter(allowed) => {
+                    bytes = self.spend(bytes, epoch, allowed, End::Reset).await?;
+                }
+                Mode::Delay(delay) => tokio::select! {
+                    () = sleep_until(came + delay) => {
+                        return Ok(self.to_client.write_all(bytes).await?);
+                    }
+                    changed = self.orders.changed() => changed?,
+                },
+                Mode::Trickle(pause) => {
+                    let (first, rest) = bytes.split_at(1);
+                    self.to_client.write_all(first).await?;
+                    bytes = rest;
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        changed = self.orders.changed() => changed?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers what the allowance covers and returns the rest; an allowance used up is the end.
+    async fn spend<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        epoch: u64,
+        allowed: usize,
+        end: End,
+    ) -> Result<&'b [u8], End> {
+        let left = match self.allowance {
+            Some((granted, left)) if granted == epoch => left,
+            _ => allowed,
+        };
+        let (now, rest) = bytes.split_at(left.min(bytes.len()));
+        self.to_client.write_all(now).await?;
+        let left = left - now.len();
+        self.allowance = Some((epoch, left));
+        if left == 0 { Err(end) } else { Ok(rest) }
+    }
+}
+
+fn holds_replies(mode: &Mode) -> bool {
+    matches!(mode, Mode::Stall | Mode::Mute)
+}

@@ -1,0 +1,316 @@
+use super::*;
+use crate::wait;
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+    time::Instant,
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that says what it is told, and counts the bytes.
+struct Echo {
+    addr: SocketAddr,
+    heard: Arc<AtomicUsize>,
+}
+
+impl Echo {
+    fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
+        let addr = listener.local_addr().expect("it is bound");
+        let heard = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&heard);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || {
+                    let mut buffer = [0; 1024];
+                    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                        counter.fetch_add(length, Ordering::SeqCst);
+                        if stream.write_all(&buffer[..length]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        Self { addr, heard }
+    }
+}
+
+fn pair() -> (Echo, Proxy) {
+    let echo = Echo::start();
+    let proxy = Proxy::start(echo.addr);
+    (echo, proxy)
+}
+
+fn connect(proxy: &Proxy) -> TcpStream {
+    let stream = TcpStream::connect(proxy.addr()).expect("the proxy listens");
+    stream
+        .set_read_timeout(Some(LIMIT))
+        .expect("it is not zero");
+    stream.set_nodelay(true).expect("it is a socket");
+    stream
+}
+
+fn say(stream: &mut TcpStream, words: &str) {
+    stream
+        .write_all(words.as_bytes())
+        .expect("the proxy takes bytes");
+}
+
+fn hear(stream: &mut TcpStream, length: usize) -> String {
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).expect("the reply comes");
+    String::from_utf8(bytes).expect("it is text")
+}
+
+/// What comes until the connection ends, and how it ends.
+fn hear_out(stream: &mut TcpStream) -> (String, Option<ErrorKind>) {
+    let mut bytes = Vec::new();
+    let end = stream
+        .read_to_end(&mut bytes)
+        .err()
+        .map(|error| error.kind());
+    (String::from_utf8(bytes).expect("it is text"), end)
+}
+
+/// Nothing comes for a while: shows nothing by itself, only beside something that does come later.
+fn silence(stream: &mut TcpStream) {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(30)))
+        .expect("it is not zero");
+    let error = stream.read(&mut [0]).expect_err("nothing is said");
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
+    stream
+        .set_read_timeout(Some(LIMIT))
+        .expect("it is not zero");
+}
+
+#[test]
+fn everything_passes_at_first() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    assert_eq!(hear(&mut stream, 5), "hello");
+    assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
+    drop(stream);
+    wait::until("the connection to be closed", LIMIT, || proxy.open() == 0);
+}
+
+#[test]
+fn a_large_reply_passes_whole() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    let words = "0123456789abcdef".repeat(64 * 1024);
+    let mut writer = stream.try_clone().expect("it is a socket");
+    thread::scope(|scope| {
+        scope.spawn(|| say(&mut writer, &words));
+        assert!(hear(&mut stream, words.len()) == words);
+    });
+}
+
+#[test]
+fn a_client_that_has_said_all_still_hears_the_reply() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    stream
+        .shutdown(std::net::Shutdown::Write)
+        .expect("it is open");
+    assert_eq!(hear_out(&mut stream), ("hello".into(), None));
+}
+
+#[test]
+fn a_stall_takes_bytes_and_forwards_nothing_until_it_ends() {
+    let (echo, proxy) = pair();
+    proxy.set(Mode::Stall);
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    silence(&mut stream);
+    assert_eq!(echo.heard.load(Ordering::SeqCst), 0);
+    proxy.set(Mode::Pass);
+    assert_eq!(hear(&mut stream, 5), "hello");
+}
+
+#[test]
+fn a_stall_also_stops_connections_that_are_open() {
+    let (echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "one");
+    assert_eq!(hear(&mut stream, 3), "one");
+    proxy.set(Mode::Stall);
+    say(&mut stream, "two");
+    silence(&mut stream);
+    assert_eq!(echo.heard.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_muted_server_hears_and_its_reply_waits() {
+    let (echo, proxy) = pair();
+    proxy.set(Mode::Mute);
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    wait::until("the server to hear", LIMIT, || {
+        echo.heard.load(Ordering::SeqCst) == 5
+    });
+    silence(&mut stream);
+    proxy.set(Mode::Pass);
+    assert_eq!(hear(&mut stream, 5), "hello");
+}
+
+#[test]
+fn refusal_closes_new_and_open_connections() {
+    let (_echo, proxy) = pair();
+    let mut open = connect(&proxy);
+    say(&mut open, "hello");
+    assert_eq!(hear(&mut open, 5), "hello");
+    proxy.set(Mode::Refuse);
+    assert_eq!(hear_out(&mut open).0, "");
+    assert_eq!(hear_out(&mut connect(&proxy)).0, "");
+    proxy.set(Mode::Pass);
+    let mut again = connect(&proxy);
+    say(&mut again, "hello");
+    assert_eq!(hear(&mut again, 5), "hello");
+}
+
+#[test]
+fn a_cut_ends_the_connection_in_the_middle_of_a_reply() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "one");
+    assert_eq!(hear(&mut stream, 3), "one");
+    proxy.set(Mode::CutAfter(7));
+    say(&mut stream, "four");
+    assert_eq!(hear(&mut stream, 4), "four");
+    say(&mut stream, "fifteen");
+    assert_eq!(hear_out(&mut stream), ("fif".into(), None));
+}
+
+#[test]
+fn every_connection_and_every_cut_has_its_own_allowance() {
+    let (_echo, proxy) = pair();
+    for _ in 0..2 {
+        proxy.set(Mode::CutAfter(2));
+        let (mut one, mut other) = (connect(&proxy), connect(&proxy));
+        for stream in [&mut one, &mut other] {
+            say(stream, "hello");
+            assert_eq!(hear_out(stream), ("he".into(), None));
+        }
+    }
+}
+
+#[test]
+fn a_reset_is_seen_as_one() {
+    let (_echo, proxy) = pair();
+    proxy.set(Mode::ResetAfter(2));
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    assert_eq!(hear_out(&mut stream).1, Some(ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn open_connections_are_reset_and_new_ones_are_not() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    assert_eq!(hear(&mut stream, 5), "hello");
+    proxy.reset_all();
+    assert_eq!(hear_out(&mut stream).1, Some(ErrorKind::ConnectionReset));
+    let mut again = connect(&proxy);
+    say(&mut again, "hello");
+    assert_eq!(hear(&mut again, 5), "hello");
+}
+
+#[test]
+fn delayed_replies_overlap() {
+    let (_echo, proxy) = pair();
+    let delay = Duration::from_millis(100);
+    proxy.set(Mode::Delay(delay));
+    let mut stream = connect(&proxy);
+    let started = Instant::now();
+    for _ in 0..20 {
+        say(&mut stream, "x");
+        thread::sleep(Duration::from_millis(2)); // so that they are pieces of their own
+    }
+    assert_eq!(hear(&mut stream, 20).len(), 20);
+    let took = started.elapsed();
+    assert!(took >= delay, "{took:?}");
+    assert!(
+        took < delay * 10,
+        "one after the other they would take 20 delays: {took:?}"
+    );
+}
+
+#[test]
+fn a_delay_ends_with_its_mode() {
+    let (_echo, proxy) = pair();
+    proxy.set(Mode::Delay(Duration::from_secs(3600)));
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    silence(&mut stream);
+    proxy.set(Mode::Pass);
+    assert_eq!(hear(&mut stream, 5), "hello");
+}
+
+#[test]
+fn a_trickle_comes_one_byte_at_a_time() {
+    let (_echo, proxy) = pair();
+    proxy.set(Mode::Trickle(Duration::from_millis(20)));
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    let started = Instant::now();
+    let mut buffer = [0; 5];
+    assert_eq!(stream.read(&mut buffer).expect("the first byte comes"), 1);
+    assert_eq!(hear(&mut stream, 4), "ello");
+    assert!(started.elapsed() >= Duration::from_millis(60));
+}
+
+#[test]
+fn garbage_comes_instead_of_the_reply() {
+    let (_echo, proxy) = pair();
+    proxy.set(Mode::Garbage(b"\0\xff?!".to_vec()));
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    let mut bytes = [0; 4];
+    stream.read_exact(&mut bytes).expect("garbage comes");
+    assert_eq!(bytes, *b"\0\xff?!");
+}
+
+#[test]
+fn new_connections_go_where_the_target_has_moved() {
+    let (first, proxy) = pair();
+    let second = Echo::start();
+    let mut old = connect(&proxy);
+    say(&mut old, "one");
+    assert_eq!(hear(&mut old, 3), "one");
+    proxy.set_target(second.addr);
+    let mut new = connect(&proxy);
+    say(&mut new, "three");
+    assert_eq!(hear(&mut new, 5), "three");
+    say(&mut old, "two");
+    assert_eq!(hear(&mut old, 3), "two");
+    let heard = [&first, &second].map(|echo| echo.heard.load(Ordering::SeqCst));
+    assert_eq!(heard, [6, 5]);
+}
+
+#[test]
+fn a_target_that_is_not_there_ends_the_connection() {
+    let proxy = Proxy::start((Ipv4Addr::LOCALHOST, crate::ports::free()).into());
+    assert_eq!(hear_out(&mut connect(&proxy)), (String::new(), None));
+}
+
+#[test]
+fn drop_closes_everything() {
+    let (_echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    say(&mut stream, "hello");
+    assert_eq!(hear(&mut stream, 5), "hello");
+    let addr = proxy.addr();
+    drop(proxy);
+    assert_eq!(hear_out(&mut stream).0, "");
+    assert!(TcpStream::connect(addr).is_err());
+}

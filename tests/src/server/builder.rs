@@ -1,0 +1,86 @@
+//! What is special about a server.
+
+use std::{ffi::OsString, path::PathBuf, sync::Mutex};
+
+use super::{RedisServer, binary, launch};
+use crate::ports;
+
+/// How many ports to try before giving up: each failure is a race lost against another process.
+const ATTEMPTS: usize = 10;
+
+/// A server to be started; made by [`RedisServer::builder`].
+#[derive(Clone, Debug, Default)]
+#[must_use = "a server runs only after `start`"]
+pub struct Builder {
+    pub(super) binary: Option<PathBuf>,
+    pub(super) arguments: Vec<String>,
+    pub(super) variables: Vec<(OsString, OsString)>,
+    pub(super) configuration: String,
+    pub(super) password: Option<String>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an option to the command line: `.arg("--maxmemory", "1")`.
+    pub fn arg(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.arguments.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Adds lines to the configuration file: `.config("user app on >secret ~app:* +get")`.
+    pub fn config(mut self, lines: impl AsRef<str>) -> Self {
+        self.configuration.push_str(lines.as_ref());
+        self.configuration.push('\n');
+        self
+    }
+
+    /// Asks every connection for `password`.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Starts this binary instead of the one found by [`find_binary`](super::find_binary).
+    pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
+        self.binary = Some(binary.into());
+        self
+    }
+
+    /// Sets an environment variable of the server.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server binary, or it ends instead of answering; its log is in the message.
+    #[must_use]
+    pub fn start(mut self) -> RedisServer {
+        // Found once: a restart must not change servers.
+        self.binary.get_or_insert_with(binary::find);
+        let directory = tempfile::Builder::new()
+            .prefix("tollgate-redis-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let (port, running) = (0..ATTEMPTS)
+            .find_map(|_| {
+                let port = ports::free();
+                let running = launch::launch(&self, directory.path(), port).ok()?;
+                Some((port, running))
+            })
+            .expect("every port that was free had been taken a moment later");
+        RedisServer {
+            settings: self,
+            port,
+            directory,
+            running: Mutex::new(Some(running)),
+            connection: Mutex::new(None),
+        }
+    }
+}

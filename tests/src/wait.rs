@@ -1,0 +1,118 @@
+//! Waiting for something to become true, instead of sleeping and hoping.
+
+use std::{
+    fmt::Display,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often a condition is looked at: often at first, when most come true, then less so.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+///
+/// When it does not within `limit`; the message says `what` was waited for.
+#[track_caller]
+pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() -> bool) {
+    until_some(what, limit, || condition().then_some(()));
+}
+
+/// Waits until `attempt` yields a value, and returns it.
+///
+/// # Panics
+///
+/// As [`until`].
+#[track_caller]
+pub fn until_some<T>(
+    what: impl Display,
+    limit: Duration,
+    mut attempt: impl FnMut() -> Option<T>,
+) -> T {
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(
+            started.elapsed() < limit,
+            "waited {limit:?} in vain for {what}"
+        );
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// [`until`] for conditions that are asynchronous themselves; it lets other tasks run meanwhile.
+///
+/// The limit is counted in real time, also where tokio's clock is paused.
+///
+/// # Panics
+///
+/// As [`until`].
+pub async fn until_async(
+    what: impl Display,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+) {
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while !condition().await {
+        assert!(
+            started.elapsed() < limit,
+            "waited {limit:?} in vain for {what}"
+        );
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_that_comes_true_ends_the_wait() {
+        let mut looks = 0;
+        until("the third look", Duration::from_secs(5), || {
+            looks += 1;
+            looks == 3
+        });
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn a_value_that_appears_is_returned() {
+        let mut values = [None, None, Some("it")].into_iter();
+        let value = until_some("a value", Duration::from_secs(5), || {
+            values.next().flatten()
+        });
+        assert_eq!(value, "it");
+    }
+
+    #[test]
+    #[should_panic(expected = "waited 5ms in vain for the moon")]
+    fn a_condition_that_stays_false_panics_with_what_it_is() {
+        until("the moon", Duration::from_millis(5), || false);
+    }
+
+    #[tokio::test]
+    async fn an_asynchronous_condition_lets_other_tasks_run() {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let sending = tokio::spawn(async move { sender.send(()).await });
+        until_async("the other task", Duration::from_secs(5), async || {
+            receiver.try_recv().is_ok()
+        })
+        .await;
+        assert!(sending.await.is_ok_and(|sent| sent.is_ok()));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "in vain for the moon")]
+    async fn an_asynchronous_condition_that_stays_false_panics() {
+        until_async("the moon", Duration::from_millis(5), async || false).await;
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a task ended without doing what it is for, and the one way tasks run other programs.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    process::{Command, Stdio},
+};
+
+/// One sentence for the person at the terminal: what went wrong, and what to do where that is known.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The command as a person would type it.
+pub(crate) fn spelled(command: &Command) -> String {
+    let settings = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    settings
+        .chain(words.map(quoted))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    if word.is_empty() || word.contains(char::is_whitespace) {
+        format!("'{word}'")
+    } else {
+        word.into_owned()
+    }
+}
+
+/// Runs `command` in full view.
+///
+/// # Errors
+///
+/// When it cannot be started or does not end with success.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let spelled = spelled(command);
+    eprintln!("$ {spelled}");
+    let status = command
+        .status()
+        .map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("`{spelled}` failed: {status}")))
+    }
+}
+
+/// Runs `command` for what it prints on standard output; its errors stay visible.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let spelled = spelled(command);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(Failure::new(format!(
+            "`{spelled}` failed: {}",
+            output.status
+        )))
+    }
+}
+
+/// Whether `command` starts and ends with success, in silence.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_spelled_as_it_would_be_typed() {
+        let mut command = Command::new("cargo");
+        command
+            .args(["doc", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(
+            spelled(&command),
+            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
+        );
+    }
+
+    #[test]
+    fn a_command_that_fails_is_a_failure_that_names_it() {
+        let failure =
+            run(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is a failure");
+        assert!(failure.to_string().contains("sh -c 'exit 3'"), "{failure}");
+        assert!(run(&mut Command::new("no-such-program-anywhere")).is_err());
+    }
+}

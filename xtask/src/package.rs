@@ -1,0 +1,112 @@
+//! What the crates would publish.
+//!
+//! The core crate reaches the Lua through a directory link, `crates/tollgate/scripts -> ../../scripts`. Cargo packs
+//! the files behind it only as long as it is a link; in a checkout where it has become a text file the crate would be
+//! published without its scripts. So the list of packed files is held against the directory.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{
+    failure::{self, Failure},
+    workspace::Workspace,
+};
+
+const CORE: &str = "tollgate";
+
+/// Lists what every published crate packs, and builds the core from what it packs.
+///
+/// # Errors
+///
+/// When a script is not packed, when a crate cannot be packed, or when the packed core does not build.
+pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let scripts = scripts(&workspace.root().join("scripts"))?;
+    for name in workspace.published() {
+        let packed = list(workspace, name)?;
+        if name == CORE {
+            let packed = packed.lines().collect();
+            complete(&scripts, &packed)?;
+        }
+    }
+    // The crates above the core name a version of it that is not published yet, so only the core can be built.
+    let mut package = workspace.cargo("package");
+    package.args(["--package", CORE, "--allow-dirty"]);
+    // What the workspace has built already is built already.
+    package.env("CARGO_TARGET_DIR", workspace.target());
+    failure::run(&mut package)
+}
+
+/// The scripts as their packed names: `scripts/NAME.lua`.
+fn scripts(directory: &Path) -> Result<Vec<String>, Failure> {
+    let unreadable = |error| Failure::new(format!("cannot read {}: {error}", directory.display()));
+    let mut scripts = Vec::new();
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let name = entry
+            .map_err(unreadable)?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if name.ends_with(".lua") {
+            scripts.push(format!("scripts/{name}"));
+        }
+    }
+    if scripts.is_empty() {
+        return Err(Failure::new(format!(
+            "there is no script in {}",
+            directory.display()
+        )));
+    }
+    scripts.sort();
+    Ok(scripts)
+}
+
+fn list(workspace: &Workspace, name: &str) -> Result<String, Failure> {
+    let mut list = workspace.cargo("package");
+    list.args(["--list", "--package", name, "--allow-dirty"]);
+    failure::output(&mut list)
+}
+
+fn complete(scripts: &[String], packed: &BTreeSet<&str>) -> Result<(), Failure> {
+    let absent: Vec<_> = scripts
+        .iter()
+        .filter(|script| !packed.contains(script.as_str()))
+        .map(String::as_str)
+        .collect();
+    if absent.is_empty() {
+        eprintln!("{CORE} packs {}", scripts.join(", "));
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
+            "{CORE} would be published without {}: is crates/{CORE}/scripts still a link to ../../scripts?",
+            absent.join(", ")
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_that_is_not_packed_is_named() {
+        let scripts = ["scripts/a.lua".to_owned(), "scripts/b.lua".to_owned()];
+        let all = BTreeSet::from(["src/lib.rs", "scripts/a.lua", "scripts/b.lua"]);
+        assert!(complete(&scripts, &all).is_ok());
+        let part = BTreeSet::from(["src/lib.rs", "scripts/a.lua"]);
+        let failure = complete(&scripts, &part).expect_err("b is absent");
+        assert!(
+            failure.to_string().contains("without scripts/b.lua:"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn a_directory_without_scripts_is_a_failure() {
+        assert!(scripts(Path::new("/no/such/directory")).is_err());
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let failure = scripts(&sources).expect_err("there is no Lua among the sources");
+        assert!(
+            failure.to_string().starts_with("there is no script in"),
+            "{failure}"
+        );
+    }
+}

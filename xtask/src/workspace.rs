@@ -1,0 +1,148 @@
+//! What cargo says about this workspace: its root, its members, which of them are published.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::failure::{self, Failure};
+
+/// The benches compile the peers they are measured against, so the tests and the quick lints leave them out.
+pub(crate) const BENCHES: &str = "tollgate-benches";
+
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) is_published: bool,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    ///
+    /// # Errors
+    ///
+    /// When `cargo metadata` fails or answers in a form this does not know.
+    pub(crate) fn load() -> Result<Self, Failure> {
+        let mut metadata = Command::new(cargo());
+        metadata.args(["metadata", "--no-deps", "--format-version", "1"]);
+        metadata.current_dir(env!("CARGO_MANIFEST_DIR"));
+        Self::parse(&failure::output(&mut metadata)?)
+            .ok_or_else(|| Failure::new("`cargo metadata` answered in an unknown form"))
+    }
+
+    fn parse(metadata: &str) -> Option<Self> {
+        let metadata: Value = serde_json::from_str(metadata).ok()?;
+        let members = metadata["packages"].as_array()?.iter().map(|package| {
+            Some(Member {
+                name: package["name"].as_str()?.to_owned(),
+                // Null is "to any registry", a list is "to these", an empty list is `publish = false`.
+                is_published: package["publish"]
+                    .as_array()
+                    .is_none_or(|to| !to.is_empty()),
+            })
+        });
+        Some(Self {
+            root: metadata["workspace_root"].as_str()?.into(),
+            target: metadata["target_directory"].as_str()?.into(),
+            members: members.collect::<Option<_>>()?,
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|member| member.name == name)
+    }
+
+    pub(crate) fn published(&self) -> impl Iterator<Item = &str> {
+        self.members
+            .iter()
+            .filter(|member| member.is_published)
+            .map(|member| member.name.as_str())
+    }
+
+    /// `cargo <subcommand>` at the root of the workspace.
+    pub(crate) fn cargo(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(cargo());
+        command.arg(subcommand).current_dir(&self.root);
+        command
+    }
+
+    /// `cargo <subcommand> --workspace` without the benches.
+    pub(crate) fn cargo_workspace(&self, subcommand: &str) -> Command {
+        let mut command = self.cargo(subcommand);
+        command.arg("--workspace");
+        if self.has(BENCHES) {
+            command.args(["--exclude", BENCHES]);
+        }
+        command
+    }
+}
+
+/// The cargo that runs this task, so that a toolchain chosen by `cargo +version` holds all the way down.
+fn cargo() -> std::ffi::OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METADATA: &str = r#"{
+        "packages": [
+            {"name": "tollgate", "publish": null},
+            {"name": "tollgate-benches", "publish": []},
+            {"name": "elsewhere", "publish": ["internal"]}
+        ],
+        "workspace_root": "/house",
+        "target_directory": "/house/target"
+    }"#;
+
+    #[test]
+    fn members_and_what_is_published_come_from_the_metadata() {
+        let workspace = Workspace::parse(METADATA).expect("the form cargo uses");
+        assert_eq!(workspace.root(), Path::new("/house"));
+        assert_eq!(
+            workspace.published().collect::<Vec<_>>(),
+            ["tollgate", "elsewhere"]
+        );
+        assert!(workspace.has(BENCHES));
+    }
+
+    #[test]
+    fn the_benches_are_left_out_only_where_they_exist() {
+        let with = Workspace::parse(METADATA).expect("the form cargo uses");
+        assert!(
+            failure::spelled(&with.cargo_workspace("test"))
+                .ends_with("--workspace --exclude tollgate-benches")
+        );
+        let without =
+            Workspace::parse(&METADATA.replace(BENCHES, "other")).expect("the form cargo uses");
+        assert!(failure::spelled(&without.cargo_workspace("test")).ends_with("test --workspace"));
+    }
+
+    #[test]
+    fn this_workspace_has_this_task_in_it() {
+        assert!(
+            Workspace::load()
+                .expect("cargo metadata works here")
+                .has("xtask")
+        );
+    }
+}
