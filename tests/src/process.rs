@@ -43,7 +43,7 @@ impl Process {
             .spawn();
         let mut child = spawned
             .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
-        let leash = Leash::on(&child).expect("sh is everywhere");
+        let leash = Leash::on(&child, None).expect("sh is everywhere");
         let lines = Arc::default();
         let readers = [
             child.stdout.take().map(|from| collect(from, &lines)),
@@ -232,9 +232,13 @@ fn built() -> PathBuf {
 mod tests {
     use super::*;
 
+    /// A shell that can be interrupted, also where the tests run in the background and inherit a deaf ear.
     fn sh(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
+        let mut command = Command::new("env");
+        if cfg!(target_os = "linux") {
+            command.arg("--default-signal=INT");
+        }
+        command.args(["sh", "-c", script]);
         command
     }
 
