@@ -16,8 +16,8 @@ pub struct Stored {
 /// What `store` holds for `key` under `policy`, in the form that the script stores.
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
-    let state = store.state(policy, key)?;
-    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(policy) })
+    let (state, wrote) = store.written(policy, key)?;
+    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(&wrote) })
 }
 
 /// Gives back at once what `check` says was spent at `spent_us`.
