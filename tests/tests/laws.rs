@@ -82,7 +82,8 @@ fn never_more_than_the_bound_is_admitted() {
             let look = subject.peek(&set, &key());
             let state = look.states().next().expect("a state");
             let more = state.more_after().as_micros() as u64;
-            let waits = [1, more.max(1), edge, edge.saturating_sub(1).max(1), period, period - 1, 1 + dice.below(period)];
+            let waits =
+                [1, more.max(1), edge, edge.saturating_sub(1).max(1), period, period - 1, 1 + dice.below(period)];
             subject.advance(dice.pick(&waits).max(1));
         }
         let times: Vec<(u64, u64)> = admitted.into_iter().collect();
@@ -182,9 +183,8 @@ fn a_denial_and_a_peek_leave_no_trace() {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         drain(subject, &set);
-        let look = |subject: &mut dyn Subject| -> Vec<_> {
-            set.iter().map(|policy| subject.stored(policy, &key())).collect()
-        };
+        let look =
+            |subject: &mut dyn Subject| -> Vec<_> { set.iter().map(|policy| subject.stored(policy, &key())).collect() };
         let before = look(subject);
         assert!(subject.check(&set, &key(), 1).is_denied());
         assert!(subject.peek(&set, &key()).is_allowed());
@@ -222,18 +222,19 @@ fn one_cost_is_worth_as_many_units() {
 fn over_whole_periods_exactly_the_amount_accrues() {
     every(|subject, dice, algorithm| {
         let policy = policies::small_policy(dice, "p", algorithm);
-        let set = PolicySet::from(policy.clone());
-        let (amount, period) = (u64::from(policy.quota().amount()), policy.quota().period().as_micros() as u64);
+        let quota = policy.quota();
+        // A burst below the amount overflows within a period.
+        let quota = quota.with_burst(quota.burst().max(quota.amount()));
+        let set = PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
+        let (amount, period) = (u64::from(quota.amount()), quota.period().as_micros() as u64);
         // From an edge of the clock's windows, so that the aligned ones count whole periods too.
         let now = subject.now();
         subject.set_now(now - now % period + period);
         drain(subject, &set);
-        let most = amount.max(u64::from(policy.quota().burst()));
         let mut passed = 0;
         let rounds = 7;
         for _ in 0..rounds {
-            // In uneven steps, none long enough for a burst to overflow.
-            let first = dice.below(period.min(period * most / amount / 2 + 1) + 1).min(period);
+            let first = dice.below(period + 1);
             subject.advance(first);
             passed += drain(subject, &set);
             subject.advance(period - first);
@@ -256,7 +257,8 @@ fn a_client_that_polls_each_millisecond_gets_its_rate() {
             drain(&mut subject, &set);
             let mut passed = 0;
             let rounds = 5;
-            for _ in 0..rounds * period / 1_000 {
+            // A window gives its units one poll at a time, from its first millisecond on.
+            for _ in 0..rounds * period / 1_000 + u64::from(quota.amount()) {
                 subject.advance(1_000);
                 passed += u64::from(subject.check(&set, &key(), 1).is_allowed());
             }
@@ -368,7 +370,8 @@ fn another_algorithm_under_the_same_name_starts_fresh() {
     for &one in ALGORITHMS {
         for &other in ALGORITHMS {
             for subject in [&mut redis as &mut dyn Subject, &mut memory] {
-                let policy = |algorithm| PolicySet::from(Policy::try_new("p", algorithm, Quota::per_hour(5)).expect("a policy"));
+                let policy =
+                    |algorithm| PolicySet::from(Policy::try_new("p", algorithm, Quota::per_hour(5)).expect("a policy"));
                 subject.reset(&policy(one), &key());
                 subject.reset(&policy(other), &key());
                 drain(subject, &policy(one));
