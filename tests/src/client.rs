@@ -32,9 +32,7 @@ impl Client {
     pub fn connect(to: impl ToSocketAddrs) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
-        let client = Self {
-            stream: BufReader::new(stream),
-        };
+        let client = Self { stream: BufReader::new(stream) };
         client.patience(PATIENCE)?;
         Ok(client)
     }
@@ -80,9 +78,7 @@ impl Client {
         thread::scope(|scope| {
             let writing = scope.spawn(move || writer.write_all(&bytes));
             let replies = replies(self);
-            let written = writing
-                .join()
-                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            let written = writing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
             // What could not be read is the better story: the server says there why it hung up.
             replies.and_then(|replies| written.map(|()| replies))
         })

@@ -16,12 +16,7 @@ pub(crate) struct Leash(Child);
 impl Leash {
     pub(crate) fn on(process: &Child) -> io::Result<Self> {
         Command::new("sh")
-            .args([
-                "-c",
-                "read -r _; kill -9 \"$1\"",
-                "sh",
-                &process.id().to_string(),
-            ])
+            .args(["-c", "read -r _; kill -9 \"$1\"", "sh", &process.id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -46,10 +41,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     fn sleeper() -> Child {
-        Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .expect("sleep is everywhere")
+        Command::new("sleep").arg("60").spawn().expect("sleep is everywhere")
     }
 
     #[test]

@@ -17,9 +17,7 @@ const COUNT: u32 = 10_000;
 
 /// Every process starts elsewhere, so that two of them rarely try the same port.
 static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.subsec_nanos());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     AtomicU32::new(now ^ process::id().wrapping_mul(7919))
 });
 

@@ -36,13 +36,8 @@ impl Process {
     #[must_use]
     #[track_caller]
     pub fn start(mut command: Command, ready: &str) -> Self {
-        let spawned = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = spawned
-            .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
         let leash = Leash::on(&child).expect("sh is everywhere");
         let lines = Arc::default();
         let readers = [
@@ -50,13 +45,7 @@ impl Process {
             child.stderr.take().map(|from| collect(from, &lines)),
         ];
         let readers = readers.into_iter().flatten().collect();
-        let mut process = Self {
-            leash: Some(leash),
-            child,
-            lines,
-            readers,
-            ready: String::new(),
-        };
+        let mut process = Self { leash: Some(leash), child, lines, readers, ready: String::new() };
         process.ready = process.wait_for_line(ready);
         process
     }
@@ -72,13 +61,7 @@ impl Process {
     pub fn example(name: &str) -> Command {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args([
-                "build",
-                "--quiet",
-                "--workspace",
-                "--exclude",
-                "tollgate-benches",
-            ])
+            .args(["build", "--quiet", "--workspace", "--exclude", "tollgate-benches"])
             .args(["--all-features", "--example", name])
             .current_dir(workspace())
             .stdin(Stdio::null())
@@ -105,10 +88,7 @@ impl Process {
     /// Everything it has printed so far, on both outputs.
     #[must_use]
     pub fn output(&self) -> String {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .join("\n")
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 
     /// Waits until it has printed a line that contains `part`, and returns the first such line.
@@ -172,9 +152,8 @@ impl Process {
         kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
         // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop` kills it.
         drop(self.leash.take());
-        let status = wait::until_some("the program to end", LIMIT, || {
-            self.child.try_wait().expect("it is our process")
-        });
+        let status =
+            wait::until_some("the program to end", LIMIT, || self.child.try_wait().expect("it is our process"));
         self.read_out();
         status
     }
@@ -204,28 +183,20 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-            lines
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(line);
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     })
 }
 
 /// This crate is a directory below the root.
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace is above")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above")
 }
 
 /// The directory of the build this test belongs to: tests run from `deps` in it, examples lie in `examples`.
 fn built() -> PathBuf {
     let test = env::current_exe().expect("this program has a path");
-    test.ancestors()
-        .nth(2)
-        .expect("cargo builds into a directory")
-        .to_owned()
+    test.ancestors().nth(2).expect("cargo builds into a directory").to_owned()
 }
 
 #[cfg(test)]
@@ -259,10 +230,7 @@ mod tests {
     #[test]
     fn drop_leaves_no_process() {
         let process = Process::start(sh(POLITE), "ready");
-        let pid = i32::try_from(process.pid())
-            .ok()
-            .and_then(Pid::from_raw)
-            .expect("a number");
+        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).expect("a number");
         assert!(rustix::process::test_kill_process(pid).is_ok());
         drop(process);
         assert!(rustix::process::test_kill_process(pid).is_err());
@@ -270,10 +238,7 @@ mod tests {
 
     #[test]
     fn lines_are_waited_for() {
-        let mut process = Process::start(
-            sh("echo ready; sleep 0.05; echo later; exec sleep 60"),
-            "ready",
-        );
+        let mut process = Process::start(sh("echo ready; sleep 0.05; echo later; exec sleep 60"), "ready");
         assert_eq!(process.wait_for_line("lat"), "later");
     }
 

@@ -26,21 +26,14 @@ pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() ->
 ///
 /// As [`until`].
 #[track_caller]
-pub fn until_some<T>(
-    what: impl Display,
-    limit: Duration,
-    mut attempt: impl FnMut() -> Option<T>,
-) -> T {
+pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(
-            started.elapsed() < limit,
-            "waited {limit:?} in vain for {what}"
-        );
+        assert!(started.elapsed() < limit, "waited {limit:?} in vain for {what}");
         thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -53,18 +46,11 @@ pub fn until_some<T>(
 /// # Panics
 ///
 /// As [`until`].
-pub async fn until_async(
-    what: impl Display,
-    limit: Duration,
-    mut condition: impl AsyncFnMut() -> bool,
-) {
+pub async fn until_async(what: impl Display, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     while !condition().await {
-        assert!(
-            started.elapsed() < limit,
-            "waited {limit:?} in vain for {what}"
-        );
+        assert!(started.elapsed() < limit, "waited {limit:?} in vain for {what}");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -87,9 +73,7 @@ mod tests {
     #[test]
     fn a_value_that_appears_is_returned() {
         let mut values = [None, None, Some("it")].into_iter();
-        let value = until_some("a value", Duration::from_secs(5), || {
-            values.next().flatten()
-        });
+        let value = until_some("a value", Duration::from_secs(5), || values.next().flatten());
         assert_eq!(value, "it");
     }
 
@@ -103,10 +87,7 @@ mod tests {
     async fn an_asynchronous_condition_lets_other_tasks_run() {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
         let sending = tokio::spawn(async move { sender.send(()).await });
-        until_async("the other task", Duration::from_secs(5), async || {
-            receiver.try_recv().is_ok()
-        })
-        .await;
+        until_async("the other task", Duration::from_secs(5), async || receiver.try_recv().is_ok()).await;
         assert!(sending.await.is_ok_and(|sent| sent.is_ok()));
     }
 

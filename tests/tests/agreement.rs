@@ -9,7 +9,10 @@ mod subject;
 use std::time::Duration;
 
 use subject::{Dice, InMemory, InRedis, Subject, policies, stored, words};
-use tollgate::{Algorithm, Cost, Decision, Key, PolicySet, testing::{Script, Stored}};
+use tollgate::{
+    Algorithm, Cost, Decision, Key, PolicySet,
+    testing::{Script, Stored},
+};
 
 /// Steps for each algorithm in a test run.
 const STEPS: usize = 260_000;
@@ -131,7 +134,9 @@ fn commands(taken: &Taken) -> Vec<Vec<String>> {
         Step::Refund { cost, spent_us } => script.refund(&taken.key, Cost::new(cost), Some(taken.now_us), spent_us),
         Step::Reset => std::iter::once("DEL".to_owned()).chain(keys.clone()).collect(),
     };
-    let looks = keys.into_iter().flat_map(|key| [["GET".to_owned(), key.clone()].into(), ["PEXPIRETIME".to_owned(), key].into()]);
+    let looks = keys
+        .into_iter()
+        .flat_map(|key| [["GET".to_owned(), key.clone()].into(), ["PEXPIRETIME".to_owned(), key].into()]);
     std::iter::once(step).chain(looks).collect()
 }
 

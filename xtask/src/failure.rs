@@ -24,23 +24,15 @@ impl fmt::Display for Failure {
 
 /// The command as a person would type it.
 pub(crate) fn spelled(command: &Command) -> String {
-    let settings = command
-        .get_envs()
-        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
+    let settings =
+        command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    settings
-        .chain(words.map(quoted))
-        .collect::<Vec<_>>()
-        .join(" ")
+    settings.chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    if word.is_empty() || word.contains(char::is_whitespace) {
-        format!("'{word}'")
-    } else {
-        word.into_owned()
-    }
+    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.into_owned() }
 }
 
 /// Runs `command` in full view.
@@ -51,14 +43,8 @@ fn quoted(word: &OsStr) -> String {
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let spelled = spelled(command);
     eprintln!("$ {spelled}");
-    let status = command
-        .status()
-        .map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::new(format!("`{spelled}` failed: {status}")))
-    }
+    let status = command.status().map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{spelled}` failed: {status}"))) }
 }
 
 /// Runs `command` for what it prints on standard output; its errors stay visible.
@@ -76,10 +62,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(Failure::new(format!(
-            "`{spelled}` failed: {}",
-            output.status
-        )))
+        Err(Failure::new(format!("`{spelled}` failed: {}", output.status)))
     }
 }
 
@@ -100,19 +83,13 @@ mod tests {
     #[test]
     fn a_command_is_spelled_as_it_would_be_typed() {
         let mut command = Command::new("cargo");
-        command
-            .args(["doc", "--no-deps"])
-            .env("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(
-            spelled(&command),
-            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
-        );
+        command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(spelled(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }
 
     #[test]
     fn a_command_that_fails_is_a_failure_that_names_it() {
-        let failure =
-            run(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is a failure");
+        let failure = run(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is a failure");
         assert!(failure.to_string().contains("sh -c 'exit 3'"), "{failure}");
         assert!(run(&mut Command::new("no-such-program-anywhere")).is_err());
     }

@@ -8,8 +8,7 @@ use crate::{
     workspace::{BENCHES, Workspace},
 };
 
-const INSTALL_DENY: &str =
-    "cargo-deny is not here, deny.toml goes unchecked: `cargo install --locked cargo-deny`";
+const INSTALL_DENY: &str = "cargo-deny is not here, deny.toml goes unchecked: `cargo install --locked cargo-deny`";
 
 /// Runs every lint, also after one has failed, so that one run shows all there is to mend.
 ///
@@ -32,10 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     step("formatting", formatting(&workspace));
-    step(
-        "clippy",
-        clippy(&workspace, workspace.cargo_workspace("clippy")),
-    );
+    step("clippy", clippy(&workspace, workspace.cargo_workspace("clippy")));
     if with_benches && workspace.has(BENCHES) {
         let mut benches = workspace.cargo("clippy");
         benches.args(["--package", BENCHES]);
@@ -49,10 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         println!("the lints found nothing");
         Ok(())
     } else {
-        Err(Failure::new(format!(
-            "the lints failed: {}",
-            failed.join(", ")
-        )))
+        Err(Failure::new(format!("the lints failed: {}", failed.join(", "))))
     }
 }
 
@@ -68,8 +61,7 @@ fn clippy(workspace: &Workspace, mut command: Command) -> Result<(), Failure> {
 
 fn documentation(workspace: &Workspace) -> Result<(), Failure> {
     let mut doc = workspace.cargo_workspace("doc");
-    doc.args(["--no-deps", "--all-features"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(["--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "-D warnings");
     failure::run(&mut doc)
 }
 
@@ -97,8 +89,6 @@ fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), F
     if failure::succeeds(workspace.cargo(tool).arg("--version")) {
         Ok(())
     } else {
-        Err(Failure::new(format!(
-            "cargo {tool} is not here: `rustup component add {component}`"
-        )))
+        Err(Failure::new(format!("cargo {tool} is not here: `rustup component add {component}`")))
     }
 }

@@ -43,9 +43,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        Some(other) => Err(Failure::new(format!(
-            "there is no task {other:?}: `cargo xtask --help` lists them"
-        ))),
+        Some(other) => Err(Failure::new(format!("there is no task {other:?}: `cargo xtask --help` lists them"))),
         None => Err(Failure::new("which task? `cargo xtask --help` lists them")),
     };
     match done {

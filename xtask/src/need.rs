@@ -65,10 +65,7 @@ impl Need {
         self.install()?;
         match self.find()? {
             Some(binary) => Ok(Some(binary)),
-            None => Err(Failure::new(format!(
-                "the installation left no binary on PATH: {}",
-                self.advice()
-            ))),
+            None => Err(Failure::new(format!("the installation left no binary on PATH: {}", self.advice()))),
         }
     }
 
@@ -77,14 +74,9 @@ impl Need {
         match env::var_os(self.variable).filter(|chosen| !chosen.is_empty()) {
             Some(chosen) => on_path(&path, &chosen).map(Some).ok_or_else(|| {
                 let (variable, chosen) = (self.variable, chosen.display());
-                Failure::new(format!(
-                    "{variable} names {chosen}, which is not a program here: correct or unset it"
-                ))
+                Failure::new(format!("{variable} names {chosen}, which is not a program here: correct or unset it"))
             }),
-            None => Ok(self
-                .binaries
-                .iter()
-                .find_map(|binary| on_path(&path, &OsString::from(binary)))),
+            None => Ok(self.binaries.iter().find_map(|binary| on_path(&path, &OsString::from(binary)))),
         }
     }
 
@@ -125,28 +117,15 @@ impl Need {
 /// `apt-get update`, then the package. `wrapper` is what makes it root, if anything has to.
 fn apt(wrapper: &[&str], package: &str) -> Vec<Command> {
     // Through `env`, because sudo keeps the variable only where its configuration allows it.
-    let words = [
-        wrapper,
-        &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"],
-    ]
-    .concat();
+    let words = [wrapper, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]].concat();
     // Another apt may be at work on a machine that has just started.
-    let patient = [
-        "-y",
-        "-o",
-        "DPkg::Lock::Timeout=300",
-        "-o",
-        "Acquire::Retries=3",
-    ];
+    let patient = ["-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
     let apt_get = |rest: &[&str]| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(patient).args(rest);
         command
     };
-    vec![
-        apt_get(&["update"]),
-        apt_get(&["install", "--no-install-recommends", package]),
-    ]
+    vec![apt_get(&["update"]), apt_get(&["install", "--no-install-recommends", package])]
 }
 
 fn brew(formula: &str) -> Command {
@@ -157,11 +136,7 @@ fn brew(formula: &str) -> Command {
 
 /// Where nobody can type a password, a refusal is better than a prompt.
 fn sudo() -> &'static [&'static str] {
-    if env::var_os("CI").is_some() {
-        &["sudo", "-n"]
-    } else {
-        &["sudo"]
-    }
+    if env::var_os("CI").is_some() { &["sudo", "-n"] } else { &["sudo"] }
 }
 
 fn is_root() -> bool {
@@ -174,14 +149,11 @@ fn on_path(path: &OsString, program: &OsString) -> Option<PathBuf> {
         let program = std::path::absolute(program).ok()?;
         return is_executable(&program).then_some(program);
     }
-    env::split_paths(path)
-        .map(|directory| directory.join(program))
-        .find(|candidate| is_executable(candidate))
+    env::split_paths(path).map(|directory| directory.join(program)).find(|candidate| is_executable(candidate))
 }
 
 fn is_executable(file: &Path) -> bool {
-    file.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -196,33 +168,21 @@ mod tests {
     fn the_package_lists_are_refreshed_before_the_package_is_installed() {
         let commands = spelled(&apt(&[], "redis-server"));
         assert_eq!(commands.len(), 2);
-        assert!(
-            commands[0].starts_with("env DEBIAN_FRONTEND=noninteractive apt-get -y"),
-            "{commands:?}"
-        );
+        assert!(commands[0].starts_with("env DEBIAN_FRONTEND=noninteractive apt-get -y"), "{commands:?}");
         assert!(commands[0].ends_with("update"), "{commands:?}");
-        assert!(
-            commands[1].ends_with("install --no-install-recommends redis-server"),
-            "{commands:?}"
-        );
+        assert!(commands[1].ends_with("install --no-install-recommends redis-server"), "{commands:?}");
     }
 
     #[test]
     fn sudo_comes_before_everything_else() {
         for command in spelled(&apt(&["sudo", "-n"], "redis-server")) {
-            assert!(
-                command.starts_with("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get"),
-                "{command}"
-            );
+            assert!(command.starts_with("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get"), "{command}");
         }
     }
 
     #[test]
     fn a_program_is_found_by_name_or_by_path_and_only_if_it_can_run() {
-        let (path, file) = (
-            OsString::from("/nowhere:/usr/bin:/bin"),
-            OsString::from("/bin/sh"),
-        );
+        let (path, file) = (OsString::from("/nowhere:/usr/bin:/bin"), OsString::from("/bin/sh"));
         assert!(on_path(&path, &OsString::from("sh")).is_some_and(|sh| sh.ends_with("sh")));
         assert_eq!(on_path(&path, &file), Some(PathBuf::from("/bin/sh")));
         assert_eq!(on_path(&path, &OsString::from("no-such-program")), None);

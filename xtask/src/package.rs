@@ -40,20 +40,13 @@ fn scripts(directory: &Path) -> Result<Vec<String>, Failure> {
     let unreadable = |error| Failure::new(format!("cannot read {}: {error}", directory.display()));
     let mut scripts = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
-        let name = entry
-            .map_err(unreadable)?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
+        let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         if name.ends_with(".lua") {
             scripts.push(format!("scripts/{name}"));
         }
     }
     if scripts.is_empty() {
-        return Err(Failure::new(format!(
-            "there is no script in {}",
-            directory.display()
-        )));
+        return Err(Failure::new(format!("there is no script in {}", directory.display())));
     }
     scripts.sort();
     Ok(scripts)
@@ -66,11 +59,8 @@ fn list(workspace: &Workspace, name: &str) -> Result<String, Failure> {
 }
 
 fn complete(scripts: &[String], packed: &BTreeSet<&str>) -> Result<(), Failure> {
-    let absent: Vec<_> = scripts
-        .iter()
-        .filter(|script| !packed.contains(script.as_str()))
-        .map(String::as_str)
-        .collect();
+    let absent: Vec<_> =
+        scripts.iter().filter(|script| !packed.contains(script.as_str())).map(String::as_str).collect();
     if absent.is_empty() {
         eprintln!("{CORE} packs {}", scripts.join(", "));
         Ok(())
@@ -93,10 +83,7 @@ mod tests {
         assert!(complete(&scripts, &all).is_ok());
         let part = BTreeSet::from(["src/lib.rs", "scripts/a.lua"]);
         let failure = complete(&scripts, &part).expect_err("b is absent");
-        assert!(
-            failure.to_string().contains("without scripts/b.lua:"),
-            "{failure}"
-        );
+        assert!(failure.to_string().contains("without scripts/b.lua:"), "{failure}");
     }
 
     #[test]
@@ -104,9 +91,6 @@ mod tests {
         assert!(scripts(Path::new("/no/such/directory")).is_err());
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let failure = scripts(&sources).expect_err("there is no Lua among the sources");
-        assert!(
-            failure.to_string().starts_with("there is no script in"),
-            "{failure}"
-        );
+        assert!(failure.to_string().starts_with("there is no script in"), "{failure}");
     }
 }

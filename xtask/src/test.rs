@@ -30,14 +30,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn command(workspace: &Workspace, arguments: &[String]) -> Command {
-    let mut command = if chooses_packages(arguments) {
-        workspace.cargo("test")
-    } else {
-        workspace.cargo_workspace("test")
-    };
-    command
-        .args(["--all-features", "--no-fail-fast"])
-        .args(arguments);
+    let mut command =
+        if chooses_packages(arguments) { workspace.cargo("test") } else { workspace.cargo_workspace("test") };
+    command.args(["--all-features", "--no-fail-fast"]).args(arguments);
     command
 }
 
@@ -46,11 +41,7 @@ fn chooses_packages(arguments: &[String]) -> bool {
     arguments
         .iter()
         .take_while(|argument| *argument != "--")
-        .any(|argument| {
-            argument.starts_with("-p")
-                || argument == "--package"
-                || argument.starts_with("--package=")
-        })
+        .any(|argument| argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package="))
 }
 
 /// Passes standard output through line by line while counting.
@@ -75,15 +66,9 @@ fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus,
 
 fn verdict(status: ExitStatus, tally: Tally) -> Result<(), Failure> {
     if tally.failed > 0 {
-        Err(Failure::new(format!(
-            "{} of {} tests failed",
-            tally.failed,
-            tally.ran()
-        )))
+        Err(Failure::new(format!("{} of {} tests failed", tally.failed, tally.ran())))
     } else if !status.success() {
-        Err(Failure::new(
-            "cargo test failed: something did not compile or ended before it could report (see above)",
-        ))
+        Err(Failure::new("cargo test failed: something did not compile or ended before it could report (see above)"))
     } else if tally.ran() == 0 {
         Err(Failure::new("no test ran, so nothing is shown"))
     } else {
@@ -100,8 +85,8 @@ mod tests {
     }
 
     fn sh(script: &str) -> Result<(), Failure> {
-        let (status, tally) = stream(Command::new("sh").args(["-c", script]), &mut io::sink())
-            .expect("sh is everywhere");
+        let (status, tally) =
+            stream(Command::new("sh").args(["-c", script]), &mut io::sink()).expect("sh is everywhere");
         verdict(status, tally)
     }
 

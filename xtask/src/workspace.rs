@@ -46,9 +46,7 @@ impl Workspace {
             Some(Member {
                 name: package["name"].as_str()?.to_owned(),
                 // Null is "to any registry", a list is "to these", an empty list is `publish = false`.
-                is_published: package["publish"]
-                    .as_array()
-                    .is_none_or(|to| !to.is_empty()),
+                is_published: package["publish"].as_array().is_none_or(|to| !to.is_empty()),
             })
         });
         Some(Self {
@@ -71,10 +69,7 @@ impl Workspace {
     }
 
     pub(crate) fn published(&self) -> impl Iterator<Item = &str> {
-        self.members
-            .iter()
-            .filter(|member| member.is_published)
-            .map(|member| member.name.as_str())
+        self.members.iter().filter(|member| member.is_published).map(|member| member.name.as_str())
     }
 
     /// `cargo <subcommand>` at the root of the workspace.
@@ -118,31 +113,20 @@ mod tests {
     fn members_and_what_is_published_come_from_the_metadata() {
         let workspace = Workspace::parse(METADATA).expect("the form cargo uses");
         assert_eq!(workspace.root(), Path::new("/house"));
-        assert_eq!(
-            workspace.published().collect::<Vec<_>>(),
-            ["tollgate", "elsewhere"]
-        );
+        assert_eq!(workspace.published().collect::<Vec<_>>(), ["tollgate", "elsewhere"]);
         assert!(workspace.has(BENCHES));
     }
 
     #[test]
     fn the_benches_are_left_out_only_where_they_exist() {
         let with = Workspace::parse(METADATA).expect("the form cargo uses");
-        assert!(
-            failure::spelled(&with.cargo_workspace("test"))
-                .ends_with("--workspace --exclude tollgate-benches")
-        );
-        let without =
-            Workspace::parse(&METADATA.replace(BENCHES, "other")).expect("the form cargo uses");
+        assert!(failure::spelled(&with.cargo_workspace("test")).ends_with("--workspace --exclude tollgate-benches"));
+        let without = Workspace::parse(&METADATA.replace(BENCHES, "other")).expect("the form cargo uses");
         assert!(failure::spelled(&without.cargo_workspace("test")).ends_with("test --workspace"));
     }
 
     #[test]
     fn this_workspace_has_this_task_in_it() {
-        assert!(
-            Workspace::load()
-                .expect("cargo metadata works here")
-                .has("xtask")
-        );
+        assert!(Workspace::load().expect("cargo metadata works here").has("xtask"));
     }
 }

@@ -61,12 +61,7 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
     tokio::try_join!(
         requests(from_client, to_server, orders.clone()),
         receive(from_server, sender),
-        Replies {
-            to_client,
-            orders: orders.clone(),
-            allowance: None
-        }
-        .deliver(receiver),
+        Replies { to_client, orders: orders.clone(), allowance: None }.deliver(receiver),
     )?;
     Ok(())
 }
@@ -106,10 +101,7 @@ async fn requests(
 }
 
 /// Reads replies as they come and notes when, so that a delay is counted from then.
-async fn receive(
-    mut from: ReadHalf<'_>,
-    pieces: mpsc::Sender<(Instant, Vec<u8>)>,
-) -> Result<(), End> {
+async fn receive(mut from: ReadHalf<'_>, pieces: mpsc::Sender<(Instant, Vec<u8>)>) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         // A server that breaks off has ended like one that closes: what it said before is delivered.
@@ -130,16 +122,11 @@ struct Replies<'a> {
 
 impl Replies<'_> {
     /// Delivers until the server has nothing more to say, and then ends the connection.
-    async fn deliver(
-        mut self,
-        mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>,
-    ) -> Result<Infallible, End> {
+    async fn deliver(mut self, mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>) -> Result<Infallible, End> {
         while let Some((came, bytes)) = pieces.recv().await {
             self.piece(came, &bytes).await?;
         }
-        self.orders
-            .wait_for(|orders| !holds_replies(&orders.mode))
-            .await?;
+        self.orders.wait_for(|orders| !holds_replies(&orders.mode)).await?;
         Err(End::Close)
     }
 
@@ -179,13 +166,7 @@ impl Replies<'_> {
     }
 
     /// Delivers what the allowance covers and returns the rest; an allowance used up is the end.
-    async fn spend<'b>(
-        &mut self,
-        bytes: &'b [u8],
-        epoch: u64,
-        allowed: usize,
-        end: End,
-    ) -> Result<&'b [u8], End> {
+    async fn spend<'b>(&mut self, bytes: &'b [u8], epoch: u64, allowed: usize, end: End) -> Result<&'b [u8], End> {
         let left = match self.allowance {
             Some((granted, left)) if granted == epoch => left,
             _ => allowed,

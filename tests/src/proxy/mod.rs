@@ -81,12 +81,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
         let addr = listener.local_addr().expect("it is bound");
         let counts = Arc::new(Counts::default());
-        let orders = Orders {
-            mode: Mode::Pass,
-            target,
-            epoch: 0,
-            resets: 0,
-        };
+        let orders = Orders { mode: Mode::Pass, target, epoch: 0, resets: 0 };
         let (orders, seen) = watch::channel(orders);
         let serving = {
             let counts = Arc::clone(&counts);
@@ -96,12 +91,7 @@ impl Proxy {
             .name(format!("proxy {}", addr.port()))
             .spawn(serving)
             .expect("a thread can be started");
-        Self {
-            addr,
-            counts,
-            orders: Some(orders),
-            thread: Some(thread),
-        }
+        Self { addr, counts, orders: Some(orders), thread: Some(thread) }
     }
 
     /// Where it listens.
@@ -169,14 +159,8 @@ impl Drop for Proxy {
     }
 }
 
-fn serve(
-    listener: TcpListener,
-    orders: &watch::Receiver<Orders>,
-    counts: &Arc<Counts>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+fn serve(listener: TcpListener, orders: &watch::Receiver<Orders>, counts: &Arc<Counts>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     listener.set_nonblocking(true)?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -18,9 +18,7 @@ pub fn find() -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = match env::var_os("REDIS_SERVER").filter(|chosen| !chosen.is_empty()) {
         Some(chosen) => on_path(&path, &chosen),
-        None => BINARIES
-            .iter()
-            .find_map(|binary| on_path(&path, OsStr::new(binary))),
+        None => BINARIES.iter().find_map(|binary| on_path(&path, OsStr::new(binary))),
     };
     found.expect(
         "this test needs a Redis server: run `cargo xtask test`, which installs one, \
@@ -33,9 +31,7 @@ fn on_path(path: &OsString, program: &OsStr) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then_some(program);
     }
-    env::split_paths(path)
-        .map(|directory| directory.join(&program))
-        .find(|file| file.is_file())
+    env::split_paths(path).map(|directory| directory.join(&program)).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -46,10 +42,7 @@ mod tests {
     fn a_program_is_found_by_name_and_by_path() {
         let path = OsString::from("/nowhere:/usr/bin:/bin");
         assert!(on_path(&path, OsStr::new("sh")).is_some_and(|sh| sh.ends_with("sh")));
-        assert_eq!(
-            on_path(&path, OsStr::new("/bin/sh")),
-            Some(PathBuf::from("/bin/sh"))
-        );
+        assert_eq!(on_path(&path, OsStr::new("/bin/sh")), Some(PathBuf::from("/bin/sh")));
         assert_eq!(on_path(&path, OsStr::new("no-such-program")), None);
     }
 }

@@ -64,10 +64,8 @@ impl Builder {
     pub fn start(mut self) -> RedisServer {
         // Found once: a restart must not change servers.
         self.binary.get_or_insert_with(binary::find);
-        let directory = tempfile::Builder::new()
-            .prefix("tollgate-redis-")
-            .tempdir()
-            .expect("a temporary directory can be made");
+        let directory =
+            tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
         let (port, running) = (0..ATTEMPTS)
             .find_map(|_| {
                 let port = ports::free();

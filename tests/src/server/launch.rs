@@ -26,25 +26,16 @@ pub(super) struct PortTaken;
 /// # Panics
 ///
 /// When it ends for another reason than the port, or does not answer.
-pub(super) fn launch(
-    settings: &Builder,
-    directory: &Path,
-    port: u16,
-) -> Result<Running, PortTaken> {
+pub(super) fn launch(settings: &Builder, directory: &Path, port: u16) -> Result<Running, PortTaken> {
     let log = directory.join(LOG);
     let before = fs::metadata(&log).map_or(0, |log| log.len());
-    let mut running = spawn(settings, directory, port)
-        .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", settings.binary));
+    let mut running =
+        spawn(settings, directory, port).unwrap_or_else(|error| panic!("cannot start {:?}: {error}", settings.binary));
 
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let started = Instant::now();
     let up = wait::until_some("the server to answer or to end", STARTING * 2, || {
-        if running
-            .process
-            .try_wait()
-            .expect("it is our process")
-            .is_some()
-        {
+        if running.process.try_wait().expect("it is our process").is_some() {
             Some(false)
         } else if answers(addr, settings.password.as_deref(), running.process.id()) {
             Some(true)
@@ -57,8 +48,7 @@ pub(super) fn launch(
     }
     running.end();
     let said = fs::read(&log).unwrap_or_default();
-    let said =
-        String::from_utf8_lossy(said.get(to_index(before)..).unwrap_or_default()).into_owned();
+    let said = String::from_utf8_lossy(said.get(to_index(before)..).unwrap_or_default()).into_owned();
     if said.contains("ddress already in use") {
         return Err(PortTaken);
     }
@@ -77,15 +67,9 @@ fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running>
         lines.push_str(&format!("requirepass \"{password}\"\n"));
     }
     fs::write(&configuration, lines)?;
-    let log = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(directory.join(LOG))?;
+    let log = fs::OpenOptions::new().create(true).append(true).open(directory.join(LOG))?;
 
-    let binary = settings
-        .binary
-        .as_deref()
-        .unwrap_or(Path::new("redis-server"));
+    let binary = settings.binary.as_deref().unwrap_or(Path::new("redis-server"));
     let mut process = Command::new(binary)
         .arg(&configuration)
         .args(["--port", &port.to_string()])
@@ -101,10 +85,7 @@ fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running>
         .stderr(log)
         .spawn()?;
     match Leash::on(&process) {
-        Ok(leash) => Ok(Running {
-            _leash: leash,
-            process,
-        }),
+        Ok(leash) => Ok(Running { _leash: leash, process }),
         Err(error) => {
             let _ = process.kill();
             let _ = process.wait();
@@ -132,10 +113,7 @@ pub(super) fn sign_in(addr: SocketAddr, password: Option<&str>) -> io::Result<Cl
     if let Some(password) = password {
         let reply = client.command(&["AUTH", password])?;
         if reply.is_error() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                reply.text(),
-            ));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reply.text()));
         }
     }
     Ok(client)
@@ -143,7 +121,5 @@ pub(super) fn sign_in(addr: SocketAddr, password: Option<&str>) -> io::Result<Cl
 
 /// The `name:value` lines of an `INFO` reply.
 pub(super) fn fields(info: &str) -> impl Iterator<Item = (&str, &str)> {
-    info.lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(':'))
+    info.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(':'))
 }

@@ -96,19 +96,13 @@ impl RedisServer {
     /// When it is not running.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.running()
-            .as_ref()
-            .expect("the server is not running")
-            .process
-            .id()
+        self.running().as_ref().expect("the server is not running").process.id()
     }
 
     /// Whether the process is there; a paused one is.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.running()
-            .as_mut()
-            .is_some_and(|it| matches!(it.process.try_wait(), Ok(None)))
+        self.running().as_mut().is_some_and(|it| matches!(it.process.try_wait(), Ok(None)))
     }
 
     /// Its directory: configuration, log, and whatever it writes.
@@ -120,10 +114,8 @@ impl RedisServer {
     /// Everything it has logged, over all its restarts.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read(self.directory.path().join(launch::LOG)).map_or_else(
-            |_| String::new(),
-            |log| String::from_utf8_lossy(&log).into_owned(),
-        )
+        fs::read(self.directory.path().join(launch::LOG))
+            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
     /// Kills it, as a crash would, and waits until it is gone. Does nothing if it is not running.
@@ -146,9 +138,7 @@ impl RedisServer {
         for signal in [Signal::TERM, Signal::CONT] {
             running.signal(signal).expect("it is our process");
         }
-        wait::until_some("the server to end", ENDING, || {
-            running.process.try_wait().expect("it is our process")
-        })
+        wait::until_some("the server to end", ENDING, || running.process.try_wait().expect("it is our process"))
     }
 
     /// Kills it if it is still there, and starts it again on the same port, empty.
@@ -177,11 +167,8 @@ impl RedisServer {
             // "pid (name) STATE …", and T is stopped.
             let stat = format!("/proc/{}/stat", self.pid());
             wait::until("the server to pause", ENDING, || {
-                fs::read_to_string(&stat).is_ok_and(|stat| {
-                    stat.rsplit(')')
-                        .next()
-                        .is_some_and(|it| it.starts_with(" T"))
-                })
+                fs::read_to_string(&stat)
+                    .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T")))
             });
         }
     }
@@ -238,9 +225,7 @@ impl RedisServer {
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.info("commandstats");
         // calls=3,usec=120,…
-        stats
-            .get(&format!("cmdstat_{command}"))
-            .map_or(0, |stat| number_in(stat, "calls"))
+        stats.get(&format!("cmdstat_{command}")).map_or(0, |stat| number_in(stat, "calls"))
     }
 
     /// How many keys there are, and how many of them expire: equal, unless somebody leaks.
@@ -249,18 +234,12 @@ impl RedisServer {
         let keyspace = self.info("keyspace");
         // db0:keys=3,expires=3,avg_ttl=…
         keyspace.values().fold((0, 0), |(keys, expires), database| {
-            (
-                keys + number_in(database, "keys"),
-                expires + number_in(database, "expires"),
-            )
+            (keys + number_in(database, "keys"), expires + number_in(database, "expires"))
         })
     }
 
     fn with_connection<T>(&self, talk: impl FnOnce(&mut Client) -> io::Result<T>) -> T {
-        let mut connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         // Put back only after a conversation that ended well: a late reply must not answer the next command.
         let mut client = connection.take().unwrap_or_else(|| self.client());
         match talk(&mut client) {
@@ -273,10 +252,7 @@ impl RedisServer {
     }
 
     fn disconnect(&self) {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn signal(&self, signal: Signal) {
@@ -292,9 +268,7 @@ impl RedisServer {
 
 impl fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisServer")
-            .field("addr", &self.addr())
-            .finish_non_exhaustive()
+        f.debug_struct("RedisServer").field("addr", &self.addr()).finish_non_exhaustive()
     }
 }
 
@@ -306,13 +280,8 @@ impl Drop for RedisServer {
 
 impl Running {
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        Ok(kill_process(
-            pid.ok_or(io::ErrorKind::InvalidInput)?,
-            signal,
-        )?)
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        Ok(kill_process(pid.ok_or(io::ErrorKind::InvalidInput)?, signal)?)
     }
 
     fn end(&mut self) {
@@ -332,9 +301,7 @@ fn escaped(password: &str) -> String {
 }
 
 fn number_in(list: &str, name: &str) -> u64 {
-    list.split(',')
-        .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
-        .unwrap_or(0)
+    list.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
