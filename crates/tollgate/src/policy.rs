@@ -4,28 +4,95 @@ use std::{fmt, hash::Hash, ops::Deref, sync::Arc};
 
 #[cfg(feature = "redis")]
 use crate::redis::Plan;
-use crate::{Cost, Error, ErrorKind, Quota};
+use crate::{Cost, Error, ErrorKind, Quota, algorithm::sliding_buckets::Buckets, quota::MAX_EXACT};
 
 /// How a [`Policy`] meters its quota.
 ///
-/// Bounds are over any half-open interval of length L, for amount n per period W and burst b.
+/// | | at most, in any interval of L | state per key |
+/// |---|---|---|
+/// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ | one time |
+/// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ | one time, one count |
+/// | [`LeakyBucket`](Self::LeakyBucket) | b waiting, one leaves each W/n | one time |
+/// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count |
+/// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count |
+/// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts |
+/// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts |
+/// | [`SlidingLog`](Self::SlidingLog) | n in W | up to n times |
+///
+/// Bounds are over any half-open interval of length L, for amount n per period W and burst b; each
+/// is reached by somebody who tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// Holds at most b units and gains n per W, continuously; starts full. Admits at most
     /// b + ⌊n·L/W⌋. The choice for most limits: bursts are welcome, the rate holds.
     ///
+    /// It does not keep to n in every W: after a rest it gives the burst on top. Where n is a
+    /// promise, use [`SlidingBuckets`](Self::SlidingBuckets).
+    ///
     /// Kept as virtual scheduling, one stored time: the generic cell rate algorithm (GCRA) of
     /// ITU-T I.371 is the same mathematics.
     #[doc(alias = "gcra")]
+    #[doc(alias = "replenish rate")]
     TokenBucket,
+    /// Holds at most b units; n of them arrive at once, W after the first spend, and again W later
+    /// while something is missing. Unused ones never add up beyond b. Admits at most
+    /// b − 1 + n·⌈L/W⌉.
+    ///
+    /// For limits that are told as "n, then wait for the next fill", with short periods above all.
+    /// A [`TokenBucket`](Self::TokenBucket) of the same quota never admits more, and lets a client
+    /// go on sooner.
+    #[doc(alias = "burst fill")]
+    #[doc(alias = "refill at intervals")]
+    IntervalBucket,
+    /// A queue of depth b that drains at n per W: each admitted request is told in
+    /// [`Decision::delay`](crate::Decision::delay) how long to wait for its turn, and the turns
+    /// are W/n apart; a full queue denies. [`Limiter::until_ready`](crate::Limiter::until_ready)
+    /// waits.
+    ///
+    /// For work that has to be even: calls to somebody else's API, e-mails. The one that waits
+    /// holds a connection or a task meanwhile; where a client shall rather come back later, use a
+    /// [`TokenBucket`](Self::TokenBucket), whose arithmetic is the same.
+    #[doc(alias = "queue")]
+    #[doc(alias = "traffic shaping")]
+    LeakyBucket,
     /// A counter for each window of W that starts at a multiple of W since the Unix epoch. Admits
     /// n per window, and so up to 2n around a window's edge. For quotas that people read on a
-    /// calendar: a day's, an hour's.
+    /// calendar: a day's, an hour's (in UTC). Everybody's window ends at the same moment, and the
+    /// next one begins with a rush; where that hurts, take any other.
     FixedWindow,
     /// A counter whose window opens with the first hit and lasts W. Admits n per window, and up to
-    /// 2n − 1 in some interval of length W. What `INCR` with `EXPIRE` is meant to be.
+    /// 2n − 1 in some interval of length W. What `INCR` with `EXPIRE` is meant to be; use it to
+    /// match a limit that somebody else enforces that way.
     WindowFromFirstHit,
+    /// Two counters: what was spent in this aligned window, and of the window before it the share
+    /// that still lies inside. A steady client gets n − 1 to n in any W, with no rush at the edge;
+    /// one that knows the edge up to 2n − 1, because the share takes the window before as even.
+    /// n·W must stay below 2⁵³ (in µs: 104 000 a day).
+    ///
+    /// For large limits over long periods at constant memory. Where n is a promise, use
+    /// [`SlidingBuckets`](Self::SlidingBuckets).
+    #[doc(alias = "sliding window counter")]
+    #[doc(alias = "two counters")]
+    SlidingWindow,
+    /// W cut into m sub-windows of ⌈W/m⌉ µs aligned to the clock; that of now and the m before it
+    /// count in full. Never more than n in any W. A unit counts for W to W·(1 + 1/m), so a steady
+    /// client gets n·m/(m + 1) per W at the least.
+    ///
+    /// The exact limit at a bounded price: a few bytes for each sub-window in which something was
+    /// spent. Where it must also never deny too much, use [`SlidingLog`](Self::SlidingLog).
+    SlidingBuckets {
+        /// How many sub-windows, m: 1 to 1000, and no more than W has microseconds.
+        buckets: u16,
+    },
+    /// The time of every admitted unit: never more than n in any W, and a denial only when n are
+    /// inside. n is at most 100 000.
+    ///
+    /// The exact limit both ways, for small n: about 11 bytes at the server for each unit inside.
+    /// Each entry may carry a [tag](crate::Limiter::check_tagged), to ask afterwards
+    /// [who spent](crate::Limiter::entries). For large n use
+    /// [`SlidingBuckets`](Self::SlidingBuckets).
+    SlidingLog,
 }
 
 impl Algorithm {
@@ -34,14 +101,29 @@ impl Algorithm {
     pub(crate) const fn tag(self) -> &'static str {
         match self {
             Self::TokenBucket => "t1",
+            Self::IntervalBucket => "i1",
+            Self::LeakyBucket => "l1",
             Self::FixedWindow => "f1",
             Self::WindowFromFirstHit => "h1",
+            Self::SlidingWindow => "w1",
+            Self::SlidingBuckets { .. } => "b1",
+            Self::SlidingLog => "s1",
         }
+    }
+
+    /// Whether a state written under `other` is one of this algorithm's.
+    pub(crate) fn reads(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
     /// Whether a burst other than the amount means something.
     const fn has_burst(self) -> bool {
-        matches!(self, Self::TokenBucket)
+        matches!(self, Self::TokenBucket | Self::IntervalBucket | Self::LeakyBucket)
+    }
+
+    /// Whether units come one by one, so that a longer period is an equal rate.
+    const fn is_continuous(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 }
 
@@ -81,13 +163,29 @@ enum Name {
 enum Fault {
     Name,
     WindowBurst,
+    WindowProduct,
+    Buckets,
+    BucketWidth,
+    LogAmount,
 }
+
+/// The most sub-windows of [`Algorithm::SlidingBuckets`].
+const MAX_BUCKETS: u16 = 1_000;
+
+/// The most units of a [`Algorithm::SlidingLog`]: each is an entry.
+const MAX_LOG: u32 = 100_000;
 
 impl Fault {
     const fn text(self) -> &'static str {
         match self {
             Self::Name => "policy name must be 1 to 64 of A-Z a-z 0-9 - _ . /",
             Self::WindowBurst => "policy quota burst must equal its amount: a window has no burst of its own",
+            Self::WindowProduct => {
+                "policy quota is too large for a sliding window: amount × period in microseconds must stay below 2^53"
+            }
+            Self::Buckets => "policy buckets must be 1 to 1000",
+            Self::BucketWidth => "policy buckets must be no more than the period has microseconds",
+            Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
         }
     }
 }
@@ -101,6 +199,42 @@ impl Policy {
     #[must_use]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::TokenBucket, quota)
+    }
+
+    /// A bucket that is filled at intervals, see [`Algorithm::IntervalBucket`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed. In a `const` this fails the build.
+    #[must_use]
+    pub const fn interval_bucket(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::IntervalBucket, quota)
+    }
+
+    /// A queue as deep as the quota's burst, see [`Algorithm::LeakyBucket`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// const MAILS: Policy = Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(3));
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, MAILS);
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::ZERO);
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::from_millis(100));
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::from_millis(200));
+    /// assert!(limiter.check("smtp").await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed. In a `const` this fails the build.
+    #[must_use]
+    pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::LeakyBucket, quota)
     }
 
     /// A window aligned to the clock, see [`Algorithm::FixedWindow`].
@@ -125,6 +259,51 @@ impl Policy {
         Self::literal(name, Algorithm::WindowFromFirstHit, quota)
     }
 
+    /// A sliding window of two counters, see [`Algorithm::SlidingWindow`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or amount × period reaches
+    /// 2⁵³. In a `const` this fails the build.
+    #[must_use]
+    pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::SlidingWindow, quota)
+    }
+
+    /// A sliding window of `buckets` sub-windows, see [`Algorithm::SlidingBuckets`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or the buckets are none,
+    /// more than 1000 or more than the period has microseconds. In a `const` this fails the build.
+    ///
+    /// ```compile_fail
+    /// use tollgate::{Policy, Quota};
+    /// const TOO_MANY: Policy = Policy::sliding_buckets("b", Quota::per_second(5), 10_000);
+    /// # fn main() { let _ = TOO_MANY; }
+    /// ```
+    #[must_use]
+    pub const fn sliding_buckets(name: &'static str, quota: Quota, buckets: u16) -> Self {
+        Self::literal(name, Algorithm::SlidingBuckets { buckets }, quota)
+    }
+
+    /// A log of every admitted unit, see [`Algorithm::SlidingLog`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or its amount is above
+    /// 100 000. In a `const` this fails the build.
+    ///
+    /// ```compile_fail
+    /// use tollgate::{Policy, Quota};
+    /// const TOO_LONG: Policy = Policy::sliding_log("log", Quota::per_day(1_000_000));
+    /// # fn main() { let _ = TOO_LONG; }
+    /// ```
+    #[must_use]
+    pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::SlidingLog, quota)
+    }
+
     /// A policy from values that are known only at run time.
     ///
     /// # Errors
@@ -136,7 +315,10 @@ impl Policy {
             Ok(()) => Ok(Self { name: Name::Shared(name.into()), algorithm, quota }),
             Err(fault) => Err(Error::config(match fault {
                 Fault::Name => format!("{}, got {name:?}", fault.text()),
-                Fault::WindowBurst => format!("{}, got {quota:?} in policy {name}", fault.text()),
+                Fault::WindowBurst | Fault::WindowProduct | Fault::BucketWidth | Fault::LogAmount => {
+                    format!("{}, got {quota:?} in policy {name}", fault.text())
+                }
+                Fault::Buckets => format!("{}, got {algorithm:?} in policy {name}", fault.text()),
             })),
         }
     }
@@ -169,9 +351,18 @@ impl Policy {
         self.quota
     }
 
+    /// How the sub-windows of [`Algorithm::SlidingBuckets`] lie.
+    pub(crate) fn buckets(&self) -> Buckets {
+        let count = match self.algorithm {
+            Algorithm::SlidingBuckets { buckets } => u64::from(buckets),
+            _ => 1,
+        };
+        Buckets { width_us: self.quota.period_us().div_ceil(count), count }
+    }
+
     /// The policy that one of `replicas` enforces while it cannot ask the others.
     pub(crate) fn share(&self, replicas: u32) -> Self {
-        let mut quota = self.quota.share(replicas, self.algorithm.has_burst());
+        let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
@@ -193,7 +384,16 @@ const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), Fa
     if !algorithm.has_burst() && quota.burst() != quota.amount() {
         return Err(Fault::WindowBurst);
     }
-    Ok(())
+    match algorithm {
+        Algorithm::SlidingWindow => match quota.amount_u64().checked_mul(quota.period_us()) {
+            Some(product) if product < MAX_EXACT => Ok(()),
+            _ => Err(Fault::WindowProduct),
+        },
+        Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => Err(Fault::Buckets),
+        Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => Err(Fault::BucketWidth),
+        Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(Fault::LogAmount),
+        _ => Ok(()),
+    }
 }
 
 impl fmt::Debug for Policy {
@@ -309,6 +509,14 @@ impl PolicySet {
         }))
     }
 
+    /// The sliding log to read entries from: that which looks back farthest.
+    pub(crate) fn log(&self) -> Result<&Policy, Error> {
+        let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "no policy of the set is a sliding log, which keeps entries")
+        })
+    }
+
     /// Refuses a cost that can never fit, before anything is asked.
     pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
         match self.iter().find(|policy| !policy.quota().admits(cost)) {
@@ -386,6 +594,48 @@ mod tests {
             error.to_string(),
             "policy quota burst must equal its amount: a window has no burst of its own, got 10 per 1s with burst 20 in policy w"
         );
+    }
+
+    #[test]
+    fn every_refusal_names_the_field_and_the_value() {
+        let second = Quota::per_second(5);
+        let buckets = |buckets| Algorithm::SlidingBuckets { buckets };
+        let micros = Quota::new(5, std::time::Duration::from_micros(9));
+        let cases = [
+            (buckets(0), second, "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p"),
+            (
+                buckets(10_000),
+                second,
+                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 10000 } in policy p",
+            ),
+            (
+                buckets(10),
+                micros,
+                "policy buckets must be no more than the period has microseconds, got 5 per 9µs in policy p",
+            ),
+            (
+                Algorithm::SlidingLog,
+                Quota::per_day(1_000_000),
+                "policy quota amount must be at most 100000 for a sliding log, got 1000000 per 86400s in policy p",
+            ),
+            (
+                Algorithm::SlidingWindow,
+                Quota::per_day(110_000),
+                "policy quota is too large for a sliding window: amount × period in microseconds must stay below 2^53, got 110000 per 86400s in policy p",
+            ),
+        ];
+        for (algorithm, quota, text) in cases {
+            assert_eq!(Policy::try_new("p", algorithm, quota).unwrap_err().to_string(), text);
+        }
+        for (algorithm, quota) in [
+            (buckets(1), second),
+            (buckets(1_000), second),
+            (buckets(9), micros),
+            (Algorithm::SlidingLog, Quota::per_day(100_000)),
+            (Algorithm::SlidingWindow, Quota::per_day(104_000)),
+        ] {
+            assert!(Policy::try_new("p", algorithm, quota).is_ok());
+        }
     }
 
     #[test]
