@@ -311,8 +311,8 @@ fn a_clock_that_goes_back_gives_nothing_twice() {
         let set = PolicySet::from(policy.clone());
         let period = policy.quota().period().as_micros() as u64;
         let drain_us = period.max(period * u64::from(policy.quota().burst()) / u64::from(policy.quota().amount()));
-        // What a window holds still counts while the next one lasts.
-        let drain_us = if algorithm == Algorithm::SlidingWindow { 2 * period } else { drain_us };
+        // What a window or a bucket holds still counts while the next one lasts.
+        let drain_us = if policies::accrues_exactly(algorithm) { drain_us } else { 2 * period };
         // Well inside a window.
         let now = subject.now();
         subject.set_now(now - now % period + period / 2);

@@ -43,6 +43,7 @@ mod store;
 pub mod testing;
 mod wait;
 
+pub use algorithm::Algorithm;
 pub use clock::Clock;
 pub use cost::Cost;
 pub use decision::{Decision, Degraded, PolicyState};
@@ -52,7 +53,7 @@ pub use key::{Key, Secret};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::Outage;
-pub use policy::{Algorithm, Policy, PolicySet};
+pub use policy::{Policy, PolicySet};
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};

@@ -101,9 +101,8 @@ pub fn bound(policy: &Policy, span_us: u64) -> u64 {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => b + n * span / period,
         Algorithm::IntervalBucket => b + n * span.div_ceil(period),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => n * span.div_ceil(period),
-        Algorithm::SlidingWindow if span <= period => 2 * n - 1,
         // A window holds its first hit; the rest of it and another whole one fit beside that.
-        Algorithm::WindowFromFirstHit if span <= period => 2 * n - 1,
+        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow if span <= period => 2 * n - 1,
         // n in each window that the interval touches: two, and one more for each further period.
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => {
             n * (span.div_ceil(period) + 1)

@@ -17,16 +17,20 @@
 //! and are moved out instead; settling them only notes what has left, and the entries themselves
 //! stay as they were stored until something is charged.
 
-pub(crate) mod fixed_window;
-pub(crate) mod interval_bucket;
-pub(crate) mod sliding_buckets;
-pub(crate) mod sliding_log;
-pub(crate) mod sliding_window;
+mod fixed_window;
+mod interval_bucket;
+mod kind;
+mod sliding_buckets;
+mod sliding_log;
+mod sliding_window;
 #[cfg(test)]
 mod tests;
-pub(crate) mod token_bucket;
+mod token_bucket;
 
-use crate::{Algorithm, Policy, Quota};
+pub use kind::Algorithm;
+pub(crate) use sliding_buckets::Buckets;
+
+use crate::{Policy, Quota};
 
 /// What a script replies for one policy, and what the pure functions say: the meaning of each word
 /// belongs to the algorithm. Words that an algorithm does not use are zero.

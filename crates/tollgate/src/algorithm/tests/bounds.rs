@@ -33,8 +33,8 @@ fn most(policy: &Policy) -> [u32; TICKS + 1] {
 
 fn assert_bound(policy: &Policy, bound: impl Fn(u32) -> u32, reached: &[usize]) {
     let most = most(policy);
-    for length in 1..=TICKS {
-        assert!(most[length] <= bound(length as u32), "{policy:?}: {} in {length}", most[length]);
+    for (length, &most) in (1..).zip(&most[1..]) {
+        assert!(most <= bound(length), "{policy:?}: {most} in {length}");
     }
     for &length in reached {
         assert_eq!(most[length], bound(length as u32), "{policy:?} in {length}");
@@ -61,7 +61,7 @@ fn a_token_bucket_admits_its_burst_and_what_accrues() {
 fn an_interval_bucket_admits_its_burst_and_each_fill() {
     for burst in [1, 2, 3] {
         let policy = Policy::interval_bucket("p", small().with_burst(burst));
-        assert_bound(&policy, |length| (burst - 1 + N.min(burst) * length.div_ceil(W)).max(burst), &[1, 4, 8]);
+        assert_bound(&policy, |length| (burst - 1 + N.min(burst) * length.div_ceil(W)).max(burst), &[4, 8]);
     }
 }
 
