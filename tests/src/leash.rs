@@ -6,6 +6,7 @@
 use std::{
     io,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -14,9 +15,12 @@ use std::{
 pub(crate) struct Leash(Child);
 
 impl Leash {
-    pub(crate) fn on(process: &Child) -> io::Result<Self> {
+    /// `directory` goes with the process.
+    pub(crate) fn on(process: &Child, directory: Option<&Path>) -> io::Result<Self> {
         Command::new("sh")
-            .args(["-c", "read -r _; kill -9 \"$1\"", "sh", &process.id().to_string()])
+            .args(["-c", "read -r _; kill -9 \"$1\"; ${2:+rm -rf \"$2\"}", "sh"])
+            .arg(process.id().to_string())
+            .args(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -45,18 +49,21 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_kills_the_process() {
+    fn a_closed_pipe_kills_the_process_and_removes_its_directory() {
         let mut process = sleeper();
-        let mut leash = Leash::on(&process).expect("sh is everywhere");
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let mut leash = Leash::on(&process, Some(directory.path())).expect("sh is everywhere");
         drop(leash.0.stdin.take()); // what the kernel does when the test process is no more
         let status = process.wait().expect("it is our child");
         assert_eq!(status.signal(), Some(9));
+        leash.0.wait().expect("it is our child");
+        assert!(!directory.path().exists());
     }
 
     #[test]
     fn a_dropped_leash_leaves_the_process_alone() {
         let mut process = sleeper();
-        drop(Leash::on(&process).expect("sh is everywhere"));
+        drop(Leash::on(&process, None).expect("sh is everywhere"));
         assert!(process.try_wait().expect("it is our child").is_none());
         process.kill().expect("it is our child");
         process.wait().expect("it is our child");

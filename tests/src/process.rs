@@ -38,7 +38,7 @@ impl Process {
     pub fn start(mut command: Command, ready: &str) -> Self {
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
-        let leash = Leash::on(&child).expect("sh is everywhere");
+        let leash = Leash::on(&child, None).expect("sh is everywhere");
         let lines = Arc::default();
         let readers = [
             child.stdout.take().map(|from| collect(from, &lines)),
@@ -203,9 +203,13 @@ fn built() -> PathBuf {
 mod tests {
     use super::*;
 
+    /// A shell that can be interrupted, also where the tests run in the background and inherit a deaf ear.
     fn sh(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
+        let mut command = Command::new("env");
+        if cfg!(target_os = "linux") {
+            command.arg("--default-signal=INT");
+        }
+        command.args(["sh", "-c", script]);
         command
     }
 

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     fmt,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -26,7 +27,9 @@ impl fmt::Display for Failure {
 pub(crate) fn spelled(command: &Command) -> String {
     let settings =
         command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
     settings.chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_command_is_spelled_as_it_would_be_typed() {
-        let mut command = Command::new("cargo");
+        let mut command = Command::new("/toolchain/bin/cargo");
         command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(spelled(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }

@@ -83,8 +83,8 @@ impl Need {
     fn install(&self) -> Result<(), Failure> {
         let path = env::var_os("PATH").unwrap_or_default();
         let has = |program: &str| on_path(&path, &OsString::from(program)).is_some();
-        let commands = if cfg!(target_os = "macos") && has("brew") {
-            vec![brew(self.brew)]
+        let mut command = if cfg!(target_os = "macos") && has("brew") {
+            brew(self.brew)
         } else if has("apt-get") && is_root() {
             apt(&[], self.apt)
         } else if has("apt-get") && has("sudo") {
@@ -93,11 +93,14 @@ impl Need {
             return Err(Failure::new(self.advice()));
         };
         eprintln!("{} is not on PATH: installing it", self.name);
-        for mut command in commands {
-            failure::run(command.stdin(Stdio::null()))
-                .map_err(|failure| Failure::new(format!("{failure}; {}", self.advice())))?;
+        if let Some(refresh) = &mut command.refresh
+            && let Err(failure) = failure::run(refresh.stdin(Stdio::null()))
+        {
+            // One source of many out of reach, or lists that are fresh enough: the package may be had all the same.
+            eprintln!("{failure}");
         }
-        Ok(())
+        failure::run(command.install.stdin(Stdio::null()))
+            .map_err(|failure| Failure::new(format!("{failure}; {}", self.advice())))
     }
 
     /// The one sentence for a person whose machine cannot be helped from here.
@@ -114,8 +117,15 @@ impl Need {
     }
 }
 
-/// `apt-get update`, then the package. `wrapper` is what makes it root, if anything has to.
-fn apt(wrapper: &[&str], package: &str) -> Vec<Command> {
+/// What to run, in this order.
+#[derive(Debug)]
+struct Installation {
+    refresh: Option<Command>,
+    install: Command,
+}
+
+/// `wrapper` is what makes it root, if anything has to.
+fn apt(wrapper: &[&str], package: &str) -> Installation {
     // Through `env`, because sudo keeps the variable only where its configuration allows it.
     let words = [wrapper, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]].concat();
     // Another apt may be at work on a machine that has just started.
@@ -125,13 +135,17 @@ fn apt(wrapper: &[&str], package: &str) -> Vec<Command> {
         command.args(&words[1..]).args(patient).args(rest);
         command
     };
-    vec![apt_get(&["update"]), apt_get(&["install", "--no-install-recommends", package])]
+    Installation {
+        refresh: Some(apt_get(&["update"])),
+        install: apt_get(&["install", "--no-install-recommends", package]),
+    }
 }
 
-fn brew(formula: &str) -> Command {
-    let mut command = Command::new("brew");
-    command.args(["install", formula]);
-    command
+/// Brew refreshes by itself.
+fn brew(formula: &str) -> Installation {
+    let mut install = Command::new("brew");
+    install.args(["install", formula]);
+    Installation { refresh: None, install }
 }
 
 /// Where nobody can type a password, a refusal is better than a prompt.
@@ -160,8 +174,9 @@ fn is_executable(file: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn spelled(commands: &[Command]) -> Vec<String> {
-        commands.iter().map(failure::spelled).collect()
+    fn spelled(installation: &Installation) -> Vec<String> {
+        let commands = installation.refresh.iter().chain([&installation.install]);
+        commands.map(failure::spelled).collect()
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub struct Stored {
 /// What `store` holds for `key` under `policy`, in the form that the script stores.
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
-    let state = store.state(policy, key)?;
-    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(policy) })
+    let (state, wrote) = store.written(policy, key)?;
+    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(&wrote) })
 }
 
 /// Gives back at once what `check` says was spent at `spent_us`.
@@ -44,6 +44,18 @@ impl Script {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.policies.plan().check.text
+    }
+
+    /// The name of the text that decides.
+    #[must_use]
+    pub fn sha(&self) -> &str {
+        &self.policies.plan().check.sha
+    }
+
+    /// The name of the text that gives back.
+    #[must_use]
+    pub fn refund_sha(&self) -> &str {
+        &self.policies.plan().refund.sha
     }
 
     /// The text that gives back.

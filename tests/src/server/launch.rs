@@ -84,7 +84,7 @@ fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running>
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()?;
-    match Leash::on(&process) {
+    match Leash::on(&process, Some(directory)) {
         Ok(leash) => Ok(Running { _leash: leash, process }),
         Err(error) => {
             let _ = process.kill();

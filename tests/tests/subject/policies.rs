@@ -49,11 +49,13 @@ pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     }
 }
 
-/// A quota small enough to be emptied one unit at a time.
+/// A quota small enough to be emptied one unit at a time, and short enough that many periods of it
+/// fit into the time that a double counts in microseconds.
 pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     loop {
         let policy = policy(dice, name, algorithm);
-        if policy.quota().burst() <= 1_000 && policy.quota().amount() <= 1_000 {
+        let quota = policy.quota();
+        if quota.burst() <= 1_000 && quota.amount() <= 1_000 && quota.period() <= Duration::from_secs(86_400) {
             return policy;
         }
     }
@@ -76,11 +78,10 @@ pub fn bound(policy: &Policy, span_us: u64) -> u64 {
     let (span, period) = (u128::from(span_us), quota.period().as_micros());
     let most = match policy.algorithm() {
         Algorithm::TokenBucket => b + n * span / period,
-        // n in each window that the interval touches: two, and one more for each further period.
-        Algorithm::FixedWindow => n * (span.div_ceil(period) + 1),
-        // Between the first of one window and the last of another lie whole windows.
+        // A window holds its first hit; the rest of it and another whole one fit beside that.
         Algorithm::WindowFromFirstHit if span <= period => 2 * n - 1,
-        Algorithm::WindowFromFirstHit => n * (span.div_ceil(period) + 1),
+        // n in each window that the interval touches: two, and one more for each further period.
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => n * (span.div_ceil(period) + 1),
         other => panic!("no bound is known for {other:?}"),
     };
     u64::try_from(most).expect("a bound")

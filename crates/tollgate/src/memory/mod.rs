@@ -97,10 +97,15 @@ impl MemoryStore {
         (hash, &self.0.shards[at])
     }
 
+    /// A state and the policy under which it was written.
     #[cfg(feature = "testing")]
-    pub(crate) fn state(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::State> {
+    pub(crate) fn written(
+        &self,
+        policy: &crate::Policy,
+        key: &Key,
+    ) -> Option<(crate::algorithm::State, Arc<crate::Policy>)> {
         let (hash, shard) = self.shard(key);
-        lock(shard).state(hash, key, policy)
+        lock(shard).written(hash, key, policy)
     }
 }
 

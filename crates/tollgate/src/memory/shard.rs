@@ -99,6 +99,13 @@ impl Shard {
         self.states.find(slot, |entry| entry.is_of(hash, key, policy)).map(|entry| entry.state)
     }
 
+    /// The state and the policy under which it was written.
+    #[cfg(feature = "testing")]
+    pub(super) fn written(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(State, Arc<Policy>)> {
+        let found = self.states.find(spread(hash, policy), |entry| entry.is_of(hash, key, policy));
+        found.map(|entry| (entry.state, Arc::clone(&entry.policy)))
+    }
+
     fn put(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
         if self.states.len() >= self.room && self.state(hash, key, policy).is_none() {
             self.make_room(now_us);
