@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Limiter};
 
@@ -13,6 +15,7 @@ pub(crate) struct Shared<K, R> {
     pub(crate) options: Options,
     key: K,
     responder: R,
+    misconfigured: AtomicBool,
 }
 
 /// What a builder leaves as it is unless told otherwise. Closures are erased: they are no part of
@@ -41,13 +44,19 @@ pub(crate) enum Asked {
 impl<K> Shared<K, Problem> {
     pub(crate) fn new(limiter: Limiter, key: K) -> Self {
         let policy_field = fields::policies(limiter.policies());
-        Self { limit: Limit { limiter, policy_field }, options: Options::default(), key, responder: Problem::new() }
+        Self {
+            limit: Limit { limiter, policy_field },
+            options: Options::default(),
+            key,
+            responder: Problem::new(),
+            misconfigured: AtomicBool::new(false),
+        }
     }
 }
 
 impl<K, R> Shared<K, R> {
     pub(crate) fn respond_with<R2>(self, responder: R2) -> Shared<K, R2> {
-        Shared { limit: self.limit, options: self.options, key: self.key, responder }
+        Shared { limit: self.limit, options: self.options, key: self.key, responder, misconfigured: self.misconfigured }
     }
 
     /// Asks the limiter about a request.
@@ -89,7 +98,10 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         if error.kind() == KeyErrorKind::Misconfigured {
-            tracing::error!(hint = %error, "a request cannot be rate limited");
+            // Every request fails alike: one line says it.
+            if !self.misconfigured.swap(true, Ordering::Relaxed) {
+                tracing::error!(hint = %error, "requests cannot be rate limited and are answered with 500");
+            }
         }
         self.refuse(Reason::MissingKey(error), parts)
     }
