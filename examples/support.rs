@@ -107,3 +107,8 @@ impl Store for AnyStore {
         matches!(self, Self::Memory(_))
     }
 }
+
+/// The README's example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
