@@ -31,6 +31,7 @@ pub enum Algorithm {
 impl Algorithm {
     /// The letter and storage version that end a Redis key: another algorithm, or another layout
     /// of the state, is another key.
+    #[cfg(feature = "redis")]
     pub(crate) const fn tag(self) -> &'static str {
         match self {
             Self::TokenBucket => "t1",
