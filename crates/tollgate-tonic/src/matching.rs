@@ -1,0 +1,120 @@
+//! Which calls an option is for.
+
+use std::collections::HashSet;
+
+use http::request::Parts;
+
+/// Calls of these methods, each written as its path: `/helloworld.Greeter/SayHello`.
+///
+/// For the options that take a condition: what is exempt, and what has a limiter of its own.
+///
+/// ```
+/// use http::Request;
+///
+/// let is_slow = tollgate_tonic::methods(["/helloworld.Greeter/SayHelloStream"]);
+/// let (parts, ()) = Request::post("/helloworld.Greeter/SayHelloStream").body(()).unwrap().into_parts();
+/// assert!(is_slow(&parts));
+/// ```
+///
+/// # Panics
+///
+/// When a path is not of the form `/package.Service/Method`.
+pub fn methods<M: Into<String>>(
+    methods: impl IntoIterator<Item = M>,
+) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    let methods: HashSet<String> = methods.into_iter().map(Into::into).collect();
+    for method in &methods {
+        assert!(service_and_method(method).is_some(), "a method must be like /package.Service/Method, got {method:?}");
+    }
+    move |parts| methods.contains(parts.uri.path())
+}
+
+/// Calls of these services, each by its full name: `helloworld.Greeter`. The generated servers hold
+/// theirs in `NamedService::NAME`.
+///
+/// ```
+/// use http::Request;
+///
+/// let is_greeting = tollgate_tonic::services(["helloworld.Greeter"]);
+/// let (parts, ()) = Request::post("/helloworld.Greeter/SayHello").body(()).unwrap().into_parts();
+/// assert!(is_greeting(&parts));
+/// ```
+///
+/// # Panics
+///
+/// When a name is empty or contains a slash.
+pub fn services<N: Into<String>>(
+    services: impl IntoIterator<Item = N>,
+) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    let services: HashSet<String> = services.into_iter().map(Into::into).collect();
+    for service in &services {
+        let is_name = !service.is_empty() && !service.contains('/');
+        assert!(is_name, "a service must be like package.Service, got {service:?}");
+    }
+    move |parts| service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
+}
+
+/// Calls of the health and the reflection service, which load balancers and tools make.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::{health_and_reflection, key::PeerIp};
+///
+/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
+/// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).exempt(health_and_reflection()).build();
+/// # let _ = layer;
+/// ```
+pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    services([
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
+    ])
+}
+
+/// The two parts of a call's path.
+pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(path: &str) -> Parts {
+        Request::post(path).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_path_names_a_service_and_a_method() {
+        assert_eq!(service_and_method("/a.B/C"), Some(("a.B", "C")));
+        for other in ["", "/", "a.B/C", "/a.B", "/a.B/", "//C", "/a.B/C/D"] {
+            assert_eq!(service_and_method(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_does_not_match() {
+        assert!(!methods(["/a.B/C"])(&parts("/a.B/D")));
+        assert!(!services(["a.B"])(&parts("/a.Bc/D")));
+        assert!(!services(["a.B"])(&parts("/a.B")));
+        assert!(health_and_reflection()(&parts("/grpc.health.v1.Health/Check")));
+        assert!(health_and_reflection()(&parts("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")));
+        assert!(!health_and_reflection()(&parts("/grpc.health.v1.Healthy/Check")));
+    }
+
+    #[test]
+    #[should_panic(expected = "a method must be like /package.Service/Method, got \"SayHello\"")]
+    fn a_method_without_its_service_is_a_mistake() {
+        let _ = methods(["SayHello"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
+    fn a_service_is_written_without_slash() {
+        let _ = services(["/a.B"]);
+    }
+}
