@@ -49,6 +49,19 @@ pub enum Reason<'a> {
     Unavailable(&'a Error),
 }
 
+impl Reason<'_> {
+    /// A word for logs and metrics.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Denied(_) => "denied",
+            Self::CostNeverFits(_) => "cost_never_fits",
+            Self::MissingKey(_) => "missing_key",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
 impl<'a> Rejection<'a> {
     pub(crate) fn new(reason: Reason<'a>, request: &'a Parts) -> Self {
         Self { reason, request }

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod answers;
+mod charges;
 mod places;
 mod service;
 mod support;
+mod tiers;
+mod waiting;
