@@ -11,7 +11,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_examples_grpc::{Greeting, helloworld::greeter_server::GreeterServer};
 use tollgate_tonic::{GrpcStatus, key::PeerIp};
-use tollgate_tower::rejection::Problem;
+use tollgate_tower::{Dialect, rejection::Problem};
 use tonic::service::Routes;
 
 const EVERYTHING: Policy = Policy::token_bucket("everything", Quota::per_second(5).with_burst(10));
@@ -19,8 +19,10 @@ const EVERYTHING: Policy = Policy::token_bucket("everything", Quota::per_second(
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let limiter = Limiter::new(store()?, EVERYTHING);
-    let layer =
-        tollgate_tonic::builder(limiter, PeerIp::new()).respond_with(GrpcStatus::new().or_http(Problem::new())).build();
+    let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+        .respond_with(GrpcStatus::new().or_http(Problem::new()))
+        .fields(Dialect::Ietf08)
+        .build();
 
     let grpc = Routes::new(GreeterServer::new(Greeting)).into_axum_router();
     let router = Router::new().route("/", get(|| async { "hello\n" })).merge(grpc).layer(layer);

@@ -38,9 +38,9 @@ async fn main() -> Result<(), Failure> {
 async fn wait_as_told(call: u32, status: &Status) -> Result<(), Failure> {
     let retry_info = status.get_details_retry_info().and_then(|it| it.retry_delay);
     let delay = retry_info.ok_or_else(|| format!("denied for good: {status}"))?;
-    for violation in status.get_details_quota_failure().unwrap_or_default().violations {
-        println!("{call:2}: {} ({}), waiting {delay:?}", status.message(), violation.description);
-    }
+    let failure = status.get_details_quota_failure();
+    let violations = failure.iter().flat_map(|it| &it.violations).map(|it| it.description.as_str());
+    println!("{call:2}: {} ({}), waiting {delay:?}", status.message(), violations.collect::<Vec<_>>().join(", "));
     tokio::time::sleep(delay).await;
     Ok(())
 }

@@ -29,34 +29,38 @@
 //! [`RateLimitInterceptor`] is for where an interceptor is all that fits, and says what it cannot
 //! do.
 
-#[cfg(feature = "tls")]
 mod certificate;
 mod form;
 mod interceptor;
 pub mod key;
 mod matching;
 mod messages;
+mod methods;
 mod status;
 
-use tollgate::Limiter;
-use tollgate_tower::{RateLimitBuilder, RateLimitLayer};
+use tollgate_tower::{Dialect, Limits, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]
 pub use interceptor::{AsyncRateLimitInterceptor, InterceptFuture};
 pub use interceptor::{RateLimitInterceptor, WouldBlock};
-pub use matching::{health_and_reflection, methods, services};
+pub use matching::{health_and_reflection, services};
 pub use messages::{ChargedMessages, charge_messages};
+pub use methods::Methods;
 pub use status::{GrpcStatus, error_status, status};
 
-/// A layer that answers gRPC calls with a gRPC status: `limiter` says how much, `key` who.
+/// A layer that answers gRPC calls with a gRPC status: `limits` says how much, a limiter or
+/// [`Methods`]; `key` says who.
 ///
 /// A request that is no gRPC call is answered with its HTTP status and an empty body.
 #[must_use]
-pub fn layer<K>(limiter: Limiter, key: K) -> RateLimitLayer<K, GrpcStatus> {
-    builder(limiter, key).build()
+pub fn layer<K>(limits: impl Into<Limits>, key: K) -> RateLimitLayer<K, GrpcStatus> {
+    builder(limits, key).build()
 }
 
 /// A builder of such a layer, for the options.
+///
+/// Unlike over HTTP, answers do not tell in metadata what is left, unless
+/// [`fields`](RateLimitBuilder::fields) names the words to do so.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
@@ -70,6 +74,6 @@ pub fn layer<K>(limiter: Limiter, key: K) -> RateLimitLayer<K, GrpcStatus> {
 ///     .build();
 /// # let _ = layer;
 /// ```
-pub fn builder<K>(limiter: Limiter, key: K) -> RateLimitBuilder<K, GrpcStatus> {
-    RateLimitLayer::builder(limiter, key).respond_with(GrpcStatus::new())
+pub fn builder<K>(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
+    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).fields(Dialect::None)
 }

@@ -4,33 +4,10 @@ use std::collections::HashSet;
 
 use http::request::Parts;
 
-/// Calls of these methods, each written as its path: `/helloworld.Greeter/SayHello`.
-///
-/// For the options that take a condition: what is exempt, and what has a limiter of its own.
-///
-/// ```
-/// use http::Request;
-///
-/// let is_slow = tollgate_tonic::methods(["/helloworld.Greeter/SayHelloStream"]);
-/// let (parts, ()) = Request::post("/helloworld.Greeter/SayHelloStream").body(()).unwrap().into_parts();
-/// assert!(is_slow(&parts));
-/// ```
-///
-/// # Panics
-///
-/// When a path is not of the form `/package.Service/Method`.
-pub fn methods<M: Into<String>>(
-    methods: impl IntoIterator<Item = M>,
-) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
-    let methods: HashSet<String> = methods.into_iter().map(Into::into).collect();
-    for method in &methods {
-        assert!(service_and_method(method).is_some(), "a method must be like /package.Service/Method, got {method:?}");
-    }
-    move |parts| methods.contains(parts.uri.path())
-}
+use crate::methods::checked_service;
 
-/// Calls of these services, each by its full name: `helloworld.Greeter`. The generated servers hold
-/// theirs in `NamedService::NAME`.
+/// Calls of these services, each by its full name: `helloworld.Greeter`. The generated code holds
+/// it in `SERVICE_NAME`. For the option [`exempt`](tollgate_tower::RateLimitBuilder::exempt).
 ///
 /// ```
 /// use http::Request;
@@ -46,11 +23,7 @@ pub fn methods<M: Into<String>>(
 pub fn services<N: Into<String>>(
     services: impl IntoIterator<Item = N>,
 ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
-    let services: HashSet<String> = services.into_iter().map(Into::into).collect();
-    for service in &services {
-        let is_name = !service.is_empty() && !service.contains('/');
-        assert!(is_name, "a service must be like package.Service, got {service:?}");
-    }
+    let services: HashSet<String> = services.into_iter().map(|name| checked_service(name.into())).collect();
     move |parts| service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
 }
 
@@ -98,18 +71,11 @@ mod tests {
 
     #[test]
     fn what_is_not_named_does_not_match() {
-        assert!(!methods(["/a.B/C"])(&parts("/a.B/D")));
         assert!(!services(["a.B"])(&parts("/a.Bc/D")));
         assert!(!services(["a.B"])(&parts("/a.B")));
         assert!(health_and_reflection()(&parts("/grpc.health.v1.Health/Check")));
         assert!(health_and_reflection()(&parts("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")));
         assert!(!health_and_reflection()(&parts("/grpc.health.v1.Healthy/Check")));
-    }
-
-    #[test]
-    #[should_panic(expected = "a method must be like /package.Service/Method, got \"SayHello\"")]
-    fn a_method_without_its_service_is_a_mistake() {
-        let _ = methods(["SayHello"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use futures_core::Stream;
 use pin_project_lite::pin_project;
-use tollgate::{CheckFuture, Cost, Decision, Error, Key, Limiter};
+use tollgate::{CheckFuture, Cost, Key, Limiter};
 use tonic::Status;
 
 use crate::GrpcStatus;
@@ -89,14 +89,6 @@ impl<T> Charge<T> {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
         self.limiter.check_cost(&self.key, cost)
     }
-
-    fn judge(&self, answer: Result<Decision, Error>) -> Result<(), Status> {
-        match answer {
-            Ok(decision) if decision.is_allowed() => Ok(()),
-            Ok(decision) => Err(self.answer.status(&decision)),
-            Err(error) => Err(self.answer.error_status(&error)),
-        }
-    }
 }
 
 impl<S, T> Stream for ChargedMessages<S, T>
@@ -117,7 +109,7 @@ where
         let Some((check, _)) = this.asked else { return Poll::Ready(None) };
         let answer = ready!(Pin::new(check).poll(cx));
         let message = this.asked.take().map(|(_, message)| message);
-        if let Err(status) = this.charge.judge(answer) {
+        if let Err(status) = this.charge.answer.judge(answer) {
             this.messages.set(None);
             return Poll::Ready(Some(Err(status)));
         }

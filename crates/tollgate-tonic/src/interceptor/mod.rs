@@ -6,7 +6,7 @@ mod waiting;
 use std::{fmt, sync::Arc};
 
 use tollgate::{Key, Limiter};
-use tollgate_tower::KeyExtractor;
+use tollgate_tower::{Decisions, KeyExtractor};
 use tonic::{Request, Status, service::Interceptor};
 
 use crate::{GrpcStatus, key::Head};
@@ -16,15 +16,20 @@ pub use waiting::{AsyncRateLimitInterceptor, InterceptFuture};
 
 /// A rate limit as an interceptor of tonic: `GreeterServer::with_interceptor(greeter, interceptor)`.
 ///
-/// **An interceptor of tonic is a synchronous function: it cannot wait for Redis.** So this one
-/// works with a limiter that decides inside the process, and [`new`](Self::new) refuses any other.
-/// It limits one replica; what all replicas share needs the [`layer`](crate::layer) or, with the
-/// feature `async-interceptor`, `AsyncRateLimitInterceptor`.
+/// **An interceptor of tonic is a synchronous function: it cannot wait for Redis.** What it can do:
+///
+/// - With a limiter that decides inside the process, [`new`](Self::new), it decides on the spot. That
+///   limits one replica. Any other limiter is refused.
+/// - With Redis, [`after_layer`](Self::after_layer), it enforces what a layer further out decided
+///   and left to it: the layer asks and charges, the interceptor denies.
+///
+/// What asks Redis by itself is the [`layer`](crate::layer) or, with the feature `async-interceptor`,
+/// `AsyncRateLimitInterceptor`.
 ///
 /// | | layer | async interceptor | this |
 /// |---|---|---|---|
-/// | counts in Redis | yes | yes | **no** |
-/// | knows which method is called (`key::Method`, `key::Service`, options per method) | yes | no | **no** |
+/// | counts in Redis | yes | yes | **only after a layer** |
+/// | knows which method is called (`key::Method`, `key::Service`, `Methods`) | yes | no | **no** |
 /// | tells what is left in response metadata | yes | no | **no** |
 /// | status with details and pushback | yes | yes | yes |
 /// | fits `with_interceptor` | no | no | yes |
@@ -56,9 +61,14 @@ pub struct RateLimitInterceptor {
 
 /// What clones have in common.
 struct Shared {
+    limit: Option<Limit>,
+    answer: GrpcStatus,
+}
+
+/// A limiter to ask, and for whom; absent where a layer has asked.
+struct Limit {
     limiter: Limiter,
     key: Box<dyn KeyExtractor>,
-    answer: GrpcStatus,
 }
 
 impl RateLimitInterceptor {
@@ -80,18 +90,58 @@ impl RateLimitInterceptor {
         if !limiter.is_in_process() {
             return Err(WouldBlock(()));
         }
-        Ok(Self { shared: Arc::new(Shared { limiter, key: Box::new(key), answer }) })
+        let limit = Limit { limiter, key: Box::new(key) };
+        Ok(Self { shared: Arc::new(Shared { limit: Some(limit), answer }) })
+    }
+
+    /// An interceptor that denies what the layers further out decided to deny.
+    ///
+    /// Such a layer asks and charges, but leaves it to the interceptor to refuse: it is in
+    /// [`shadow`](tollgate_tower::RateLimitBuilder::shadow) and
+    /// [exposes its decisions](tollgate_tower::RateLimitBuilder::expose_decisions). This is for
+    /// servers where what may be refused is known only behind another interceptor; a service without
+    /// this interceptor is charged and not limited.
+    ///
+    /// A call without a decision passes, as it does where the layer exempts it. In shadow the layer
+    /// also lets calls pass when its limiter is [closed](tollgate::Outage::Closed) and the store away.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tonic::{GrpcStatus, RateLimitInterceptor, key::PeerIp};
+    /// use tonic::transport::Server;
+    ///
+    /// // In production a limiter over a `RedisStore`.
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
+    /// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).shadow(true).expose_decisions(true).build();
+    /// let interceptor = RateLimitInterceptor::after_layer(GrpcStatus::new());
+    /// let server = Server::builder().layer(layer);
+    /// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))
+    /// # let _ = (server, interceptor);
+    /// ```
+    #[must_use]
+    pub fn after_layer(answer: GrpcStatus) -> Self {
+        Self { shared: Arc::new(Shared { limit: None, answer }) }
     }
 }
 
 impl Interceptor for RateLimitInterceptor {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let (head, key) = self.shared.open(request)?;
+        let shared = &self.shared;
+        let Some(limit) = &shared.limit else {
+            let decisions = request.extensions().get::<Decisions>();
+            let denied = decisions.and_then(|decisions| decisions.iter().find(|decision| decision.is_denied()));
+            return match denied {
+                Some(decision) => Err(shared.answer.status(decision)),
+                None => Ok(request),
+            };
+        };
+        let (head, key) = limit.open(request, &shared.answer)?;
         if let Some(key) = key {
-            match self.shared.limiter.check(key).into_ready() {
-                Ok(answer) => self.shared.judge(answer)?,
+            match limit.limiter.check(key).into_ready() {
+                Ok(answer) => shared.answer.judge(answer)?,
+                // A store that says it is in process, and is not.
                 Err(_) => {
-                    tracing::error!(hint = %WouldBlock(()), "a call cannot be rate limited");
+                    tracing::error!(hint = %WouldBlock(()), "calls cannot be rate limited");
                     return Err(Status::internal("internal error"));
                 }
             }
@@ -100,34 +150,23 @@ impl Interceptor for RateLimitInterceptor {
     }
 }
 
-impl Shared {
+impl Limit {
     /// The head of a request and its key.
-    fn open(&self, request: Request<()>) -> Result<(Head, Option<Key>), Status> {
+    fn open(&self, request: Request<()>, answer: &GrpcStatus) -> Result<(Head, Option<Key>), Status> {
         let (metadata, extensions, ()) = request.into_parts();
         let head = Head::new(metadata, extensions);
         match head.extract(&*self.key) {
             Ok(key) => Ok((head, key)),
-            Err(error) => {
-                if error.kind() == tollgate_tower::key::KeyErrorKind::Misconfigured {
-                    tracing::error!(hint = %error, "a call cannot be rate limited");
-                }
-                Err(self.answer.keyless(&error))
-            }
-        }
-    }
-
-    fn judge(&self, answer: Result<tollgate::Decision, tollgate::Error>) -> Result<(), Status> {
-        match answer {
-            Ok(decision) if decision.is_allowed() => Ok(()),
-            Ok(decision) => Err(self.answer.status(&decision)),
-            Err(error) => Err(self.answer.error_status(&error)),
+            Err(error) => Err(answer.keyless_and_logged(&error)),
         }
     }
 }
 
 impl fmt::Debug for RateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitInterceptor").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitInterceptor")
+            .field("limiter", &self.shared.limit.as_ref().map(|it| &it.limiter))
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,7 +179,8 @@ impl fmt::Display for WouldBlock {
         f.write_str(
             "an interceptor cannot wait for the store of this limiter: \
              put `tollgate_tonic::layer(limiter, key)` around the service, with `LayerExt::named_layer` for one of many, \
-             or use `AsyncRateLimitInterceptor` (feature `async-interceptor`)",
+             or use `AsyncRateLimitInterceptor` (feature `async-interceptor`), \
+             or `RateLimitInterceptor::after_layer` behind a layer that asks",
         )
     }
 }

@@ -11,7 +11,7 @@ use tollgate_tower::KeyExtractor;
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
 
-use super::Shared;
+use super::Limit;
 use crate::{GrpcStatus, key::Head};
 
 /// A rate limit as an interceptor of the crate `tonic-async-interceptor`, which waits for the store.
@@ -33,7 +33,8 @@ use crate::{GrpcStatus, key::Head};
 /// ```
 #[derive(Clone)]
 pub struct AsyncRateLimitInterceptor {
-    shared: Arc<Shared>,
+    limit: Arc<Limit>,
+    answer: Arc<GrpcStatus>,
 }
 
 impl AsyncRateLimitInterceptor {
@@ -46,7 +47,7 @@ impl AsyncRateLimitInterceptor {
     /// An interceptor whose denials look as `answer` says.
     #[must_use]
     pub fn with_answer(limiter: Limiter, key: impl KeyExtractor, answer: GrpcStatus) -> Self {
-        Self { shared: Arc::new(Shared { limiter, key: Box::new(key), answer }) }
+        Self { limit: Arc::new(Limit { limiter, key: Box::new(key) }), answer: Arc::new(answer) }
     }
 }
 
@@ -54,11 +55,11 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
     type Future = InterceptFuture;
 
     fn call(&mut self, request: Request<()>) -> InterceptFuture {
-        let (opened, check) = match self.shared.open(request) {
-            Ok((head, key)) => (Ok(head), key.map(|key| self.shared.limiter.check(key))),
+        let (opened, check) = match self.limit.open(request, &self.answer) {
+            Ok((head, key)) => (Ok(head), key.map(|key| self.limit.limiter.check(key))),
             Err(status) => (Err(status), None),
         };
-        InterceptFuture { opened: Some(opened), check, shared: Arc::clone(&self.shared) }
+        InterceptFuture { opened: Some(opened), check, answer: Arc::clone(&self.answer) }
     }
 }
 
@@ -67,7 +68,7 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
 pub struct InterceptFuture {
     opened: Option<Result<Head, Status>>,
     check: Option<CheckFuture>,
-    shared: Arc<Shared>,
+    answer: Arc<GrpcStatus>,
 }
 
 impl Future for InterceptFuture {
@@ -80,7 +81,7 @@ impl Future for InterceptFuture {
         if let Some(check) = &mut self.check {
             let answer = ready!(Pin::new(check).poll(cx));
             self.check = None;
-            if let Err(status) = self.shared.judge(answer) {
+            if let Err(status) = self.answer.judge(answer) {
                 return Poll::Ready(Err(status));
             }
         }
@@ -91,7 +92,7 @@ impl Future for InterceptFuture {
 
 impl fmt::Debug for AsyncRateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.limit.limiter).finish_non_exhaustive()
     }
 }
 

@@ -55,5 +55,5 @@ impl Head {
 /// be told here.
 pub fn key_of<T>(request: &Request<T>, key: &impl KeyExtractor) -> Result<Option<Key>, Status> {
     let head = Head::new(request.metadata().clone(), request.extensions().clone());
-    head.extract(key).map_err(|error| GrpcStatus::new().keyless(&error))
+    head.extract(key).map_err(|error| GrpcStatus::new().keyless_and_logged(&error))
 }

@@ -161,12 +161,13 @@ impl<H> GrpcStatus<H> {
     /// use axum::{Router, routing::get};
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// use tollgate_tonic::{GrpcStatus, key::PeerIp};
-    /// use tollgate_tower::rejection::Problem;
+    /// use tollgate_tower::{Dialect, rejection::Problem};
     /// use tonic::service::Routes;
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
     /// let layer = tollgate_tonic::builder(limiter, PeerIp::new())
     ///     .respond_with(GrpcStatus::new().or_http(Problem::new()))
+    ///     .fields(Dialect::Ietf08)
     ///     .build();
     /// let app: Router = Routes::default() // .add_service(GreeterServer::new(greeter))
     ///     .into_axum_router()
@@ -194,8 +195,24 @@ impl<H> GrpcStatus<H> {
         }
     }
 
-    /// The status of a call whose key was not found.
-    pub(crate) fn keyless(&self, error: &KeyError) -> Status {
+    /// Whether the call may go on.
+    pub(crate) fn judge(&self, answer: Result<Decision, Error>) -> Result<(), Status> {
+        match answer {
+            Ok(decision) if decision.is_allowed() => Ok(()),
+            Ok(decision) => Err(self.denied(&decision)),
+            Err(error) => Err(self.error_status(&error)),
+        }
+    }
+
+    /// The status of a call whose key was not found, where the middleware does not log why.
+    pub(crate) fn keyless_and_logged(&self, error: &KeyError) -> Status {
+        if error.kind() == KeyErrorKind::Misconfigured {
+            tracing::error!(hint = %error, "a call cannot be rate limited");
+        }
+        self.keyless(error)
+    }
+
+    fn keyless(&self, error: &KeyError) -> Status {
         match error.kind() {
             KeyErrorKind::Missing => Status::invalid_argument(error.to_string()),
             _ => Status::internal("internal error"),

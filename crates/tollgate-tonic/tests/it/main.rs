@@ -1,4 +1,13 @@
 //! The adapter from outside, one file per subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
+#![cfg(feature = "async-interceptor")]
 
 mod generated;
+mod interceptors;
+mod messages;
+mod places;
+mod streams;
+mod support;
+mod tls;
+mod web;
+mod wire;
