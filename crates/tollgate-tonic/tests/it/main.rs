@@ -6,6 +6,7 @@ mod generated;
 mod interceptors;
 mod messages;
 mod places;
+mod python;
 mod streams;
 mod support;
 mod tls;

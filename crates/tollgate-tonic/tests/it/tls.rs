@@ -14,13 +14,13 @@ use tonic::{
 use crate::{streams::call_all, support::*};
 
 /// An authority, and what it signs.
-struct Authority {
-    pem: String,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "Test authority");
@@ -40,7 +40,7 @@ impl Authority {
         Identity::from_pem(certificate.pem(), key.serialize_pem())
     }
 
-    async fn server(&self, limiter: Limiter, key: impl KeyExtractor) -> SocketAddr {
+    pub(crate) async fn server(&self, limiter: Limiter, key: impl KeyExtractor) -> SocketAddr {
         let tls = ServerTlsConfig::new()
             .identity(self.sign(Some("server")))
             .client_ca_root(Certificate::from_pem(&self.pem))
