@@ -54,6 +54,14 @@ impl<T> Series<T> {
     }
 }
 
+impl Series<f64> {
+    /// What this one takes beyond `base`, round by round.
+    pub(crate) fn beyond(&self, base: &Self) -> Self {
+        let turns = self.turns.iter().zip(&base.turns).map(|(turn, base)| turn - base);
+        Self { name: self.name.clone(), turns: turns.collect() }
+    }
+}
+
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

@@ -4,6 +4,7 @@ pub(crate) mod benchmark;
 pub(crate) mod lua;
 mod plain;
 mod tiers;
+pub(crate) mod wrk;
 
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
 pub(crate) use tiers::Tiers;

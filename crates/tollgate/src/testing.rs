@@ -46,6 +46,18 @@ impl Script {
         &self.policies.plan().check.text
     }
 
+    /// The name of the text that decides.
+    #[must_use]
+    pub fn sha(&self) -> &str {
+        &self.policies.plan().check.sha
+    }
+
+    /// The name of the text that gives back.
+    #[must_use]
+    pub fn refund_sha(&self) -> &str {
+        &self.policies.plan().refund.sha
+    }
+
     /// The text that gives back.
     #[must_use]
     pub fn refund_text(&self) -> &str {

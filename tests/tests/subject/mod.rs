@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 pub mod policies;
+pub mod stream;
 
 use std::collections::HashSet;
 
@@ -152,9 +153,8 @@ impl Subject for InRedis {
 pub fn stored(bytes: &Reply, expires: &Reply) -> Option<Stored> {
     match bytes {
         Reply::Bulk(bytes) => {
-            let expires = expires.int();
-            assert!(expires > 0, "a key without expiry");
-            Some(Stored { bytes: bytes.clone(), expires_ms: expires as u64 })
+            // A key without expiry says -1, which no state of ours has.
+            Some(Stored { bytes: bytes.clone(), expires_ms: expires.int() as u64 })
         }
         Reply::Nil => None,
         other => panic!("no state: {other:?}"),

@@ -1,0 +1,89 @@
+use std::fmt;
+
+use http::request::Parts;
+use tollgate::Key;
+
+use super::{Extraction, KeyError, KeyExtractor};
+
+/// An extractor made of a closure.
+///
+/// It returns a [`Key`], an `Option` of one (`None` is exempt), or a `Result` of either with
+/// [`KeyError`].
+///
+/// ```
+/// use http::Request;
+/// use tollgate::Key;
+/// use tollgate_tower::{KeyExtractor, key_fn};
+///
+/// let by_host = key_fn(|parts| Key::new(parts.uri.host().unwrap_or_default()));
+/// let (parts, ()) = Request::get("http://example.com/").body(()).unwrap().into_parts();
+/// assert_eq!(by_host.extract(&parts).unwrap(), Some(Key::new("example.com")));
+///
+/// let only_writes = key_fn(|parts| (!parts.method.is_safe()).then(|| Key::new("write")));
+/// assert_eq!(only_writes.extract(&parts).unwrap(), None);
+/// ```
+pub const fn key_fn<F, O>(function: F) -> KeyFn<F>
+where
+    F: Fn(&Parts) -> O + Send + Sync + 'static,
+    O: IntoExtraction,
+{
+    KeyFn(function)
+}
+
+/// What [`key_fn`] makes.
+#[derive(Clone, Copy)]
+pub struct KeyFn<F>(F);
+
+impl<F, O> KeyExtractor for KeyFn<F>
+where
+    F: Fn(&Parts) -> O + Send + Sync + 'static,
+    O: IntoExtraction,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (self.0)(parts).into_extraction()
+    }
+}
+
+impl<F> fmt::Debug for KeyFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyFn(..)")
+    }
+}
+
+/// What the closure of a [`key_fn`] may return.
+#[diagnostic::on_unimplemented(
+    message = "the closure of `key_fn` must return a `Key`, not `{Self}`",
+    note = "it may return `Key`, `Option<Key>`, `Result<Key, KeyError>` or `Result<Option<Key>, KeyError>`; `Key::new(…)` makes one of text, numbers and addresses"
+)]
+pub trait IntoExtraction {
+    /// The same, in the full form.
+    ///
+    /// # Errors
+    ///
+    /// The closure's own.
+    fn into_extraction(self) -> Extraction;
+}
+
+impl IntoExtraction for Key {
+    fn into_extraction(self) -> Extraction {
+        Ok(Some(self))
+    }
+}
+
+impl IntoExtraction for Option<Key> {
+    fn into_extraction(self) -> Extraction {
+        Ok(self)
+    }
+}
+
+impl IntoExtraction for Result<Key, KeyError> {
+    fn into_extraction(self) -> Extraction {
+        self.map(Some)
+    }
+}
+
+impl IntoExtraction for Extraction {
+    fn into_extraction(self) -> Extraction {
+        self
+    }
+}

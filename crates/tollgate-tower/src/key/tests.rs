@@ -1,0 +1,93 @@
+use std::net::SocketAddr;
+
+use http::{HeaderValue, Request};
+
+use super::*;
+
+fn parts(build: impl FnOnce(http::request::Builder) -> http::request::Builder) -> Parts {
+    build(Request::builder()).body(()).unwrap().into_parts().0
+}
+
+fn message(extraction: Extraction) -> String {
+    extraction.unwrap_err().to_string()
+}
+
+#[test]
+fn a_header_must_be_there_once_and_say_something() {
+    let key = Header::new("x-api-key");
+    assert_eq!(message(key.extract(&parts(|it| it))), "header x-api-key is missing");
+    assert_eq!(message(key.extract(&parts(|it| it.header("x-api-key", "")))), "header x-api-key is empty");
+    assert_eq!(message(key.extract(&parts(|it| it.header("x-api-key", " \t ")))), "header x-api-key is empty");
+    let twice = parts(|it| it.header("x-api-key", "a").header("X-Api-Key", "a"));
+    assert_eq!(message(key.extract(&twice)), "header x-api-key is there twice");
+    assert_eq!(key.extract(&twice).unwrap_err().kind(), KeyErrorKind::Missing);
+}
+
+#[test]
+fn a_header_may_hold_any_bytes_and_any_length() {
+    let value = HeaderValue::from_bytes(b"\xff\xfe{}").unwrap();
+    let found = Header::new("x-api-key").extract(&parts(|it| it.header("x-api-key", value))).unwrap();
+    assert_eq!(found, Some(Key::bytes(b"\xff\xfe{}")));
+    let long = "x".repeat(64 * 1024);
+    let found = Header::new("x-api-key").extract(&parts(|it| it.header("x-api-key", &long))).unwrap();
+    assert_eq!(found.unwrap().encoded().len(), 41);
+}
+
+#[test]
+fn the_peer_is_the_socket_and_no_header() {
+    let peer: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
+    let parts = parts(|it| it.extension(peer).header("x-forwarded-for", "203.0.113.9"));
+    assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(std::net::IpAddr::from([192, 0, 2, 7]))));
+}
+
+#[test]
+fn an_ipv6_peer_counts_by_its_prefix() {
+    let of = |peer: &str, prefix| {
+        let peer: SocketAddr = peer.parse().unwrap();
+        PeerIp::new().ipv6_prefix(prefix).extract(&parts(|it| it.extension(peer))).unwrap()
+    };
+    assert_eq!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:1:ffff::2]:2", 64));
+    assert_ne!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:2::1]:1", 64));
+    assert_eq!(of("[2001:db8:0:1::1]:1", 56), of("[2001:db8:0:2::1]:1", 56));
+    assert_ne!(of("[2001:db8::1]:1", 128), of("[2001:db8::2]:1", 128));
+    assert_ne!(of("192.0.2.1:1", 32), of("192.0.2.2:1", 32));
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn axum_says_who_the_peer_is() {
+    let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let parts = parts(|it| it.extension(axum::extract::ConnectInfo(peer)));
+    assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(peer.ip())));
+}
+
+#[test]
+fn a_server_that_does_not_say_who_the_peer_is_is_set_up_wrongly() {
+    assert_eq!(PeerIp::new().extract(&parts(|it| it)).unwrap_err().kind(), KeyErrorKind::Misconfigured);
+}
+
+#[test]
+fn a_tuple_joins_its_parts_and_is_exempt_with_any_of_them() {
+    let parts = parts(|it| it.header("a", "1").header("b", "2"));
+    let both = (Header::new("a"), Header::new("b"));
+    assert_eq!(both.extract(&parts).unwrap(), Some(Key::from(("1", "2"))));
+    let exempt = (Header::new("a"), Header::new("c").or_exempt(), Global);
+    assert_eq!(exempt.extract(&parts).unwrap(), None);
+    let missing = (Header::new("a"), Header::new("b"), Global, Header::new("c"));
+    assert_eq!(message(missing.extract(&parts)), "header c is missing");
+}
+
+#[test]
+fn the_second_extractor_answers_for_what_is_missing_only() {
+    let parts = parts(|it| it.header("a", "1"));
+    assert_eq!(Header::new("b").or(Header::new("a")).extract(&parts).unwrap(), Some(Key::new("1")));
+    let wrong = key_fn(|_| Err::<Key, _>(KeyError::misconfigured("no")));
+    assert_eq!(message(wrong.or(Global).extract(&parts)), "no");
+    assert_eq!(message(wrong.or_exempt().extract(&parts)), "no");
+}
+
+#[test]
+fn a_shared_trait_object_is_an_extractor() {
+    let shared: Arc<dyn KeyExtractor> = Arc::new(Global);
+    assert_eq!(shared.extract(&parts(|it| it)).unwrap(), Some(Key::new("all")));
+}
