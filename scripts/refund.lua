@@ -7,10 +7,11 @@
 --         were spent, empty for now; then for each policy as in check.lua.
 -- Stored  per policy, see its file.
 -- Reply   the integer 1.
--- Effects one SET with PXAT per policy that is still spent from, a DEL for one that is fresh
---         then. A key that is not there is not made.
+-- Effects one SET with PXAT per policy that is still spent from (for a log see its file), a DEL
+--         for one that is fresh then. A key that is not there is not made.
 -- Pitfalls a window gives back only what was spent in it: units spent before it opened are gone.
 local call, pcall = redis.call, redis.pcall
+--@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now = ARGV[1]
 if now == '' then

@@ -17,8 +17,13 @@ fn variable<T: std::str::FromStr>(name: &str) -> T {
 fn algorithm(name: &str) -> Algorithm {
     match name {
         "TokenBucket" => Algorithm::TokenBucket,
+        "IntervalBucket" => Algorithm::IntervalBucket,
+        "LeakyBucket" => Algorithm::LeakyBucket,
         "FixedWindow" => Algorithm::FixedWindow,
         "WindowFromFirstHit" => Algorithm::WindowFromFirstHit,
+        "SlidingWindow" => Algorithm::SlidingWindow,
+        "SlidingBuckets" => Algorithm::SlidingBuckets { buckets: 10 },
+        "SlidingLog" => Algorithm::SlidingLog,
         other => panic!("ALGORITHM is {other}"),
     }
 }

@@ -41,3 +41,28 @@ fn fixed_window_agrees_with_its_script() {
 fn window_from_first_hit_agrees_with_its_script() {
     agree(Algorithm::WindowFromFirstHit);
 }
+
+#[test]
+fn interval_bucket_agrees_with_its_script() {
+    agree(Algorithm::IntervalBucket);
+}
+
+#[test]
+fn leaky_bucket_agrees_with_its_script() {
+    agree(Algorithm::LeakyBucket);
+}
+
+#[test]
+fn sliding_window_agrees_with_its_script() {
+    agree(Algorithm::SlidingWindow);
+}
+
+#[test]
+fn sliding_buckets_agree_with_their_script() {
+    agree(Algorithm::SlidingBuckets { buckets: 10 });
+}
+
+#[test]
+fn sliding_log_agrees_with_its_script() {
+    agree(Algorithm::SlidingLog);
+}

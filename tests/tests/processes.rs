@@ -21,7 +21,7 @@ struct Outcome {
 
 fn spend(algorithm: Algorithm, amount: u32, keys: u64, seconds: u64) -> Outcome {
     let server = RedisServer::start();
-    let name = format!("{algorithm:?}");
+    let name: String = format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
     let processes: Vec<Process> = (0..PROCESSES)
         .map(|_| {
             let mut command = Process::example("spender");

@@ -3,8 +3,9 @@ use std::{fmt, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
-    Cost, ErrorKind, Policy, PolicySet,
-    algorithm::{Numbers, Reading, numbers},
+    Algorithm, Cost, ErrorKind, Policy, PolicySet,
+    algorithm::{Numbers, Reading, delay_us, numbers},
+    clock::micros,
 };
 
 /// The outcome of a check: allowed or denied, and what every policy has left.
@@ -31,6 +32,8 @@ pub struct Decision {
     degraded: Option<Degraded>,
     cost: Cost,
     at_us: u64,
+    /// By how much the turn that was offered lay beyond what the caller would wait; 0 otherwise.
+    late_us: u64,
     policies: PolicySet,
     readings: Readings,
 }
@@ -78,6 +81,7 @@ impl Decision {
             degraded: None,
             cost,
             at_us,
+            late_us: 0,
             policies: policies.clone(),
             readings,
         }
@@ -90,6 +94,7 @@ impl Decision {
             degraded: Some(why),
             cost,
             at_us: 0,
+            late_us: 0,
             policies: policies.clone(),
             readings: SmallVec::new(),
         }
@@ -97,6 +102,15 @@ impl Decision {
 
     pub(crate) fn degraded_by(mut self, why: Degraded) -> Self {
         self.degraded = Some(why);
+        self
+    }
+
+    /// The denial of a request of `cost` whose turn would come later than the caller waits, made
+    /// from a look at the state without it.
+    pub(crate) fn turned_away(mut self, cost: Cost, max_wait: Duration) -> Self {
+        let late = self.delay().saturating_sub(max_wait);
+        (self.allowed, self.cost) = (false, cost);
+        self.late_us = micros(late).max(1);
         self
     }
 
@@ -120,6 +134,14 @@ impl Decision {
             return None;
         }
         self.states().filter_map(|state| state.retry_after()).max()
+    }
+
+    /// How long to wait before the request is acted on: until its turn comes in every
+    /// [queue](crate::Algorithm::LeakyBucket) among the policies. Zero where there is none, and
+    /// when denied. For a peek it is what a request would be told that came now.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.states().map(|state| state.delay()).max().unwrap_or_default()
     }
 
     /// Why the decision was made without the store, if it was.
@@ -150,10 +172,19 @@ impl Decision {
     /// [`Outage::Open`](crate::Outage::Open).
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
-        self.policies.iter().zip(&self.readings).map(|(policy, reading)| PolicyState {
-            policy,
-            is_exceeded: !reading.fits,
-            numbers: numbers(policy, reading, self.cost.get()),
+        let cost = self.cost.get();
+        self.policies.iter().zip(&self.readings).map(move |(policy, reading)| {
+            let mut numbers = numbers(policy, reading, cost);
+            let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
+            if is_late {
+                numbers.retry_us = numbers.retry_us.max(self.late_us);
+            }
+            PolicyState {
+                policy,
+                is_exceeded: !reading.fits || is_late,
+                numbers,
+                delay_us: if self.allowed { delay_us(policy, reading, cost) } else { 0 },
+            }
         })
     }
 
@@ -199,6 +230,7 @@ pub struct PolicyState<'a> {
     policy: &'a Policy,
     is_exceeded: bool,
     numbers: Numbers,
+    delay_us: u64,
 }
 
 impl<'a> PolicyState<'a> {
@@ -225,6 +257,13 @@ impl<'a> PolicyState<'a> {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.is_exceeded.then(|| Duration::from_micros(self.numbers.retry_us))
+    }
+
+    /// How long until the admitted request's turn comes in this queue; zero when the decision is a
+    /// denial, and for a policy that is no [queue](crate::Algorithm::LeakyBucket).
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
     }
 
     /// How long until everything is back, if nobody spends.

@@ -28,6 +28,7 @@ mod algorithm;
 mod clock;
 mod cost;
 mod decision;
+mod entry;
 mod error;
 mod key;
 mod limiter;
@@ -40,16 +41,19 @@ mod redis;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod wait;
 
+pub use algorithm::Algorithm;
 pub use clock::Clock;
 pub use cost::Cost;
 pub use decision::{Decision, Degraded, PolicyState};
+pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, Secret};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::Outage;
-pub use policy::{Algorithm, Policy, PolicySet};
+pub use policy::{Policy, PolicySet};
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};

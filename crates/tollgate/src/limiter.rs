@@ -1,7 +1,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Check, CheckFuture, Cost, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture, outage::Fallback,
+    Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
+    entry::TAG_BYTES, outage::Fallback, wait::Lines,
 };
 
 /// A store and the policies checked together. Cheap to clone; clones share state.
@@ -33,6 +34,7 @@ struct Inner {
     policies: PolicySet,
     deadline: Duration,
     fallback: Fallback,
+    lines: Lines,
 }
 
 /// The default of [`LimiterBuilder::deadline`].
@@ -76,12 +78,44 @@ impl Limiter {
     /// As [`check`](Self::check), and [`ErrorKind::CostExceedsBurst`] for a cost that could never
     /// fit one of the policies; the store is not asked then.
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
+        self.check_tagged(key, cost, [])
+    }
+
+    /// Spends `cost` units of every policy, or nothing, and notes `tag` beside them in every
+    /// [sliding log](crate::Algorithm::SlidingLog) of the set: who it was, of all that share the
+    /// key. [`entries`](Self::entries) tells. Other algorithms do not keep it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::sliding_log("log-in", Quota::per_minute(2)));
+    /// for user in ["ann", "bob", "eve"] {
+    ///     // The address is limited, the user is noted.
+    ///     let _ = limiter.check_tagged("192.0.2.7", Cost::ONE, user).await?;
+    /// }
+    /// let entries = limiter.entries("192.0.2.7", 10).await?;
+    /// let users: Vec<_> = entries.iter().map(|entry| entry.tag()).collect();
+    /// assert_eq!(users, [b"bob", b"ann"]); // Eve was denied, and left no trace.
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check_cost`](Self::check_cost), and [`ErrorKind::Config`] for a tag of more than 64
+    /// bytes.
+    pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
         let inner = &self.0;
+        let tag = tag.as_ref();
+        if tag.len() > TAG_BYTES {
+            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
+            return StoreFuture::ready(Err(error));
+        }
         if let Err(error) = inner.policies.admits(cost) {
             return StoreFuture::ready(Err(error));
         }
         let key = key.into();
-        let check = Check::new(&inner.policies, &key, cost);
+        let check = Check::new(&inner.policies, &key, cost).with_tag(tag);
         match inner.store.check(check).into_ready() {
             Ok(Ok(decision)) => {
                 inner.fallback.returned();
@@ -90,6 +124,7 @@ impl Limiter {
             Ok(Err(error)) => StoreFuture::ready(inner.fallback.answer(check, error)),
             Err(pending) => {
                 let inner = Arc::clone(inner);
+                let tag = Box::<[u8]>::from(tag);
                 StoreFuture::pending(async move {
                     let answer = match tokio::time::timeout(inner.deadline, pending).await {
                         Ok(answer) => answer,
@@ -101,7 +136,7 @@ impl Limiter {
                             Ok(decision)
                         }
                         Err(error) => {
-                            let check = Check::new(&inner.policies, &key, cost);
+                            let check = Check::new(&inner.policies, &key, cost).with_tag(&tag);
                             inner.fallback.answer(check, error)
                         }
                     }
@@ -167,6 +202,19 @@ impl Limiter {
         self.0.within_deadline(self.0.store.reset(&self.0.policies, &key)).await
     }
 
+    /// What the [sliding log](crate::Algorithm::SlidingLog) among the policies holds for the key:
+    /// the units that count now, newest first, at most `limit` of them. Of several logs it is the
+    /// one that looks back farthest.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when no policy is a sliding log, or the store lists no entries;
+    /// the store cannot be reached in time.
+    pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
+        let key = key.into();
+        self.0.within_deadline(self.0.store.entries(&self.0.policies, &key, limit)).await
+    }
+
     /// The policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
@@ -177,6 +225,18 @@ impl Limiter {
     #[must_use]
     pub fn is_in_process(&self) -> bool {
         self.0.store.is_in_process()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.0.lines
     }
 }
 
@@ -264,7 +324,8 @@ impl LimiterBuilder<PolicySet> {
     #[must_use]
     pub fn build(self) -> Limiter {
         let fallback = Fallback::new(self.outage, &self.policies);
-        Limiter(Arc::new(Inner { store: self.store, policies: self.policies, deadline: self.deadline, fallback }))
+        let Self { store, policies, deadline, .. } = self;
+        Limiter(Arc::new(Inner { store, policies, deadline, fallback, lines: Lines::default() }))
     }
 }
 

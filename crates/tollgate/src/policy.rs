@@ -4,46 +4,7 @@ use std::{fmt, hash::Hash, ops::Deref, sync::Arc};
 
 #[cfg(feature = "redis")]
 use crate::redis::Plan;
-use crate::{Cost, Error, ErrorKind, Quota};
-
-/// How a [`Policy`] meters its quota.
-///
-/// Bounds are over any half-open interval of length L, for amount n per period W and burst b.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// Holds at most b units and gains n per W, continuously; starts full. Admits at most
-    /// b + ⌊n·L/W⌋. The choice for most limits: bursts are welcome, the rate holds.
-    ///
-    /// Kept as virtual scheduling, one stored time: the generic cell rate algorithm (GCRA) of
-    /// ITU-T I.371 is the same mathematics.
-    #[doc(alias = "gcra")]
-    TokenBucket,
-    /// A counter for each window of W that starts at a multiple of W since the Unix epoch. Admits
-    /// n per window, and so up to 2n around a window's edge. For quotas that people read on a
-    /// calendar: a day's, an hour's.
-    FixedWindow,
-    /// A counter whose window opens with the first hit and lasts W. Admits n per window, and up to
-    /// 2n − 1 in some interval of length W. What `INCR` with `EXPIRE` is meant to be.
-    WindowFromFirstHit,
-}
-
-impl Algorithm {
-    /// The letter and storage version that end a Redis key: another algorithm, or another layout
-    /// of the state, is another key.
-    pub(crate) const fn tag(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "t1",
-            Self::FixedWindow => "f1",
-            Self::WindowFromFirstHit => "h1",
-        }
-    }
-
-    /// Whether a burst other than the amount means something.
-    const fn has_burst(self) -> bool {
-        matches!(self, Self::TokenBucket)
-    }
-}
+use crate::{Algorithm, Cost, Error, ErrorKind, Quota, algorithm::Buckets, quota::MAX_EXACT};
 
 /// A named quota and the algorithm that meters it.
 ///
@@ -81,13 +42,29 @@ enum Name {
 enum Fault {
     Name,
     WindowBurst,
+    WindowProduct,
+    Buckets,
+    BucketWidth,
+    LogAmount,
 }
+
+/// The most sub-windows of [`Algorithm::SlidingBuckets`].
+const MAX_BUCKETS: u16 = 1_000;
+
+/// The most units of a [`Algorithm::SlidingLog`]: each is an entry.
+const MAX_LOG: u32 = 100_000;
 
 impl Fault {
     const fn text(self) -> &'static str {
         match self {
             Self::Name => "policy name must be 1 to 64 of A-Z a-z 0-9 - _ . /",
             Self::WindowBurst => "policy quota burst must equal its amount: a window has no burst of its own",
+            Self::WindowProduct => {
+                "policy quota is too large for a sliding window: amount × period in microseconds must stay below 2^53"
+            }
+            Self::Buckets => "policy buckets must be 1 to 1000",
+            Self::BucketWidth => "policy buckets must be no more than the period has microseconds",
+            Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
         }
     }
 }
@@ -101,6 +78,42 @@ impl Policy {
     #[must_use]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::TokenBucket, quota)
+    }
+
+    /// A bucket that is filled at intervals, see [`Algorithm::IntervalBucket`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed. In a `const` this fails the build.
+    #[must_use]
+    pub const fn interval_bucket(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::IntervalBucket, quota)
+    }
+
+    /// A queue as deep as the quota's burst, see [`Algorithm::LeakyBucket`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// const MAILS: Policy = Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(3));
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, MAILS);
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::ZERO);
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::from_millis(100));
+    /// assert_eq!(limiter.check("smtp").await?.delay(), Duration::from_millis(200));
+    /// assert!(limiter.check("smtp").await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed. In a `const` this fails the build.
+    #[must_use]
+    pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::LeakyBucket, quota)
     }
 
     /// A window aligned to the clock, see [`Algorithm::FixedWindow`].
@@ -125,6 +138,51 @@ impl Policy {
         Self::literal(name, Algorithm::WindowFromFirstHit, quota)
     }
 
+    /// A sliding window of two counters, see [`Algorithm::SlidingWindow`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or amount × period reaches
+    /// 2⁵³. In a `const` this fails the build.
+    #[must_use]
+    pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::SlidingWindow, quota)
+    }
+
+    /// A sliding window of `buckets` sub-windows, see [`Algorithm::SlidingBuckets`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or the buckets are none,
+    /// more than 1000 or more than the period has microseconds. In a `const` this fails the build.
+    ///
+    /// ```compile_fail
+    /// use tollgate::{Policy, Quota};
+    /// const TOO_MANY: Policy = Policy::sliding_buckets("b", Quota::per_second(5), 10_000);
+    /// # fn main() { let _ = TOO_MANY; }
+    /// ```
+    #[must_use]
+    pub const fn sliding_buckets(name: &'static str, quota: Quota, buckets: u16) -> Self {
+        Self::literal(name, Algorithm::SlidingBuckets { buckets }, quota)
+    }
+
+    /// A log of every admitted unit, see [`Algorithm::SlidingLog`].
+    ///
+    /// # Panics
+    ///
+    /// When the name is not allowed, the quota has a burst of its own, or its amount is above
+    /// 100 000. In a `const` this fails the build.
+    ///
+    /// ```compile_fail
+    /// use tollgate::{Policy, Quota};
+    /// const TOO_LONG: Policy = Policy::sliding_log("log", Quota::per_day(1_000_000));
+    /// # fn main() { let _ = TOO_LONG; }
+    /// ```
+    #[must_use]
+    pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
+        Self::literal(name, Algorithm::SlidingLog, quota)
+    }
+
     /// A policy from values that are known only at run time.
     ///
     /// # Errors
@@ -136,7 +194,10 @@ impl Policy {
             Ok(()) => Ok(Self { name: Name::Shared(name.into()), algorithm, quota }),
             Err(fault) => Err(Error::config(match fault {
                 Fault::Name => format!("{}, got {name:?}", fault.text()),
-                Fault::WindowBurst => format!("{}, got {quota:?} in policy {name}", fault.text()),
+                Fault::WindowBurst | Fault::WindowProduct | Fault::BucketWidth | Fault::LogAmount => {
+                    format!("{}, got {quota:?} in policy {name}", fault.text())
+                }
+                Fault::Buckets => format!("{}, got {algorithm:?} in policy {name}", fault.text()),
             })),
         }
     }
@@ -169,9 +230,18 @@ impl Policy {
         self.quota
     }
 
+    /// How the sub-windows of [`Algorithm::SlidingBuckets`] lie.
+    pub(crate) fn buckets(&self) -> Buckets {
+        let count = match self.algorithm {
+            Algorithm::SlidingBuckets { buckets } => u64::from(buckets),
+            _ => 1,
+        };
+        Buckets { width_us: self.quota.period_us().div_ceil(count), count }
+    }
+
     /// The policy that one of `replicas` enforces while it cannot ask the others.
     pub(crate) fn share(&self, replicas: u32) -> Self {
-        let mut quota = self.quota.share(replicas, self.algorithm.has_burst());
+        let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
@@ -193,7 +263,16 @@ const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), Fa
     if !algorithm.has_burst() && quota.burst() != quota.amount() {
         return Err(Fault::WindowBurst);
     }
-    Ok(())
+    match algorithm {
+        Algorithm::SlidingWindow => match quota.amount_u64().checked_mul(quota.period_us()) {
+            Some(product) if product < MAX_EXACT => Ok(()),
+            _ => Err(Fault::WindowProduct),
+        },
+        Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => Err(Fault::Buckets),
+        Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => Err(Fault::BucketWidth),
+        Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(Fault::LogAmount),
+        _ => Ok(()),
+    }
 }
 
 impl fmt::Debug for Policy {
@@ -309,6 +388,14 @@ impl PolicySet {
         }))
     }
 
+    /// The sliding log to read entries from: that which looks back farthest.
+    pub(crate) fn log(&self) -> Result<&Policy, Error> {
+        let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "no policy of the set is a sliding log, which keeps entries")
+        })
+    }
+
     /// Refuses a cost that can never fit, before anything is asked.
     pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
         match self.iter().find(|policy| !policy.quota().admits(cost)) {
@@ -386,6 +473,48 @@ mod tests {
             error.to_string(),
             "policy quota burst must equal its amount: a window has no burst of its own, got 10 per 1s with burst 20 in policy w"
         );
+    }
+
+    #[test]
+    fn every_refusal_names_the_field_and_the_value() {
+        let second = Quota::per_second(5);
+        let buckets = |buckets| Algorithm::SlidingBuckets { buckets };
+        let micros = Quota::new(5, std::time::Duration::from_micros(9));
+        let cases = [
+            (buckets(0), second, "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p"),
+            (
+                buckets(10_000),
+                second,
+                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 10000 } in policy p",
+            ),
+            (
+                buckets(10),
+                micros,
+                "policy buckets must be no more than the period has microseconds, got 5 per 9µs in policy p",
+            ),
+            (
+                Algorithm::SlidingLog,
+                Quota::per_day(1_000_000),
+                "policy quota amount must be at most 100000 for a sliding log, got 1000000 per 86400s in policy p",
+            ),
+            (
+                Algorithm::SlidingWindow,
+                Quota::per_day(110_000),
+                "policy quota is too large for a sliding window: amount × period in microseconds must stay below 2^53, got 110000 per 86400s in policy p",
+            ),
+        ];
+        for (algorithm, quota, text) in cases {
+            assert_eq!(Policy::try_new("p", algorithm, quota).unwrap_err().to_string(), text);
+        }
+        for (algorithm, quota) in [
+            (buckets(1), second),
+            (buckets(1_000), second),
+            (buckets(9), micros),
+            (Algorithm::SlidingLog, Quota::per_day(100_000)),
+            (Algorithm::SlidingWindow, Quota::per_day(104_000)),
+        ] {
+            assert!(Policy::try_new("p", algorithm, quota).is_ok());
+        }
     }
 
     #[test]

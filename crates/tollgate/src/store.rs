@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{Cost, Decision, Error, Key, PolicySet};
+use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
 
 /// Where the state of the policies lives.
 ///
@@ -24,6 +24,15 @@ pub trait Store: Send + Sync + 'static {
     /// Makes the key fresh for these policies.
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
 
+    /// What the sliding log among the policies holds for the key, newest first, `limit` entries at
+    /// the most; of several logs the one that looks back farthest.
+    ///
+    /// The default answers [`ErrorKind::Unsupported`].
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let _ = (policies, key, limit);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
+    }
+
     /// Whether decisions are made inside this process, at once: the futures are then ready.
     fn is_in_process(&self) -> bool {
         false
@@ -31,7 +40,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// What is asked of a [`Store`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Check<'a> {
     /// The policies, checked together.
@@ -40,13 +49,29 @@ pub struct Check<'a> {
     pub key: &'a Key,
     /// How much is spent; no more than the burst of any of the policies.
     pub cost: Cost,
+    /// What a [sliding log](crate::Algorithm::SlidingLog) notes beside the time of each unit: at
+    /// most 64 bytes, none by default. Other algorithms do not look at it.
+    pub tag: &'a [u8],
 }
 
 impl<'a> Check<'a> {
     /// A check of `cost` for `key`.
     #[must_use]
     pub fn new(policies: &'a PolicySet, key: &'a Key, cost: Cost) -> Self {
-        Self { policies, key, cost }
+        Self { policies, key, cost, tag: &[] }
+    }
+
+    /// The same check with a tag.
+    #[must_use]
+    pub fn with_tag(self, tag: &'a [u8]) -> Self {
+        Self { tag, ..self }
+    }
+}
+
+impl fmt::Debug for Check<'_> {
+    /// Neither the key nor the tag is shown: they tell who it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check").field("policies", self.policies).field("cost", &self.cost).finish_non_exhaustive()
     }
 }
 

@@ -8,16 +8,24 @@ use crate::{Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The value.
-    pub bytes: Vec<u8>,
+    pub value: Value,
     /// When the key expires, in milliseconds since the epoch.
     pub expires_ms: u64,
+}
+
+/// The value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A string.
+    Bytes(Vec<u8>),
+    /// A list: a sliding log.
+    List(Vec<Vec<u8>>),
 }
 
 /// What `store` holds for `key` under `policy`, in the form that the script stores.
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
-    let (state, wrote) = store.written(policy, key)?;
-    Some(Stored { bytes: state.to_bytes(), expires_ms: state.expires_ms(&wrote) })
+    store.stored(policy, key)
 }
 
 /// Gives back at once what `check` says was spent at `spent_us`.
@@ -73,7 +81,15 @@ impl Script {
     /// The arguments of `EVALSHA` for a check at `now_us`, or at the server's time.
     #[must_use]
     pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
-        self.call(&self.policies.plan().check.sha, key, cost, now_us, &[])
+        self.check_tagged(key, cost, "", now_us)
+    }
+
+    /// The same with a tag, which is sent when one of the policies is a log.
+    #[must_use]
+    pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<String> {
+        let plan = self.policies.plan();
+        let tag = plan.tagged.then(|| tag.to_owned());
+        self.call(&plan.check.sha, key, cost, now_us, tag.as_slice())
     }
 
     /// The arguments of `EVALSHA` for a refund at `now_us` of what was spent at `spent_us`.

@@ -8,8 +8,8 @@ pub mod stream;
 use std::collections::HashSet;
 
 use tollgate::{
-    Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Store,
-    testing::{self, Script, Stored},
+    Algorithm, Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply};
 
@@ -143,22 +143,35 @@ impl Subject for InRedis {
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
         let at = Script::new(policy.clone()).keys(key).remove(0);
-        let bytes = self.run(&["GET".into(), at.clone()]);
-        let expires = self.run(&["PEXPIRETIME".into(), at]);
-        stored(&bytes, &expires)
+        let [value, expires] = looks(policy, at);
+        stored(&self.run(&value), &self.run(&expires))
     }
 }
 
-/// What `GET` and `PEXPIRETIME` say of a state.
-pub fn stored(bytes: &Reply, expires: &Reply) -> Option<Stored> {
-    match bytes {
-        Reply::Bulk(bytes) => {
-            // A key without expiry says -1, which no state of ours has.
-            Some(Stored { bytes: bytes.clone(), expires_ms: expires.int() as u64 })
+/// The commands that show a state and its expiry.
+pub fn looks(policy: &Policy, at: String) -> [Vec<String>; 2] {
+    let value = match policy.algorithm() {
+        Algorithm::SlidingLog => vec!["LRANGE".into(), at.clone(), "0".into(), "-1".into()],
+        _ => vec!["GET".into(), at.clone()],
+    };
+    [value, vec!["PEXPIRETIME".into(), at]]
+}
+
+/// What [`looks`] show. A key without expiry says -1, which no state of ours has.
+pub fn stored(value: &Reply, expires: &Reply) -> Option<Stored> {
+    let value = match value {
+        Reply::Bulk(bytes) => Value::Bytes(bytes.clone()),
+        Reply::Array(entries) if !entries.is_empty() => {
+            let bytes = |entry: &Reply| match entry {
+                Reply::Bulk(bytes) => bytes.clone(),
+                other => panic!("no entry: {other:?}"),
+            };
+            Value::List(entries.iter().map(bytes).collect())
         }
-        Reply::Nil => None,
+        Reply::Nil | Reply::Array(_) => return None,
         other => panic!("no state: {other:?}"),
-    }
+    };
+    Some(Stored { value, expires_ms: expires.int() as u64 })
 }
 
 /// A small generator: SplitMix64. A failing test prints its seed.

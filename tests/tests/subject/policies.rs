@@ -7,11 +7,26 @@ use tollgate::{Algorithm, Policy, PolicySet, Quota};
 use super::Dice;
 
 /// Every algorithm.
-pub const ALGORITHMS: &[Algorithm] = &[Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::WindowFromFirstHit];
+pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm::TokenBucket,
+    Algorithm::IntervalBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::WindowFromFirstHit,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingBuckets { buckets: 10 },
+    Algorithm::SlidingLog,
+];
 
 /// Whether a burst other than the amount means something.
 pub fn has_burst(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::TokenBucket)
+    matches!(algorithm, Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket)
+}
+
+/// Whether over k whole periods exactly k times the amount accrues. The two that slide over counters
+/// hold some back instead.
+pub fn accrues_exactly(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. })
 }
 
 /// Amounts and periods in µs: round, odd, tiny, prime, huge.
@@ -42,6 +57,12 @@ pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
             let burst = 1 + dice.below(2 * u64::from(amount).min(40)) as u32;
             quota = quota.try_with_burst(burst).unwrap_or(quota);
         }
+        let algorithm = match algorithm {
+            Algorithm::SlidingBuckets { buckets } if dice.below(2) == 0 => {
+                Algorithm::SlidingBuckets { buckets: dice.pick(&[1, 2, 3, 7, buckets, 60]) }
+            }
+            other => other,
+        };
         // Not every quota fits every algorithm; there are enough that do.
         if let Ok(policy) = Policy::try_new(name, algorithm, quota) {
             return policy;
@@ -77,11 +98,15 @@ pub fn bound(policy: &Policy, span_us: u64) -> u64 {
     let (n, b) = (u128::from(quota.amount()), u128::from(quota.burst()));
     let (span, period) = (u128::from(span_us), quota.period().as_micros());
     let most = match policy.algorithm() {
-        Algorithm::TokenBucket => b + n * span / period,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => b + n * span / period,
+        Algorithm::IntervalBucket => b + n * span.div_ceil(period),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => n * span.div_ceil(period),
         // A window holds its first hit; the rest of it and another whole one fit beside that.
-        Algorithm::WindowFromFirstHit if span <= period => 2 * n - 1,
+        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow if span <= period => 2 * n - 1,
         // n in each window that the interval touches: two, and one more for each further period.
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => n * (span.div_ceil(period) + 1),
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => {
+            n * (span.div_ceil(period) + 1)
+        }
         other => panic!("no bound is known for {other:?}"),
     };
     u64::try_from(most).expect("a bound")

@@ -130,9 +130,7 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<String>> 
     if let Some(name) = names.get(&step[1]) {
         step[1].clone_from(name);
     }
-    let looks = keys
-        .into_iter()
-        .flat_map(|key| [["GET".to_owned(), key.clone()].into(), ["PEXPIRETIME".to_owned(), key].into()]);
+    let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| super::looks(policy, key));
     std::iter::once(step).chain(looks).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The token bucket, kept as the time at which it will be full again (virtual scheduling, the
-//! generic cell rate algorithm of ITU-T I.371).
+//! generic cell rate algorithm of ITU-T I.371); and the leaky bucket, which is the same bucket
+//! upside down: what the one has spent, the other holds, and it is drained when the other is full.
 //!
 //! One unit is worth T = W/n µs. T is rarely whole, so the time is kept as whole microseconds and
 //! a remainder in 1/n µs: k periods give exactly k·n units, for any n and W, without a product
@@ -112,6 +113,15 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
         reset_us: ceil_div(used, n),
         more_us: if used == 0 { 0 } else { until(remaining + 1) },
     }
+}
+
+/// Until everything is drained that stood in the bucket before `charged` units were added: when
+/// the turn of a request in the queue comes.
+pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
+    let n = i128::from(quota.amount_u64());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let before = used - i128::from(quota.period_us()) * i128::from(charged);
+    ceil_div(before.max(0), n)
 }
 
 fn ceil_div(a: i128, b: i128) -> u64 {

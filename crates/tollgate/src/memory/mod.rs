@@ -6,7 +6,7 @@ use std::{fmt, hash::BuildHasher, num::NonZeroUsize, sync::Arc, sync::Mutex, syn
 
 use foldhash::fast::RandomState;
 
-use crate::{Check, CheckFuture, Clock, Decision, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
 use shard::Shard;
 
 /// A store inside the process: the same algorithms, the same answers, for one replica alone.
@@ -97,15 +97,19 @@ impl MemoryStore {
         (hash, &self.0.shards[at])
     }
 
-    /// A state and the policy under which it was written.
-    #[cfg(feature = "testing")]
-    pub(crate) fn written(
-        &self,
-        policy: &crate::Policy,
-        key: &Key,
-    ) -> Option<(crate::algorithm::State, Arc<crate::Policy>)> {
+    /// The state as it is held, for tests that look whether it changed.
+    #[cfg(test)]
+    pub(crate) fn debug(&self, policy: &crate::Policy, key: &Key) -> String {
         let (hash, shard) = self.shard(key);
-        lock(shard).written(hash, key, policy)
+        format!("{:?}", lock(shard).state(hash, key, policy).map(|(state, _)| state))
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::testing::Stored> {
+        let (hash, shard) = self.shard(key);
+        let shard = lock(shard);
+        let (state, policy) = shard.state(hash, key, policy)?;
+        Some(crate::testing::Stored { value: state.to_value(), expires_ms: state.expires_ms(policy) })
     }
 }
 
@@ -128,6 +132,24 @@ impl Store for MemoryStore {
         let (hash, shard) = self.shard(key);
         lock(shard).reset(hash, policies, key);
         StoreFuture::ready(Ok(()))
+    }
+
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let log = match policies.log() {
+            Ok(log) => log,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let (hash, shard) = self.shard(key);
+        let now_us = self.0.clock.now_us();
+        let shard = lock(shard);
+        let entries = match shard.state(hash, key, log) {
+            Some((State::SlidingLog(state), _)) => {
+                let entries = state.entries(log.quota().period_us(), now_us).take(limit);
+                entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
+            }
+            _ => Vec::new(),
+        };
+        StoreFuture::ready(Ok(entries))
     }
 
     fn is_in_process(&self) -> bool {

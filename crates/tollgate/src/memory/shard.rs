@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Check, Key, Policy, PolicySet,
-    algorithm::{Reading, State},
+    algorithm::{Reading, Settled, State},
     decision::Readings,
 };
 
@@ -28,13 +28,10 @@ impl Entry {
     fn is_of(&self, hash: u64, key: &Key, policy: &Policy) -> bool {
         self.hash == hash
             && *self.key == *key.as_bytes()
-            && self.policy.algorithm() == policy.algorithm()
+            && self.policy.algorithm().reads(policy.algorithm())
             && self.policy.name() == policy.name()
     }
 }
-
-/// The states that a decision is about, settled, with whether they were mended.
-type Settled = SmallVec<[(State, bool); 2]>;
 
 impl Shard {
     pub(super) fn new(room: usize) -> Self {
@@ -48,31 +45,35 @@ impl Shard {
     /// Decides over all policies of the check, charges all or none.
     pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
         let cost = check.cost.get();
-        let mut states = self.settle(hash, check, now_us);
+        let states = self.settle(hash, check, now_us);
         let fits: SmallVec<[bool; 4]> = states
             .iter()
             .zip(check.policies.iter())
-            .map(|((state, _), policy)| state.fits(policy, now_us, cost))
+            .map(|(settled, policy)| settled.state.fits(policy, now_us, cost))
             .collect();
         let charged = cost > 0 && fits.iter().all(|&fits| fits);
         let mut readings = Readings::new();
-        for ((policy, (state, mended)), fits) in check.policies.shared().iter().zip(&mut states).zip(fits) {
+        for ((policy, Settled { mut state, mended }), fits) in check.policies.shared().iter().zip(states).zip(fits) {
             if charged {
-                state.charge(policy, cost);
+                state.charge(policy, now_us, cost, check.tag);
             }
-            if charged || (*mended && cost > 0) {
-                self.put(hash, check.key, policy, *state, now_us);
+            let denied = if fits { 0 } else { cost };
+            readings.push(Reading { fits, words: state.words(policy, now_us, denied) });
+            if charged || (mended && cost > 0) {
+                self.put(hash, check.key, policy, state, now_us);
+            } else if !mended && state.is_moved() {
+                self.put_back(hash, check.key, policy, state);
             }
-            readings.push(Reading { fits, words: state.words(policy, now_us) });
         }
         readings
     }
 
     pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        for (policy, (state, _)) in check.policies.shared().iter().zip(&mut self.settle(hash, check, now_us)) {
+        let states = self.settle(hash, check, now_us);
+        for (policy, Settled { mut state, .. }) in check.policies.shared().iter().zip(states) {
             state.refund(policy, now_us, spent_us, check.cost.get());
             if state.fresh_at(policy) > now_us {
-                self.put(hash, check.key, policy, *state, now_us);
+                self.put(hash, check.key, policy, state, now_us);
             } else {
                 self.remove(hash, check.key, policy);
             }
@@ -85,25 +86,32 @@ impl Shard {
         }
     }
 
-    fn settle(&self, hash: u64, check: Check<'_>, now_us: u64) -> Settled {
-        let settle = |policy: &Policy| {
-            let mut state = self.state(hash, check.key, policy).unwrap_or_else(|| State::fresh(policy.algorithm()));
-            let settled = state.settle(policy, now_us);
-            (state, settled.mended)
+    /// The states that a decision is about. What is moved out has to be put back.
+    fn settle(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[Settled; 2]> {
+        let settle = |policy: &Policy| match self.find_mut(hash, check.key, policy) {
+            Some(entry) => entry.state.settle(policy, now_us),
+            None => State::fresh(policy.algorithm()).settle(policy, now_us),
         };
         check.policies.iter().map(settle).collect()
     }
 
-    pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<State> {
+    /// The state of a key, and the policy that wrote it.
+    pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(&State, &Policy)> {
         let slot = spread(hash, policy);
-        self.states.find(slot, |entry| entry.is_of(hash, key, policy)).map(|entry| entry.state)
+        let entry = self.states.find(slot, |entry| entry.is_of(hash, key, policy))?;
+        Some((&entry.state, &entry.policy))
     }
 
-    /// The state and the policy under which it was written.
-    #[cfg(feature = "testing")]
-    pub(super) fn written(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(State, Arc<Policy>)> {
-        let found = self.states.find(spread(hash, policy), |entry| entry.is_of(hash, key, policy));
-        found.map(|entry| (entry.state, Arc::clone(&entry.policy)))
+    fn find_mut(&mut self, hash: u64, key: &Key, policy: &Policy) -> Option<&mut Entry> {
+        let slot = spread(hash, policy);
+        self.states.find_mut(slot, |entry| entry.is_of(hash, key, policy))
+    }
+
+    /// Moves a state that was moved out back, unchanged.
+    fn put_back(&mut self, hash: u64, key: &Key, policy: &Policy, state: State) {
+        if let Some(entry) = self.find_mut(hash, key, policy) {
+            entry.state = state;
+        }
     }
 
     fn put(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
@@ -116,7 +124,7 @@ impl Shard {
             Slot::Occupied(mut slot) => {
                 let entry = slot.get_mut();
                 entry.state = state;
-                if entry.policy.quota() != policy.quota() {
+                if entry.policy.quota() != policy.quota() || entry.policy.algorithm() != policy.algorithm() {
                     entry.policy = Arc::clone(policy);
                 }
             }
@@ -141,7 +149,7 @@ impl Shard {
         if self.states.len() <= goal {
             return;
         }
-        let mut shares: Vec<u32> = self.states.iter().map(|entry| entry.spent_share(now_us)).collect();
+        let mut shares: Vec<u32> = self.states.iter_mut().map(|entry| entry.spent_share(now_us)).collect();
         let surplus = shares.len() - goal;
         let (_, &mut limit, _) = shares.select_nth_unstable(surplus - 1);
         let mut below = shares.iter().filter(|&&share| share < limit).count();
@@ -161,10 +169,12 @@ impl Shard {
 
 impl Entry {
     /// How much of the burst is spent, in millionths.
-    fn spent_share(&self, now_us: u64) -> u32 {
-        let mut state = self.state;
-        state.settle(&self.policy, now_us);
-        let reading = Reading { fits: true, words: state.words(&self.policy, now_us) };
+    fn spent_share(&mut self, now_us: u64) -> u32 {
+        let Settled { state, mended } = self.state.settle(&self.policy, now_us);
+        let reading = Reading { fits: true, words: state.words(&self.policy, now_us, 0) };
+        if !mended && state.is_moved() {
+            self.state = state;
+        }
         let remaining = crate::algorithm::numbers(&self.policy, &reading, 0).remaining;
         let burst = u64::from(self.policy.quota().burst());
         ((burst - remaining.min(burst)) * 1_000_000 / burst) as u32

@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Client, IntoConnectionInfo, Value, io::tcp::TcpSettings};
 
-use crate::{Check, CheckFuture, Clock, Cost, Decision, Error, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Clock, Cost, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
 use fault::Fault;
 use link::{Line, Link, Source};
 pub(crate) use plan::Plan;
@@ -156,7 +156,7 @@ impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = Arc::clone(&self.0);
         let (policies, cost) = (check.policies.clone(), check.cost);
-        let call = inner.call(policies.plan(), check.key, cost, None);
+        let call = inner.call(policies.plan(), check.key, cost, After::Tag(check.tag));
         StoreFuture::pending(async move {
             let plan = policies.plan();
             let reply = inner.run(&plan.check, call).await?;
@@ -168,8 +168,7 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let policies = check.policies.clone();
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
-        let spent = spent_us.map_or_else(String::new, |at_us| at_us.to_string());
-        let call = inner.call(policies.plan(), check.key, check.cost, Some(&spent));
+        let call = inner.call(policies.plan(), check.key, check.cost, After::Spent(spent_us));
         StoreFuture::pending(async move { inner.run(&policies.plan().refund, call).await.map(drop) })
     }
 
@@ -181,22 +180,58 @@ impl Store for RedisStore {
         }
         StoreFuture::pending(async move { inner.query(&command).await.map(drop) })
     }
+
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let log = match policies.log() {
+            Ok(log) => log,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        // No log holds more than its amount.
+        let limit = limit.min(log.quota().amount() as usize);
+        if limit == 0 {
+            return StoreFuture::ready(Ok(Vec::new()));
+        }
+        let inner = Arc::clone(&self.0);
+        let at = policies.iter().take_while(|policy| policy.name() != log.name()).count();
+        let keys = policies.plan().keys(&inner.prefix, key.encoded()).skip(at).take(1).collect();
+        let call = Call { keys, args: vec![inner.now(), (limit - 1).to_string().into_bytes()] };
+        let period_us = log.quota().period_us();
+        StoreFuture::pending(async move {
+            let reply = inner.run(Script::entries(), call).await?;
+            reply::entries(period_us, reply)
+        })
+    }
 }
 
 /// The arguments of a script call: all that follows the script itself.
 struct Call {
     keys: Vec<String>,
-    args: Vec<String>,
+    args: Vec<Vec<u8>>,
+}
+
+/// The argument between the cost and those of the policies.
+#[derive(Clone, Copy)]
+enum After<'a> {
+    Tag(&'a [u8]),
+    Spent(Option<u64>),
 }
 
 impl Inner {
-    fn call(&self, plan: &Plan, key: &Key, cost: Cost, spent: Option<&str>) -> Call {
+    fn call(&self, plan: &Plan, key: &Key, cost: Cost, after: After<'_>) -> Call {
         let keys = plan.keys(&self.prefix, key.encoded()).collect();
-        let now = self.clock.as_ref().map_or_else(String::new, |clock| clock.now_us().to_string());
-        let mut args = vec![now, cost.units().to_string()];
-        args.extend(spent.map(str::to_owned));
-        args.extend(plan.args.iter().cloned());
+        let mut args = vec![self.now(), cost.units().to_string().into_bytes()];
+        match after {
+            After::Tag(tag) if plan.tagged => args.push(tag.to_vec()),
+            After::Tag(_) => {}
+            After::Spent(at_us) => args.push(at_us.map_or_else(Vec::new, |at_us| at_us.to_string().into_bytes())),
+        }
+        args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
         Call { keys, args }
+    }
+
+    /// The time as the scripts take it: empty for the server's own.
+    fn now(&self) -> Vec<u8> {
+        self.clock.as_ref().map_or_else(Vec::new, |clock| clock.now_us().to_string().into_bytes())
     }
 
     /// Runs a script by its name, and by its body when the server does not know it: then nothing

@@ -10,6 +10,8 @@ pub(crate) struct Plan {
     pub(crate) refund: Script,
     /// What follows the hash tag in each policy's key: its name and the storage version.
     pub(super) suffixes: Box<[String]>,
+    /// Whether the check takes a tag, before the arguments of the policies.
+    pub(crate) tagged: bool,
     /// The arguments of all policies, in decimal.
     pub(crate) args: Box<[String]>,
     /// Where in a reply the words of each policy stand.
@@ -29,7 +31,8 @@ impl Plan {
             check: Script::check(&algorithms),
             refund: Script::refund(&algorithms),
             suffixes: policies.iter().map(suffix).collect(),
-            args: policies.iter().flat_map(args).collect(),
+            tagged: script::is_tagged(&algorithms),
+            args: policies.iter().flat_map(script::args).map(|arg| arg.to_string()).collect(),
             words: algorithms.iter().map(|&algorithm| range(script::words(algorithm))).collect(),
         }
     }
@@ -37,10 +40,4 @@ impl Plan {
     pub(crate) fn keys(&self, prefix: &str, subject: &str) -> impl Iterator<Item = String> {
         self.suffixes.iter().map(move |suffix| [prefix, ":{", subject, suffix].concat())
     }
-}
-
-fn args(policy: &crate::Policy) -> Vec<String> {
-    let quota = policy.quota();
-    let all = [u64::from(quota.amount()), quota.period_us(), u64::from(quota.burst())];
-    all[..script::args(policy.algorithm())].iter().map(u64::to_string).collect()
 }

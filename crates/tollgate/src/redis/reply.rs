@@ -1,7 +1,7 @@
 use redis::Value;
 
 use super::plan::Plan;
-use crate::{Cost, Decision, Error, ErrorKind, PolicySet, algorithm::Reading, decision::Readings};
+use crate::{Cost, Decision, Entry, Error, ErrorKind, PolicySet, algorithm::Reading, decision::Readings};
 
 /// Reads the reply of a check: per policy its words, the first as −1 − word where it denies; last
 /// the server's time. A bare integer is the first word of a policy that is alone.
@@ -36,6 +36,26 @@ pub(super) fn decision(plan: &Plan, policies: &PolicySet, cost: Cost, reply: &Va
         None => 0,
     };
     Ok(Decision::from_readings(policies, readings, cost, at_us))
+}
+
+/// Reads the entries of a log: the server's time, and the list. What left a `period_us` ago is left
+/// out, and so is what is no entry.
+pub(super) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(nonsense(format_args!("no list")));
+    };
+    let Ok([Value::Int(now), Value::Array(list)]) = <[Value; 2]>::try_from(reply) else {
+        return Err(nonsense(format_args!("no time and list")));
+    };
+    let inside = |value: Value| {
+        let Value::BulkString(bytes) = value else {
+            return None;
+        };
+        let (at, tag) = bytes.split_first_chunk()?;
+        let at_us = f64::from_le_bytes(*at) as u64;
+        (at_us.saturating_add(period_us) > now.unsigned_abs()).then(|| Entry::new(at_us, tag))
+    };
+    Ok(list.into_iter().filter_map(inside).collect())
 }
 
 fn nonsense(what: std::fmt::Arguments<'_>) -> Error {

@@ -5,7 +5,9 @@
 //! set is assembled once, when it is first used; parameters are never part of the text, so all
 //! sets of the same algorithms run the same script.
 
-use crate::Algorithm;
+use std::sync::LazyLock;
+
+use crate::{Algorithm, Policy};
 
 /// A script and the name the server knows it by.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ macro_rules! source {
 
 const CHECK: &str = source!("check");
 const REFUND: &str = source!("refund");
+const ENTRIES: &str = source!("entries");
 
 /// What the assembler knows of an algorithm.
 struct Part {
@@ -34,6 +37,8 @@ struct Part {
     words: usize,
     /// Whether a single word may be the whole reply.
     bare: bool,
+    /// Whether the tag of the request is stored.
+    tagged: bool,
 }
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -41,18 +46,27 @@ const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
 fn part(algorithm: Algorithm) -> Part {
     const WINDOW: &[&str] = &["amount", "period"];
     const BUCKET: &[&str] = &["amount", "period", "burst"];
-    let (source, args, words, bare) = match algorithm {
-        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET, 2, true),
-        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW, 2, false),
-        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW, 2, false),
+    const CUT: &[&str] = &["amount", "width", "buckets"];
+    let (source, args, words) = match algorithm {
+        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET, 2),
+        Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET, 2),
+        Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET, 2),
+        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW, 2),
+        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW, 2),
+        Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW, 3),
+        Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT, 4),
+        Algorithm::SlidingLog => (source!("sliding_log"), WINDOW, 4),
     };
-    Part { source, args, words, bare }
+    let bare = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let tagged = algorithm == Algorithm::SlidingLog;
+    Part { source, args, words, bare, tagged }
 }
 
 /// The file that another one is `like`.
 fn named(name: &str) -> &'static str {
     match name {
         "fixed_window" => source!("fixed_window"),
+        "token_bucket" => source!("token_bucket"),
         _ => unreachable!("a script is like a file that is not there: {name}"),
     }
 }
@@ -62,9 +76,27 @@ pub(crate) fn words(algorithm: Algorithm) -> usize {
     part(algorithm).words
 }
 
-/// How many arguments a policy has, in the order amount, period, and what the algorithm adds.
-pub(crate) fn args(algorithm: Algorithm) -> usize {
-    part(algorithm).args.len()
+/// The arguments of a policy.
+pub(crate) fn args(policy: &Policy) -> impl Iterator<Item = u64> {
+    let (quota, cut) = (policy.quota(), policy.buckets());
+    part(policy.algorithm()).args.iter().map(move |&name| match name {
+        "amount" => quota.amount_u64(),
+        "period" => quota.period_us(),
+        "burst" => quota.burst_u64(),
+        "width" => cut.width_us,
+        "buckets" => cut.count,
+        _ => unreachable!("a script has an argument that no policy has: {name}"),
+    })
+}
+
+/// Whether the check of these algorithms takes a tag.
+pub(crate) fn is_tagged(algorithms: &[Algorithm]) -> bool {
+    algorithms.iter().any(|&algorithm| part(algorithm).tagged)
+}
+
+/// An algorithm's name, without what belongs to one policy.
+fn name(algorithm: Algorithm) -> String {
+    format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
 impl Script {
@@ -78,9 +110,15 @@ impl Script {
         Self::assemble(REFUND, algorithms)
     }
 
+    /// The script that lists what a log holds.
+    pub(crate) fn entries() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog]));
+        &SCRIPT
+    }
+
     fn assemble(frame: &str, algorithms: &[Algorithm]) -> Self {
         let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm)).collect();
-        let names: Vec<String> = algorithms.iter().map(|algorithm| format!("{algorithm:?}")).collect();
+        let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
         let mut text = format!("-- tollgate, assembled for: {}\n", names.join(", "));
         for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
             fill(&mut text, line, &parts);
@@ -104,13 +142,25 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
     let names = |word: &str| -> Vec<String> { (1..=parts.len()).map(|at| format!("{word}_{at}")).collect() };
     match directive.split_once(' ').unwrap_or((directive, "")) {
         ("args", first) => {
+            let (first, tagged) = first.split_once(' ').unwrap_or((first, ""));
             let mut next: usize = first.parse().unwrap_or_default();
+            if tagged == "tagged" && parts.iter().any(|part| part.tagged) {
+                push(&format!("local tag = ARGV[{next}]"));
+                next += 1;
+            }
             for (at, part) in (1..).zip(parts) {
                 let names: Vec<String> = part.args.iter().map(|name| format!("{name}_{at}")).collect();
                 let values: Vec<String> = (next..).take(names.len()).map(|at| format!("ARGV[{at}] + 0")).collect();
                 next += names.len();
                 push(&format!("local key_{at} = KEYS[{at}]"));
                 push(&format!("local {} = {}", names.join(", "), values.join(", ")));
+            }
+        }
+        ("once", _) => {
+            for (at, part) in parts.iter().enumerate() {
+                if parts[..at].iter().all(|other| other.source != part.source) {
+                    section_lines(part.source, "once").iter().for_each(|line| push(line));
+                }
             }
         }
         ("each", section) => {
@@ -178,12 +228,20 @@ mod tests {
 
     use super::*;
 
-    const ALGORITHMS: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::WindowFromFirstHit];
+    const ALGORITHMS: [Algorithm; 8] = [
+        Algorithm::TokenBucket,
+        Algorithm::IntervalBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::WindowFromFirstHit,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::SlidingLog,
+    ];
 
     fn file_name(algorithm: Algorithm) -> String {
-        let camel = format!("{algorithm:?}");
         let mut snake = String::new();
-        for letter in camel.chars().take_while(char::is_ascii_alphabetic) {
+        for letter in name(algorithm).chars() {
             if letter.is_ascii_uppercase() && !snake.is_empty() {
                 snake.push('_');
             }
@@ -193,13 +251,14 @@ mod tests {
     }
 
     fn scripts() -> impl Iterator<Item = (String, Script)> {
-        ALGORITHMS.into_iter().flat_map(|algorithm| {
+        let decide = ALGORITHMS.into_iter().flat_map(|algorithm| {
             let name = file_name(algorithm);
             [
                 (format!("{name}.check.lua"), Script::check(&[algorithm])),
                 (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
             ]
-        })
+        });
+        decide.chain([("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog]))])
     }
 
     /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
@@ -226,15 +285,35 @@ mod tests {
 
     #[test]
     fn no_line_of_a_frame_or_a_place_is_left_over() {
-        for count in 1..=4 {
-            for shape in 0..3_usize.pow(count) {
-                let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / 3_usize.pow(at) % 3]).collect();
+        let kinds = ALGORITHMS.len();
+        for count in 1..=3 {
+            for shape in 0..kinds.pow(count) {
+                let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / kinds.pow(at) % kinds]).collect();
                 for script in [Script::check(&set), Script::refund(&set)] {
                     assert!(!script.text.contains("--@"), "{}", script.text);
                     let places = script.text.matches("KEYS[").count();
                     assert_eq!(places, set.len());
                     assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
                 }
+            }
+        }
+    }
+
+    /// Lua allows 200 local variables in a function, counting those of the blocks that are open.
+    #[test]
+    fn a_set_of_the_most_policies_compiles() {
+        for algorithm in ALGORITHMS {
+            for script in [Script::check(&[algorithm; 8]), Script::refund(&[algorithm; 8])] {
+                let (mut open, mut most) = (vec![0], 0);
+                for line in script.text.lines() {
+                    let depth = (line.len() - line.trim_start().len()) / 2;
+                    open.resize(depth + 1, 0);
+                    if let Some(names) = line.trim_start().strip_prefix("local ") {
+                        open[depth] += names.split(" = ").next().map_or(0, |names| names.split(", ").count());
+                    }
+                    most = most.max(open.iter().sum());
+                }
+                assert!(most < 195, "{algorithm:?}: {most}");
             }
         }
     }

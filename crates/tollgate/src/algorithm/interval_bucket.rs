@@ -1,0 +1,81 @@
+//! A bucket that is filled at intervals: all n units of a period at once, W after the first spend.
+
+use super::{Numbers, Words};
+use crate::Quota;
+
+/// When the timer was started or last ran out, and what is missing from the bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    start_us: u64,
+    used: u64,
+}
+
+impl State {
+    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
+        let mut mended = false;
+        if self.used > quota.burst_u64() {
+            // The burst was lowered.
+            self.used = quota.burst_u64();
+            mended = true;
+        }
+        if self.start_us > now_us {
+            self.start_us = now_us;
+            mended = true;
+        }
+        let fills = (now_us - self.start_us) / quota.period_us();
+        self.used = self.used.saturating_sub(fills.saturating_mul(quota.amount_u64()));
+        if self.used == 0 {
+            // Full: the timer stands still until somebody spends.
+            self.start_us = now_us;
+            return false;
+        }
+        self.start_us += fills * quota.period_us();
+        mended
+    }
+
+    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        self.used + cost <= quota.burst_u64()
+    }
+
+    pub(crate) fn charge(&mut self, cost: u64) {
+        self.used += cost;
+    }
+
+    /// Units that were spent so long ago that the fills since then brought them back already are
+    /// not given back again.
+    pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
+        let fills = quota.burst_u64().div_ceil(quota.amount_u64());
+        if spent_us + (fills - 1) * quota.period_us() >= self.start_us {
+            self.used = self.used.saturating_sub(cost);
+        }
+    }
+
+    pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
+        [self.used, self.start_us + quota.period_us() - now_us, 0, 0]
+    }
+
+    pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
+        self.start_us + self.used.div_ceil(quota.amount_u64()) * quota.period_us()
+    }
+
+    /// The bytes that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        super::doubles(&[self.start_us, self.used])
+    }
+}
+
+/// From what is missing and the time until the next fill.
+pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+    let [used, left, ..] = *words;
+    let until = |missing: u64| match missing.div_ceil(quota.amount_u64()) {
+        0 => 0,
+        fills => (fills - 1) * quota.period_us() + left,
+    };
+    Numbers {
+        remaining: quota.burst_u64().saturating_sub(used),
+        retry_us: until((used + cost).saturating_sub(quota.burst_u64())),
+        reset_us: until(used),
+        more_us: until(used.min(1)),
+    }
+}

@@ -1,0 +1,126 @@
+//! The time of every unit that was admitted: never more than n in any W, and a denial only when n
+//! are inside.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::Words;
+use crate::Quota;
+
+/// What was admitted; none is fresh.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State(Option<Box<Log>>);
+
+#[derive(Clone, Debug)]
+struct Log {
+    /// Newest first, never empty: when, and the caller's tag.
+    entries: VecDeque<(u64, Option<Arc<[u8]>>)>,
+    /// Seen when the state was settled, no part of what is stored: how many are still inside.
+    used: usize,
+}
+
+impl PartialEq for Log {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl State {
+    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> (Self, bool) {
+        let Some(log) = &mut self.0 else {
+            return (Self(None), false);
+        };
+        if log.newest() > now_us + quota.period_us() {
+            // Impossibly far ahead: the clock went back by more than a period.
+            let mut mended = log.clone();
+            for (at, _) in &mut mended.entries {
+                *at = now_us.min(*at);
+            }
+            mended.used = mended.inside(quota, now_us);
+            mended.entries.truncate(mended.used);
+            return (Self(Some(mended)), true);
+        }
+        log.used = log.inside(quota, now_us);
+        (Self(self.0.take()), false)
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn used(&self) -> u64 {
+        self.0.as_ref().map_or(0, |log| log.used as u64)
+    }
+
+    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        cost == 0 || self.used() + cost <= quota.amount_u64()
+    }
+
+    /// One entry for each unit, at `now_us`, or with the newest one when the clock went back.
+    pub(crate) fn charge(&mut self, now_us: u64, cost: u64, tag: &[u8]) {
+        let log = self.0.get_or_insert_with(|| Box::new(Log { entries: VecDeque::new(), used: 0 }));
+        log.entries.truncate(log.used);
+        let at = log.newest().max(now_us);
+        let tag: Option<Arc<[u8]>> = (!tag.is_empty()).then(|| tag.into());
+        for _ in 0..cost {
+            log.entries.push_front((at, tag.clone()));
+        }
+        log.used = log.entries.len();
+    }
+
+    /// Units that were spent at that very time come back; what is not found there, older ones,
+    /// the oldest first. (Those leave soonest, so no interval ever holds more than n.)
+    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
+        let Some(log) = &mut self.0 else {
+            return;
+        };
+        log.entries.truncate(log.used);
+        let first = log.entries.partition_point(|(at, _)| *at > spent_us);
+        let exact = log.entries.range(first..).take(cost as usize).take_while(|(at, _)| *at == spent_us).count();
+        log.entries.drain(first..first + exact);
+        let older = (log.entries.len() - first).min(cost as usize - exact);
+        log.entries.truncate(log.entries.len() - older);
+        log.used = log.entries.len();
+        if log.entries.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    pub(crate) fn words(&self, quota: &Quota, now_us: u64, denied: u64) -> Words {
+        let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
+            return [0; 4];
+        };
+        let leaves = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
+        let (used, amount) = (log.used, quota.amount() as usize);
+        let retry_us = if denied > 0 { leaves(amount.saturating_sub(denied as usize)) } else { 0 };
+        [used as u64, retry_us, leaves(0), leaves(used.min(amount) - 1)]
+    }
+
+    pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
+        self.0.as_ref().map_or(0, |log| log.newest() + quota.period_us())
+    }
+
+    /// What is inside at `now_us`, newest first.
+    pub(crate) fn entries(&self, period_us: u64, now_us: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let entries = self.0.iter().flat_map(|log| &log.entries);
+        entries
+            .take_while(move |(at, _)| at + period_us > now_us)
+            .map(|(at, tag)| (*at, tag.as_deref().unwrap_or_default()))
+    }
+
+    /// The list that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_list(&self) -> Vec<Vec<u8>> {
+        let entries = self.0.iter().flat_map(|log| &log.entries);
+        entries.map(|(at, tag)| [&(*at as f64).to_le_bytes(), tag.as_deref().unwrap_or_default()].concat()).collect()
+    }
+}
+
+impl Log {
+    fn newest(&self) -> u64 {
+        self.entries.front().map_or(0, |(at, _)| *at)
+    }
+
+    fn inside(&self, quota: &Quota, now_us: u64) -> usize {
+        self.entries.partition_point(|(at, _)| at + quota.period_us() > now_us)
+    }
+}

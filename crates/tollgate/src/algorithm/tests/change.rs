@@ -1,0 +1,148 @@
+//! A policy that changes while it runs, and a clock that steps.
+
+use super::*;
+use crate::Algorithm;
+
+/// How long a key of this policy takes from drained to fresh, at the most.
+fn drain(policy: &Policy) -> u64 {
+    let (quota, cut) = (policy.quota(), policy.buckets());
+    let (n, b, w) = (quota.amount_u64(), quota.burst_u64(), quota.period_us());
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => (b * w).div_ceil(n) + 1,
+        Algorithm::IntervalBucket => b.div_ceil(n) * w,
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingLog => w,
+        Algorithm::SlidingWindow => 2 * w,
+        Algorithm::SlidingBuckets { .. } => (cut.count + 1) * cut.width_us,
+    }
+}
+
+/// The same algorithm with another quota.
+fn with(policy: &Policy, quota: Quota) -> Policy {
+    Policy::try_new("p", policy.algorithm(), quota).unwrap()
+}
+
+#[test]
+fn a_raised_quota_is_usable_at_once() {
+    for policy in all(Quota::per_hour(10), &[]) {
+        let mut bench = Bench::new(policy);
+        bench.pass(3_599_000_000);
+        assert_eq!(bench.take_all(), 10);
+        for quota in [Quota::per_hour(1_000), Quota::per_second(1_000)] {
+            bench.change(with(bench.policy(), quota));
+            assert!(bench.remaining() >= 989, "{:?} {:?}", bench.policy(), bench.look());
+            assert!(bench.admits(1));
+        }
+    }
+}
+
+#[test]
+fn a_lowered_quota_holds_at_once_and_nobody_waits_longer_than_it_takes_to_drain() {
+    for policy in all(quota(1_000, 60_000_000), &[]) {
+        for (amount, period) in [(10, 60_000_000), (10, 1_000), (10, 3_600_000_000), (1_000, 3_600_000_000), (1, 77)] {
+            let mut bench = Bench::new(policy.clone());
+            bench.pass(31_415_926);
+            assert_eq!(bench.take_all(), 1_000);
+            bench.change(with(&policy, quota(amount, period)));
+            let told = one(&bench.check(0));
+            let why = format!("{:?} {told:?}", bench.policy());
+            assert!(told.reset <= drain(bench.policy()), "{why}");
+            assert!(bench.take_all() <= amount, "{why}");
+            let denied = one(&bench.check(amount));
+            assert!(denied.retry.unwrap() <= drain(bench.policy()), "{why}");
+            bench.pass(denied.retry.unwrap() - 1);
+            assert!(!bench.admits(amount), "{why}");
+            assert!(bench.pass(1).admits(amount), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_quota_that_changes_all_the_time_never_gives_more_than_the_larger() {
+    for policy in all(quota(8, 60), &[]) {
+        let mut bench = Bench::new(policy.clone());
+        let mut random = Random(17);
+        for _ in 0..3_000 {
+            let quota = quota(1 + random.below(8) as u32, 5 + random.below(60));
+            bench.change(with(&policy, quota));
+            bench.pass(random.below(9));
+            let told = one(&bench.check(0));
+            assert!(told.reset <= drain(bench.policy()), "{:?} {told:?}", bench.policy());
+            assert!(told.remaining <= u64::from(quota.amount()));
+            if let Some(retry) = one(&bench.check(random.cost(bench.policy()))).retry {
+                assert!(retry > 0 && retry <= drain(bench.policy()));
+            }
+        }
+    }
+}
+
+/// Whatever m was and becomes, no interval of W holds more than n.
+#[test]
+fn sliding_buckets_that_are_cut_anew_forget_nothing_that_is_inside() {
+    let mut bench = Bench::new(Policy::sliding_buckets("p", quota(5, 60), 6));
+    let mut random = Random(4_711);
+    let mut times = Vec::new();
+    for _ in 0..20_000 {
+        bench.pass(random.below(9));
+        if random.below(3) == 0 {
+            bench.change(Policy::sliding_buckets("p", quota(5, 60), 1 + random.below(20) as u16));
+        }
+        if bench.admits(1) {
+            times.push(bench.now());
+        }
+        assert!(one(&bench.check(0)).reset <= drain(bench.policy()));
+    }
+    assert!(times.windows(6).all(|six| six[5] - six[0] >= 60));
+    assert!(times.len() > 3_000);
+}
+
+#[test]
+fn another_algorithm_under_the_same_name_starts_fresh() {
+    let policies = all(quota(4, 1_000), &[]);
+    for from in &policies {
+        for to in &policies {
+            let mut bench = Bench::new(from.clone());
+            bench.take_all();
+            bench.change(to.clone());
+            let same = from.algorithm().reads(to.algorithm());
+            assert_eq!(bench.remaining(), if same { 0 } else { 4 }, "{from:?} {to:?}");
+        }
+    }
+}
+
+/// A step back costs one drain time of waiting on top at the most; a step forward gives no more
+/// than a burst.
+#[test]
+fn a_step_of_the_clock_costs_one_drain_time_or_one_burst() {
+    for policy in many() {
+        let drain = drain(&policy);
+        for back in [1, drain / 2, drain, drain + 1, 3 * drain, 1_000_000 * drain] {
+            let bench = Bench::new(policy.clone());
+            let ahead = bench.take_all();
+            bench.clock.set(bench.clock.now_us().saturating_sub(back));
+            let before = bench.take_all();
+            assert_eq!(before, 0, "{policy:?} back {back} gave {before} after {ahead}");
+            let told = one(&bench.check(1));
+            let why = format!("{policy:?} back {back} {told:?}");
+            assert!(told.retry.unwrap() <= told.reset && told.reset <= 2 * drain, "{why}");
+            bench.pass(told.retry.unwrap() - 1);
+            assert!(!bench.admits(1), "{why}");
+            assert!(bench.pass(1).admits(1), "{why}");
+            bench.pass(3 * drain);
+            assert_eq!(bench.take_all(), policy.quota().burst(), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_trembles_gives_nothing_twice() {
+    for policy in [Policy::sliding_log("p", quota(5, 60)), Policy::sliding_buckets("p", quota(5, 60), 6)] {
+        let bench = Bench::new(policy);
+        let mut random = Random(99);
+        let mut admitted = 0;
+        for step in 0..60_000_i64 {
+            bench.at(step - random.below(10) as i64);
+            admitted += u64::from(bench.admits(1));
+        }
+        assert!((3_000..=5_005).contains(&admitted), "{admitted}");
+    }
+}

@@ -1,0 +1,57 @@
+use super::*;
+
+fn tags(bench: &Bench, limit: usize) -> Vec<(u64, String)> {
+    let entries = bench.store.entries(&bench.set, &bench.key, limit).into_ready().unwrap().unwrap();
+    let text = |tag: &[u8]| String::from_utf8(tag.to_vec()).unwrap();
+    entries.iter().map(|entry| (entry.at_us() - EPOCH_US, text(entry.tag()))).collect()
+}
+
+fn check_tagged(bench: &Bench, cost: u32, tag: &str) -> bool {
+    let check = Check::new(&bench.set, &bench.key, Cost::new(cost)).with_tag(tag.as_bytes());
+    bench.store.decide(check).is_allowed()
+}
+
+#[test]
+fn entries_are_those_that_count_newest_first() {
+    let bench = Bench::new(Policy::sliding_log("p", quota(4, 100)));
+    assert!(check_tagged(&bench, 1, "ann"));
+    assert!(check_tagged(bench.at(10), 2, "bob"));
+    assert!(check_tagged(bench.at(20), 1, ""));
+    assert!(!check_tagged(&bench, 1, "eve"));
+    let all = [(20, ""), (10, "bob"), (10, "bob"), (0, "ann")].map(|(at, tag)| (at, tag.to_owned()));
+    assert_eq!(tags(&bench, 10), all);
+    assert_eq!(tags(&bench, 2), all[..2]);
+    assert_eq!(tags(bench.at(99), 10), all);
+    assert_eq!(tags(bench.at(100), 10), all[..3]);
+    assert_eq!(tags(bench.at(110), 10), all[..1]);
+    assert_eq!(tags(bench.at(120), 10), []);
+}
+
+#[test]
+fn a_million_denied_attempts_leave_no_trace() {
+    let bench = Bench::new(Policy::sliding_log("p", quota(100, 1_000_000)));
+    bench.take_all();
+    let before = bench.look();
+    for _ in 0..1_000_000 {
+        assert!(!check_tagged(&bench, 1, "who"));
+    }
+    assert_eq!(bench.look(), before);
+}
+
+#[test]
+fn two_requests_in_one_microsecond_are_two() {
+    let bench = Bench::new(Policy::sliding_log("p", quota(2, 100)));
+    assert!(bench.admits(1) && bench.admits(1) && !bench.admits(1));
+}
+
+#[test]
+fn a_request_of_many_passes_when_enough_have_left() {
+    let bench = Bench::new(Policy::sliding_log("p", quota(4, 100)));
+    for at in [0, 10, 20, 30] {
+        assert!(bench.at(at).admits(1));
+    }
+    assert_eq!(one(&bench.check(1)).retry, Some(70));
+    assert_eq!(one(&bench.check(3)), One { allowed: false, remaining: 0, retry: Some(90), reset: 100, more: 70 });
+    assert!(!bench.at(119).admits(3));
+    assert!(bench.at(120).admits(3));
+}

@@ -1,0 +1,174 @@
+//! The laws of all algorithms, on the in-process store with a clock that stands still.
+
+mod bounds;
+mod change;
+mod laws;
+mod log;
+mod refund;
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use crate::{Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store};
+
+/// A store, a key, and a policy that may be replaced while it runs.
+struct Bench {
+    store: MemoryStore,
+    clock: Clock,
+    set: PolicySet,
+    key: Key,
+}
+
+const ROOM: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
+/// A multiple of all periods that the tests use, far from the epoch.
+const EPOCH_US: u64 = 1_700_000_000_000_000 / 138_600 * 138_600;
+
+impl Bench {
+    fn new(policy: Policy) -> Self {
+        let clock = Clock::manual(EPOCH_US);
+        let store = MemoryStore::builder().clock(clock.clone()).max_keys(ROOM).build();
+        Self { store, clock, set: policy.into(), key: Key::new("k") }
+    }
+
+    fn policy(&self) -> &Policy {
+        self.set.iter().next().unwrap()
+    }
+
+    fn change(&mut self, policy: Policy) {
+        self.set = policy.into();
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now_us() - EPOCH_US
+    }
+
+    /// Sets the clock, in microseconds since the epoch of the tests.
+    fn at(&self, us: i64) -> &Self {
+        self.clock.set(EPOCH_US.saturating_add_signed(us));
+        self
+    }
+
+    fn pass(&self, us: u64) -> &Self {
+        self.clock.advance(Duration::from_micros(us));
+        self
+    }
+
+    fn check(&self, cost: u32) -> Decision {
+        self.store.decide(Check::new(&self.set, &self.key, Cost::new(cost)))
+    }
+
+    fn admits(&self, cost: u32) -> bool {
+        self.check(cost).is_allowed()
+    }
+
+    /// How many requests of cost one pass now.
+    fn take_all(&self) -> u32 {
+        (0..).find(|_| !self.admits(1)).unwrap()
+    }
+
+    fn refund(&self, cost: u32, of: Option<&Decision>) {
+        let check = Check::new(&self.set, &self.key, Cost::new(cost));
+        self.store.refund(check, of).into_ready().unwrap().unwrap();
+    }
+
+    fn remaining(&self) -> u64 {
+        one(&self.check(0)).remaining
+    }
+
+    /// Everything that can be told without spending, and what is stored.
+    fn look(&self) -> (One, String) {
+        (one(&self.check(0)), self.store.debug(self.policy(), &self.key))
+    }
+}
+
+/// The numbers of a decision over one policy, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct One {
+    allowed: bool,
+    remaining: u64,
+    retry: Option<u64>,
+    reset: u64,
+    more: u64,
+}
+
+fn one(decision: &Decision) -> One {
+    let state = decision.states().next().unwrap();
+    let micros = |time: Duration| time.as_micros() as u64;
+    One {
+        allowed: decision.is_allowed(),
+        remaining: state.remaining(),
+        retry: decision.retry_after().map(micros),
+        reset: micros(state.reset_after()),
+        more: micros(state.more_after()),
+    }
+}
+
+fn quota(amount: u32, period_us: u64) -> Quota {
+    Quota::new(amount, Duration::from_micros(period_us))
+}
+
+/// Every algorithm, for one quota; those that have a burst also with another one.
+fn all(quota: Quota, bursts: &[u32]) -> Vec<Policy> {
+    let buckets = quota.period().as_micros().clamp(1, 4) as u16;
+    let mut all = vec![
+        Policy::fixed_window("p", quota),
+        Policy::window_from_first_hit("p", quota),
+        Policy::sliding_window("p", quota),
+        Policy::sliding_buckets("p", quota, buckets),
+        Policy::sliding_buckets("p", quota, 1),
+        Policy::sliding_log("p", quota),
+    ];
+    for quota in bursts.iter().map(|&burst| quota.with_burst(burst)).chain([quota]) {
+        all.extend([
+            Policy::token_bucket("p", quota),
+            Policy::interval_bucket("p", quota),
+            Policy::leaky_bucket("p", quota),
+        ]);
+    }
+    all
+}
+
+/// Every algorithm, for quotas whose shares are whole, are not, or are below a microsecond.
+fn many() -> Vec<Policy> {
+    let mut many = Vec::new();
+    for (amount, period_us, bursts) in [
+        (1, 1, &[3][..]),
+        (3, 7, &[1, 5]),
+        (4, 12, &[2, 9]),
+        (7, 3, &[4]),
+        (10, 7_000_000, &[4, 25]),
+        (3, 1_000_000, &[1]),
+        (1_000, 86_400_000_000, &[10]),
+    ] {
+        many.extend(all(quota(amount, period_us), bursts));
+    }
+    many
+}
+
+/// A small generator of the same numbers each time (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % limit
+    }
+
+    /// A step of time that lies at an edge of the policy.
+    fn step(&mut self, policy: &Policy) -> u64 {
+        let quota = policy.quota();
+        let period = quota.period().as_micros() as u64;
+        let unit = period / u64::from(quota.amount());
+        let steps = [0, 0, 0, 1, unit, unit + 1, unit.saturating_sub(1), period, period - 1, period + 1, period / 3];
+        steps[self.below(steps.len() as u64) as usize]
+    }
+
+    fn cost(&mut self, policy: &Policy) -> u32 {
+        match self.below(4) {
+            0 => 1 + self.below(u64::from(policy.quota().burst())) as u32,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+use super::*;
+
+#[test]
+fn a_refund_at_once_undoes_the_charge() {
+    for (seed, policy) in (1..).zip(many()) {
+        let bench = Bench::new(policy);
+        let mut random = Random(seed * 31_337);
+        for _ in 0..300 {
+            bench.pass(random.step(bench.policy()));
+            let before = one(&bench.check(0));
+            let cost = random.cost(bench.policy());
+            let decision = bench.check(cost);
+            if decision.is_allowed() && random.below(2) == 0 {
+                bench.refund(cost, Some(&decision));
+                assert_eq!(one(&bench.check(0)), before, "{:?}", bench.policy());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refund_gives_no_more_than_is_spent_and_makes_nothing() {
+    for policy in many() {
+        let bench = Bench::new(policy);
+        bench.refund(1, None);
+        assert!(bench.store.is_empty());
+        let _ = bench.check(1);
+        bench.refund(u32::MAX, None);
+        assert_eq!(bench.remaining(), u64::from(bench.policy().quota().burst()));
+        assert!(bench.store.is_empty(), "{:?}", bench.policy());
+    }
+}
+
+/// What was spent before all that counts now was spent is gone.
+#[test]
+fn a_refund_never_reaches_a_newer_window() {
+    for policy in all(quota(4, 100), &[]) {
+        let bench = Bench::new(policy.clone());
+        let spent = bench.check(4);
+        bench.at(250);
+        let _ = bench.check(4);
+        let before = bench.look();
+        bench.refund(4, Some(&spent));
+        match policy.algorithm() {
+            // The units of a continuous bucket know no window.
+            crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket => {}
+            _ => assert_eq!(bench.look().0, before.0, "{policy:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_sliding_window_gives_back_to_the_window_of_the_spending() {
+    let bench = Bench::new(Policy::sliding_window("p", quota(4, 100)));
+    let spent = bench.check(4);
+    let _ = bench.at(180).check(3);
+    assert_eq!(one(&bench.check(0)), One { allowed: true, remaining: 0, retry: None, reset: 120, more: 20 });
+    bench.refund(2, Some(&spent));
+    // Two of the window before are left, a fifth of it counts.
+    assert_eq!(one(&bench.check(0)).remaining, 0);
+    bench.refund(2, Some(&spent));
+    assert_eq!(one(&bench.check(0)).remaining, 1);
+}
+
+/// Even when it is not said when they were spent, no interval then holds more than n.
+#[test]
+fn units_of_no_known_time_come_back_oldest_first() {
+    for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
+        let bench = Bench::new(policy);
+        let _ = bench.at(5).check(2);
+        let _ = bench.at(55).check(2);
+        let before = one(&bench.check(0)).reset;
+        bench.at(75).refund(2, None);
+        assert_eq!(bench.remaining(), 2);
+        assert_eq!(one(&bench.check(0)).reset, before - 20);
+        assert_eq!(one(&bench.check(0)).more, before - 20);
+    }
+}

@@ -1,0 +1,58 @@
+-- interval_bucket: holds at most `burst` units; `amount` of them arrive at once, a `period` after
+-- the first spend, and again while something is missing.
+--
+-- Sections for the frames check.lua and refund.lua.
+--
+-- KEYS    the frame's. ARGV: amount, period, burst.
+-- Stored  a string of two little-endian doubles: when the timer was started or last ran out, in
+--         microseconds, and the units that are missing.
+-- Reply   two words: the units that are missing, and the microseconds until the next fill.
+-- Effects the key expires within 1 ms after the fill that makes the bucket full.
+-- Pitfalls whole fills are taken off and the timer moves by whole periods: what has passed of the
+--         running period is never lost, however often somebody asks.
+
+--@ settle
+local used_1, start_1, mended_1 = 0, now, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 16 then
+  local start, used = unpack('<dd', state_1)
+  if start >= 0 and used > 0 and used <= 9007199254740992 then
+    if used > burst_1 then
+      used, mended_1 = burst_1, true
+    end
+    if start > now then
+      start, mended_1 = now, true
+    end
+    local passed = now - start
+    passed = passed - passed % period_1
+    used = used - passed / period_1 * amount_1
+    if used > 0 then
+      used_1, start_1 = used, start + passed
+    else
+      mended_1 = false
+    end
+  end
+end
+
+--@ fits
+local fits_1 = used_1 + cost <= burst_1
+
+--@ charge
+used_1 = used_1 + cost
+
+--@ store
+local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+
+--@ refund
+if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
+  used_1 = used_1 - cost
+end
+if used_1 > 0 then
+  --@ store
+else
+  call('DEL', key_1)
+end
+
+--@ words
+local first_1, second_1 = used_1, start_1 + period_1 - now

@@ -1,0 +1,14 @@
+-- leaky_bucket: a queue that holds at most `burst` units and drains at `amount` per `period`.
+--
+-- Sections for the frames check.lua and refund.lua: all of them are those of token_bucket.lua. The
+-- bucket is the same one upside down: what a token bucket has spent stands in the queue here, and
+-- the queue is drained when the token bucket is full.
+--
+-- KEYS    the frame's. ARGV: amount, period, burst.
+-- Stored  as token_bucket.lua: the time at which the queue is drained, and period/amount.
+-- Reply   as token_bucket.lua: microseconds until the queue is drained, parts on top. The turn of
+--         the request comes when what stood before it is drained: the caller takes off its cost.
+-- Effects the key expires within 1 ms after the queue is drained.
+-- Pitfalls whoever is told to wait and does not gives the place back with refund.
+
+--@ like token_bucket

@@ -1,0 +1,64 @@
+-- sliding_window: two counters, what was spent in this aligned window and in the one before it, of
+-- which the share counts that still lies inside.
+--
+-- Sections for the frames check.lua and refund.lua.
+--
+-- KEYS    the frame's. ARGV: amount, period; amount * period is below 2^53.
+-- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
+--         units spent in it, the units spent in the window before.
+-- Reply   three words: both counts, and the microseconds until the window ends; more than a period
+--         when it has not begun, because the clock went back.
+-- Effects the key expires within 1 ms after the window that follows, or after this one when only
+--         the one before it counts.
+-- Pitfalls shares are compared as products, never divided: nothing is rounded.
+
+--@ settle
+local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 24 then
+  local start, current, previous = unpack('<ddd', state_1)
+  if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
+    if current > amount_1 or previous > amount_1 then
+      current, previous, mended_1 = math.min(current, amount_1), math.min(previous, amount_1), true
+    end
+    if start > now + period_1 then
+      mended_1 = true
+    elseif start > now then
+      start_1 = start - start % period_1
+    elseif start < start_1 then
+      current, previous = 0, current
+    end
+    current_1, previous_1 = current, previous
+    mended_1 = mended_1 and current + previous > 0
+  end
+end
+local left_1 = start_1 + period_1 - now
+
+--@ fits
+local fits_1 = cost == 0
+  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
+
+--@ charge
+current_1 = current_1 + cost
+
+--@ store
+local end_1 = start_1 + period_1
+if current_1 > 0 then
+  end_1 = end_1 + period_1
+end
+call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+
+--@ refund
+if spent >= start_1 then
+  current_1 = math.max(current_1 - cost, 0)
+elseif spent >= start_1 - period_1 then
+  previous_1 = math.max(previous_1 - cost, 0)
+end
+if current_1 + previous_1 > 0 then
+  --@ store
+else
+  call('DEL', key_1)
+end
+
+--@ words
+local first_1, second_1, third_1 = current_1, previous_1, left_1

@@ -1,0 +1,48 @@
+-- tollgate, assembled for: IntervalBucket
+local call, pcall = redis.call, redis.pcall
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local cost = ARGV[2] + 0
+local spent = now
+if ARGV[3] ~= '' then
+  spent = ARGV[3] + 0
+end
+local key_1 = KEYS[1]
+local amount_1, period_1, burst_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local used_1, start_1, mended_1 = 0, now, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 16 then
+  local start, used = unpack('<dd', state_1)
+  if start >= 0 and used > 0 and used <= 9007199254740992 then
+    if used > burst_1 then
+      used, mended_1 = burst_1, true
+    end
+    if start > now then
+      start, mended_1 = now, true
+    end
+    local passed = now - start
+    passed = passed - passed % period_1
+    used = used - passed / period_1 * amount_1
+    if used > 0 then
+      used_1, start_1 = used, start + passed
+    else
+      mended_1 = false
+    end
+  end
+end
+if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
+  used_1 = used_1 - cost
+end
+if used_1 > 0 then
+  local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+  call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+else
+  call('DEL', key_1)
+end
+return 1

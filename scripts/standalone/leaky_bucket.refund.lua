@@ -1,0 +1,58 @@
+-- tollgate, assembled for: LeakyBucket
+local call, pcall = redis.call, redis.pcall
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local cost = ARGV[2] + 0
+local spent = now
+if ARGV[3] ~= '' then
+  spent = ARGV[3] + 0
+end
+local key_1 = KEYS[1]
+local amount_1, period_1, burst_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local pace_1 = period_1 / amount_1
+local rest_1 = period_1 % amount_1
+local unit_1 = (period_1 - rest_1) / amount_1
+local top_1, top_part_1, step_1, step_part_1 = unit_1 * burst_1, 0, unit_1 * cost, 0
+if rest_1 > 0 then
+  local parts = rest_1 * burst_1
+  top_part_1 = parts % amount_1
+  top_1 = top_1 + (parts - top_part_1) / amount_1
+  parts = rest_1 * cost
+  step_part_1 = parts % amount_1
+  step_1 = step_1 + (parts - step_part_1) / amount_1
+end
+local ahead_1, part_1, mended_1 = 0, 0, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 24 then
+  local full, part, pace = unpack('<ddd', state_1)
+  if full >= now and part >= 0 then
+    ahead_1, part_1 = full - now, part
+    if pace ~= pace_1 then
+      local units = ahead_1 / pace
+      ahead_1, part_1, mended_1 = 0, 0, true
+      if units >= 0 and units <= 9007199254740992 then
+        ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+      end
+    end
+    if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+      ahead_1, part_1, mended_1 = top_1, top_part_1, true
+    end
+  end
+end
+if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
+  call('DEL', key_1)
+else
+  ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
+  if part_1 < 0 then
+    ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
+  end
+  local full_1 = now + ahead_1
+  call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+end
+return 1
