@@ -41,7 +41,7 @@ impl Pace {
             is_quick: true,
             inside: Rounds { count: 9, turn: Duration::from_millis(20) },
             load: Rounds { count: 3, turn: Duration::from_millis(150) },
-            calls: 40_000,
+            calls: 25_000,
         }
     }
 }

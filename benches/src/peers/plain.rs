@@ -105,8 +105,8 @@ impl Decide for PerCall {
     }
 }
 
-/// Read, compare in the client, then count: two trips, and more can pass than the limit says. The shape of limitador's
-/// Redis storage, which cannot be built here without its disk storage.
+/// Read, compare in the client, then count: two trips, and more can pass than the limit says. The trips are those of
+/// limitador's Redis storage, without what that does besides: it cannot stand in for it, only show what a trip costs.
 #[derive(Debug)]
 pub(crate) struct TwoTrips {
     connection: MultiplexedConnection,

@@ -21,7 +21,7 @@ use crate::{
     machine,
     pace::Pace,
     peers::{
-        Call, PerCall, TwoTrips,
+        Call, PerCall,
         wrk::{self, Run},
     },
     report::{Findings, Table, Target, figure},
@@ -58,7 +58,6 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             ("no limiter", bench.serve(hello())),
             ("tollgate, Redis", bench.serve(bench.ours(PLENTY))),
             ("deadpool per call, same script", bench.serve(bench.per_call())),
-            ("shared connection, two trips (limitador's shape)", bench.serve(bench.two_trips())),
             ("tollgate, in process", bench.serve(in_process(PLENTY))),
             ("tower_governor, in process", bench.serve(governor(true))),
         ],
@@ -153,10 +152,6 @@ impl Bench<'_> {
 
     fn per_call(&self) -> Router {
         by_hand(PerCall::new(&self.server, Call::ours(&self.server, PLENTY, keys::first(KEYS))))
-    }
-
-    fn two_trips(&self) -> Router {
-        by_hand(self.runtime.block_on(TwoTrips::new(&self.server, KEYS)))
     }
 }
 

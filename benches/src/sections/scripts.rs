@@ -9,7 +9,7 @@ use crate::{
     pace::Pace,
     peers::{
         benchmark::{self, Run},
-        lua::{COMMON, Common},
+        lua::{COMMON, Common, LOGS},
     },
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
@@ -38,8 +38,13 @@ const OURS: &[Ours] = &[
         let quota = if scarce { Quota::per_day(7).with_burst(1) } else { Quota::per_second(7).with_burst(36_000) };
         Policy::token_bucket("a", quota).into()
     }),
+    one("interval bucket", |scarce| Policy::interval_bucket("a", bucket(scarce)).into()),
+    one("leaky bucket", |scarce| Policy::leaky_bucket("a", bucket(scarce)).into()),
     one("fixed window", |scarce| Policy::fixed_window("a", window(scarce)).into()),
     one("window from first hit", |scarce| Policy::window_from_first_hit("a", window(scarce)).into()),
+    one("sliding window", |scarce| Policy::sliding_window("a", window(scarce)).into()),
+    one("sliding buckets, 10", |scarce| Policy::sliding_buckets("a", window(scarce), 10).into()),
+    Ours { name: "sliding log of 100", policies: |scarce| log(scarce).into(), subjects: LOGS, drain: 100 },
 ];
 
 /// The places in a round, after the empty script.
@@ -55,7 +60,13 @@ const fn bucket(scarce: bool) -> Quota {
 }
 
 const fn window(scarce: bool) -> Quota {
-    if scarce { Quota::per_day(1) } else { Quota::per_day(90_000_000) }
+    if scarce { Quota::per_day(1) } else { Quota::per_hour(1_000_000) }
+}
+
+/// As the sorted set beside it: full of 100 entries, or of what comes in 300 ms.
+const fn log(scarce: bool) -> Policy {
+    let quota = if scarce { Quota::per_day(100) } else { Quota::new(1_000, Duration::from_millis(300)) };
+    Policy::sliding_log("a", quota)
 }
 
 /// A script, ready to be called for any subject.

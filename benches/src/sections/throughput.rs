@@ -28,8 +28,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let mut spread = Table::new(
         "Through Redis, 10 000 keys",
         "Concurrent callers on one client core against one server core, all admitted. *Same script* is this project's \
-         own, called by hand. *Two trips* is a read, then an update: the shape of limitador's Redis storage, left out \
-         itself because no release of it compiles with its Redis storage alone. CPU is user and kernel time of the \
+         own, called by hand. *Two trips* is a read, then an update, as limitador does it; limitador itself is left out, \
+         because none of its releases compiles with its Redis storage alone. CPU is user and kernel time of the \
          process per decision.",
         HEADS,
     );
@@ -90,11 +90,6 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
     let benchmark = ours.median(Load::per_second) / best.script.median(|it| it.per_second);
     faster("redis-benchmark's best for the single script", if many { 2.2 } else { 1.5 }, benchmark);
     faster("a pool asked per call", if many { 9.0 } else { 6.5 }, ours.ratio(&series[PER_CALL], Load::per_second));
-    faster(
-        "two trips, limitador's shape",
-        if many { 6.5 } else { 5.0 },
-        ours.ratio(&series[TWO_TRIPS], Load::per_second),
-    );
     if many {
         let client = ours.ratio(&series[SAME], |it| it.client_us);
         findings.goal(
@@ -112,7 +107,6 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
 const OURS: usize = 0;
 const SAME: usize = 1;
 const PER_CALL: usize = 3;
-const TWO_TRIPS: usize = 4;
 
 struct Field<'a> {
     runtime: &'a Runtime,
