@@ -375,6 +375,12 @@ impl PolicySet {
         Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
     }
 
+    /// Whether the other set holds the same policies.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
+    }
+
     #[cfg(feature = "redis")]
     pub(crate) fn plan(&self) -> &Plan {
         self.0.plan.get_or_init(|| Plan::new(self))

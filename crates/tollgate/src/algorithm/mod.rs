@@ -80,6 +80,25 @@ pub(crate) fn delay_us(policy: &Policy, reading: &Reading, charged: u64) -> u64 
     }
 }
 
+/// The words as they were `units` admitted units earlier at the same instant: what those said who
+/// came before, of requests that were charged together.
+#[cfg(feature = "redis")]
+pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
+    let mut words = *words;
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::unspend(&policy.quota(), &mut words, units),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
+            // The time to retry is that of who was denied at last.
+            (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+        }
+        Algorithm::IntervalBucket
+        | Algorithm::FixedWindow
+        | Algorithm::WindowFromFirstHit
+        | Algorithm::SlidingWindow => words[0] = words[0].saturating_sub(units),
+    }
+    words
+}
+
 /// The algorithms whose states grow say it all themselves: the units that count, then the three
 /// times.
 fn counted(quota: &Quota, words: &Words, _: u64) -> Numbers {

@@ -99,6 +99,15 @@ fn add(quota: &Quota, a: Span, b: Span) -> Span {
     (a.0 + b.0 + carry, part - carry * quota.amount_u64())
 }
 
+/// Takes `units` back from the words of a bucket that they were charged to.
+#[cfg(feature = "redis")]
+pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
+    let (whole, part) = quota.span(units);
+    let borrow = u64::from(words[1] < part);
+    words[0] = words[0].saturating_sub(whole + borrow);
+    words[1] = words[1] + borrow * quota.amount_u64() - part;
+}
+
 /// From the time until the bucket is full: `words` are its whole and its part.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let n = i128::from(quota.amount_u64());
