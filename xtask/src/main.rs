@@ -9,6 +9,7 @@ mod failure;
 mod lint;
 mod need;
 mod package;
+mod plots;
 mod tally;
 mod test;
 mod workspace;
@@ -30,6 +31,9 @@ Tasks:
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
         --benches adds clippy on the benches and the peers they build.
+  plots
+        Draws the pictures in docs/plots anew, from the functions that decide;
+        the tests compare them.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("test") => test::run(&rest),
         Some("lint") => lint::run(&rest),
+        Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())
