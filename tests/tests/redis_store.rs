@@ -37,7 +37,7 @@ async fn replicas_share_one_limit() {
 #[tokio::test]
 async fn one_decision_is_one_call_and_a_denial_writes_nothing() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::builder(server.url()).without_deny_cache().build().expect("a store");
     let set = [
         HOURLY,
         Policy::fixed_window("daily", Quota::per_day(100)),
@@ -360,4 +360,69 @@ async fn stores_with_different_prefixes_do_not_share() {
     let _ = one.check(("acme", 7_u64)).await.expect("a decision");
     assert_eq!(other.peek(("acme", 7_u64)).await.expect("a decision").states().next().expect("a state").remaining(), 5);
     assert_eq!(server.command(&["KEYS", "*"]).items()[0].text(), "one:{acme,#7}:hourly:t1");
+}
+
+#[tokio::test]
+async fn a_repeated_denial_does_not_reach_the_server() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let policies =
+        [HOURLY, Policy::fixed_window("daily", Quota::per_day(100)), Policy::sliding_log("log", Quota::per_day(9))];
+    let limiter =
+        Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Closed).deadline(PATIENT).build();
+    for _ in 0..5 {
+        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    }
+    let first = limiter.check("acme").await.expect("a decision");
+    assert!(first.is_denied());
+    let calls = server.calls("evalsha");
+    let began = Instant::now();
+    for _ in 0..100 {
+        let decision = limiter.check("acme").into_ready().expect("known at once").expect("a decision");
+        assert!(decision.is_denied() && !decision.is_degraded());
+        for (state, first) in decision.states().zip(first.states()) {
+            assert_eq!(state.remaining(), first.remaining());
+            assert_eq!(state.is_exceeded(), first.is_exceeded());
+            let (reset, at_first) = (state.reset_after(), first.reset_after());
+            assert!(reset <= at_first && reset + PATIENT > at_first, "{reset:?} {at_first:?}");
+        }
+        let (retry, at_first) = (decision.retry_after().expect("denied"), first.retry_after().expect("denied"));
+        assert!(retry <= at_first && retry + began.elapsed() + PATIENT > at_first);
+    }
+    assert_eq!(server.calls("evalsha"), calls, "the server was asked");
+    // Another cost, another key, other policies are other questions.
+    assert!(limiter.check_cost("acme", Cost::new(2)).into_ready().is_err());
+    assert!(limiter.check("other").into_ready().is_err());
+    assert!(limiter.peek("acme").into_ready().is_err());
+    // What gives units back here is seen here at once.
+    limiter.refund("acme", Cost::ONE).await.expect("a refund");
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+    limiter.reset("acme").await.expect("a reset");
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn a_remembered_denial_ends_when_the_wait_does() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    for policy in [
+        Policy::token_bucket("bucket", Quota::new(1, Duration::from_millis(80))),
+        Policy::window_from_first_hit("hit", Quota::new(1, Duration::from_millis(80))),
+        Policy::sliding_log("log", Quota::new(1, Duration::from_millis(80))),
+        Policy::sliding_window("window", Quota::new(1, Duration::from_millis(80))),
+    ] {
+        let limiter = limiter(store.clone(), policy);
+        let began = Instant::now();
+        let mut admitted = 0;
+        while admitted < 5 {
+            match limiter.check("acme").await.expect("a decision").retry_after() {
+                None => admitted += 1,
+                // Waiting as told, with what a timer may be early.
+                Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
+            }
+            assert!(began.elapsed() < PATIENT, "{:?} never lets go", limiter.policies());
+        }
+        assert!(began.elapsed() >= Duration::from_millis(4 * 80), "{:?}", limiter.policies());
+    }
 }

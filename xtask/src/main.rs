@@ -5,6 +5,7 @@
 
 use std::{env, process::ExitCode};
 
+mod bench;
 mod failure;
 mod lint;
 mod need;
@@ -26,6 +27,10 @@ Tasks:
         start themselves. Installs redis-server first if neither it nor
         valkey-server is there; REDIS_SERVER may name a binary and wins.
         The last line is `N passed, N failed, N skipped`.
+  bench [--quick] [--write] [SECTION…]
+        Tollgate and its peers on the same work, with ratios and the project's
+        targets beside them; --quick ends within two minutes. A full run writes
+        docs/benchmarks.md.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let done = match task.as_deref() {
         Some("test") => test::run(&rest),
+        Some("bench") => bench::run(&rest),
         Some("lint") => lint::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

@@ -18,6 +18,7 @@ pub(crate) struct Passed {
     decision: Decision,
     at: usize,
     charge: Option<Box<Charge>>,
+    exposed: Option<Decisions>,
 }
 
 impl Passed {
@@ -62,9 +63,7 @@ impl<K, R> Shared<K, R> {
             Err(error) => return Err(self.refuse(Reason::Unavailable(&error), Some(limit), parts)),
         };
         limit.metrics.decided(&timer, &decision, options.is_shadow);
-        if options.exposes_decisions {
-            Decisions::add(&decision, &mut parts.extensions);
-        }
+        let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));
         if decision.is_denied() {
             let policy = decision.binding().map(|state| state.policy().name());
             tracing::debug!(policy, shadow = options.is_shadow, "denied");
@@ -78,7 +77,7 @@ impl<K, R> Shared<K, R> {
             }
             _ => None,
         };
-        Ok(Some(Passed { decision, at, charge }))
+        Ok(Some(Passed { decision, at, charge, exposed }))
     }
 
     /// The answer to a request without a key.
@@ -125,13 +124,13 @@ impl<K, R> Shared<K, R> {
 
     /// Completes the service's own response.
     pub(crate) fn finish<B>(&self, passed: Passed, response: Response<B>) -> Response<B> {
-        let Passed { decision, at, charge } = passed;
+        let Passed { decision, at, charge, exposed } = passed;
         let (mut parts, body) = response.into_parts();
         if let Some(mut charge) = charge {
             charge.settle(Outcome::Response(&parts));
         }
-        if self.options.exposes_decisions {
-            Decisions::tell(&decision, &mut parts.extensions);
+        if let Some(decisions) = exposed {
+            decisions.tell(&mut parts.extensions);
         }
         if !self.options.is_shadow {
             if let Some(told) = self.tell(&self.limits[at], &decision) {

@@ -7,7 +7,6 @@ use crate::{
     Dialect, Limits, Outcome, RateLimitLayer,
     rejection::Problem,
     shared::{Options, Shared},
-    wait::Queues,
 };
 
 /// Builds a [`RateLimitLayer`].
@@ -118,7 +117,12 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Lets requests wait for their turn, up to `max`, instead of denying them.
     ///
     /// Those of one key pass in the order in which they came; a request whose turn would come too
-    /// late is denied at once. Who goes away leaves the queue. Each replica has queues of its own.
+    /// late is denied at once, and so is one that finds
+    /// [too many waiting](tollgate::LimiterBuilder::max_waiting). Who goes away leaves the line.
+    /// Each replica has a line of its own.
+    ///
+    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share:
+    /// requests that it admits are held until their turn, with this option and without it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -129,16 +133,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # let _ = layer;
     /// ```
     pub fn wait(mut self, max: Duration) -> Self {
-        let max_waiting = self.options.wait.as_ref().map(|queues| queues.max_waiting);
-        self.options.wait = Some(Arc::new(Queues::new(max, max_waiting)));
-        self
-    }
-
-    /// How many requests may [wait](Self::wait) at a time, of all keys together; 1024 by default.
-    /// One more is denied.
-    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
-        let max = self.options.wait.as_ref().map_or(Duration::ZERO, |queues| queues.max_wait);
-        self.options.wait = Some(Arc::new(Queues::new(max, Some(max_waiting))));
+        self.options.wait = Some(max);
         self
     }
 

@@ -44,18 +44,19 @@ impl Decisions {
     }
 
     /// Adds a decision to those of the layers outside.
-    pub(crate) fn add(decision: &Decision, extensions: &mut Extensions) {
-        let decisions = match extensions.get::<Self>() {
+    pub(crate) fn add(decision: &Decision, extensions: &mut Extensions) -> Self {
+        let decisions = Self(match extensions.get::<Self>() {
             Some(Self(outside)) => outside.iter().chain([decision]).cloned().collect(),
             None => [decision.clone()].into(),
-        };
-        extensions.insert(Self(decisions));
+        });
+        extensions.insert(decisions.clone());
+        decisions
     }
 
-    /// Tells layers outside, unless a layer inside, which knows of this decision too, has done so.
-    pub(crate) fn tell(decision: &Decision, extensions: &mut Extensions) {
+    /// Tells layers outside, unless a layer inside, which knows of these too, has done so.
+    pub(crate) fn tell(self, extensions: &mut Extensions) {
         if extensions.get::<Self>().is_none() {
-            extensions.insert(Self([decision.clone()].into()));
+            extensions.insert(self);
         }
     }
 }

@@ -77,28 +77,27 @@ impl Charge {
         let charged = self.decision.cost();
         let surplus = charged.units().saturating_sub(settle(outcome, charged).units());
         if surplus > 0 {
-            self.give_back(Cost::new(surplus));
+            give_back(&self.limiter, &self.key, &self.decision, Cost::new(surplus));
         }
     }
+}
 
-    /// Without keeping anybody waiting.
-    fn give_back(&self, surplus: Cost) {
-        let Self { limiter, key, decision, .. } = self;
-        let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
-        let is_in_process = limiter.is_in_process();
-        let refund = async move {
-            if let Err(error) = limiter.refund_decision(key, &decision, surplus).await {
-                tracing::debug!(%error, "a refund was lost");
-            }
-        };
-        if is_in_process {
-            // Done with the first poll.
-            let _ = pin!(refund).poll(&mut Context::from_waker(Waker::noop()));
-        } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(refund);
-        } else {
-            tracing::debug!("a refund was lost: a request was dropped outside of the runtime");
+/// Gives back a part of what a decision spent, without keeping anybody waiting.
+pub(crate) fn give_back(limiter: &Limiter, key: &Key, decision: &Decision, cost: Cost) {
+    let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
+    let is_in_process = limiter.is_in_process();
+    let refund = async move {
+        if let Err(error) = limiter.refund_decision(key, &decision, cost).await {
+            tracing::debug!(%error, "a refund was lost");
         }
+    };
+    if is_in_process {
+        // Done with the first poll.
+        let _ = pin!(refund).poll(&mut Context::from_waker(Waker::noop()));
+    } else if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(refund);
+    } else {
+        tracing::debug!("a refund was lost: a request was dropped outside of the runtime");
     }
 }
 

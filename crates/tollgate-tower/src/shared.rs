@@ -1,9 +1,7 @@
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use http::{HeaderValue, request::Parts};
@@ -15,7 +13,7 @@ use crate::{
     metrics,
     settle::Settle,
     tiers::{Pick, Picker},
-    wait::Queues,
+    wait,
     watch::Watch,
 };
 
@@ -35,6 +33,7 @@ pub(crate) struct Limit {
     pub(crate) limiter: Limiter,
     pub(crate) configured: Option<HeaderValue>,
     pub(crate) metrics: metrics::Limit,
+    has_queue: bool,
 }
 
 /// What a builder leaves as it is unless told otherwise. Closures are erased: they are no part of
@@ -44,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) cost: Option<FromParts<Cost>>,
     pub(crate) exempt: Option<FromParts<bool>>,
     pub(crate) settle: Option<Settle>,
-    pub(crate) wait: Option<Arc<Queues>>,
+    pub(crate) wait: Option<Duration>,
     pub(crate) dialect: Dialect,
     pub(crate) is_for_browsers: bool,
     pub(crate) is_shadow: bool,
@@ -75,6 +74,7 @@ impl<K, R> Shared<K, R> {
     pub(crate) fn new(limits: Limits, options: Options, key: K, responder: R) -> Self {
         let limit = |limiter: Limiter| Limit {
             configured: fields::configured(options.dialect, limiter.policies()),
+            has_queue: wait::has_queue(&limiter),
             limiter,
             metrics: metrics::Limit::default(),
         };
@@ -113,8 +113,9 @@ impl<K, R> Shared<K, R> {
         self.watch.pass(parts, &key, limiter.policies());
         let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
         let ticket = Ticket { at, key: options.settle.as_ref().map(|_| key.clone()), timer: metrics::Timer::start() };
-        let check = match &options.wait {
-            Some(queues) => queues.check(limiter, at, key, cost),
+        let check = match options.wait {
+            Some(max) => wait::until_ready(limiter, key, cost, max),
+            None if self.limits[at].has_queue => wait::through_queue(limiter, key, cost),
             None => limiter.check_cost(key, cost),
         };
         Asked::Check(check, ticket)

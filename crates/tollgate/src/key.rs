@@ -60,6 +60,10 @@ impl Key {
     /// A part of any bytes.
     #[must_use]
     pub fn bytes(part: &[u8]) -> Self {
+        // Nearly every part is short and stands for itself.
+        if (1..=KEY_BYTES).contains(&part.len()) && part.iter().all(|&byte| is_plain(byte)) {
+            return Self(SmallVec::from_slice(part));
+        }
         let mut text = Buffer::new();
         if part.is_empty() {
             text.push(b'%');
@@ -162,8 +166,22 @@ impl Key {
 /// Bytes that stand for themselves. The others, among them everything that has a meaning in the
 /// encoded text (`, ( ) % * # ~ !`) or to Redis (`{ }`), are written as `%` and two hex digits.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'_' | b'.' | b'/' | b':' | b'@' | b'+' | b'=' | b'|' | b'$' | b'&' | b';' | b'?')
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            plain[byte] = (byte as u8).is_ascii_alphanumeric();
+            byte += 1;
+        }
+        let marks = b"-_./:@+=|$&;?";
+        let mut at = 0;
+        while at < marks.len() {
+            plain[marks[at] as usize] = true;
+            at += 1;
+        }
+        plain
+    };
+    PLAIN[usize::from(byte)]
 }
 
 fn hex(byte: u8) -> [u8; 2] {

@@ -30,6 +30,8 @@ pub struct Policy {
     name: Name,
     algorithm: Algorithm,
     quota: Quota,
+    /// Tells the policies of one key apart, made from the name once.
+    mark: u64,
 }
 
 #[derive(Clone)]
@@ -191,7 +193,10 @@ impl Policy {
     pub fn try_new(name: impl Into<String>, algorithm: Algorithm, quota: Quota) -> Result<Self, Error> {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
-            Ok(()) => Ok(Self { name: Name::Shared(name.into()), algorithm, quota }),
+            Ok(()) => {
+                let mark = mark(name.as_bytes());
+                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, mark })
+            }
             Err(fault) => Err(Error::config(match fault {
                 Fault::Name => format!("{}, got {name:?}", fault.text()),
                 Fault::WindowBurst | Fault::WindowProduct | Fault::BucketWidth | Fault::LogAmount => {
@@ -206,7 +211,7 @@ impl Policy {
         if let Err(fault) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", fault.text());
         }
-        Self { name: Name::Literal(name), algorithm, quota }
+        Self { name: Name::Literal(name), algorithm, quota, mark: mark(name.as_bytes()) }
     }
 
     /// The name: whose counter this is, in Redis and in the `RateLimit` fields.
@@ -245,8 +250,23 @@ impl Policy {
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
-        Self { name: self.name.clone(), algorithm: self.algorithm, quota }
+        Self { name: self.name.clone(), algorithm: self.algorithm, quota, mark: self.mark }
     }
+
+    /// A number that policies of one name have in common, and hardly any others.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+/// A multiplicative fold: names are short and configured, so it is enough.
+const fn mark(name: &[u8]) -> u64 {
+    let (mut mark, mut at) = (0, 0);
+    while at < name.len() {
+        mark = (mark ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        at += 1;
+    }
+    mark
 }
 
 const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), Fault> {
@@ -373,6 +393,12 @@ impl PolicySet {
 
     pub(crate) fn share(&self, replicas: u32) -> Self {
         Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
+    }
+
+    /// Whether the other set holds the same policies.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
     }
 
     #[cfg(feature = "redis")]

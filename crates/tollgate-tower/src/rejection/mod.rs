@@ -12,6 +12,7 @@
 //! `Cache-Control: no-store` on a denial. So no responder can forget to tell the client when to
 //! come back.
 
+mod accept;
 mod problem;
 mod respond;
 

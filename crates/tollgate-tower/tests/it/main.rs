@@ -3,7 +3,9 @@
 
 mod answers;
 mod charges;
+mod dialects;
 mod places;
+mod seeing;
 mod service;
 mod support;
 mod tiers;

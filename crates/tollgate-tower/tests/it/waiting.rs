@@ -150,9 +150,8 @@ async fn a_turn_behind_too_many_others_is_denied_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_that_waits_is_bounded() {
-    let limiter = Limiter::new(Paused::new(false), ONE_A_SECOND);
-    let layer =
-        RateLimitLayer::builder(limiter, Header::new("key")).wait(Duration::from_secs(60)).max_waiting(2).build();
+    let limiter = Limiter::builder(Paused::new(false)).policies(ONE_A_SECOND).max_waiting(2).build();
+    let layer = RateLimitLayer::builder(limiter, Header::new("key")).wait(Duration::from_secs(60)).build();
     for key in ["a", "b"] {
         assert_eq!(status(&layer, key).await, StatusCode::OK);
     }
@@ -211,4 +210,38 @@ async fn a_cost_that_never_fits_does_not_wait() {
         .cost(|_| Cost::new(2))
         .build();
     assert_eq!(status(&layer, "a").await, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_holds_what_it_admits_until_its_turn() {
+    const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
+    for is_late in [false, true] {
+        let layer = RateLimitLayer::new(Limiter::new(Paused::new(is_late), SLOW), Header::new("key"));
+        let start = Instant::now();
+        let held: Vec<_> = (0..3)
+            .map(|_| {
+                let layer = layer.clone();
+                tokio::spawn(async move { (status(&layer, "a").await, start.elapsed().as_secs()) })
+            })
+            .collect();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(status(&layer, "a").await, StatusCode::TOO_MANY_REQUESTS);
+        for (at, task) in (0..).zip(held) {
+            assert_eq!(task.await.unwrap(), (StatusCode::OK, at));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_a_leaky_bucket_before_its_turn_gives_its_place_back() {
+    const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
+    for is_late in [false, true] {
+        let limiter = Limiter::new(Paused::new(is_late), SLOW);
+        let layer = RateLimitLayer::new(limiter.clone(), Header::new("key"));
+        assert_eq!(status(&layer, "a").await, StatusCode::OK);
+        assert!(timeout(Duration::from_millis(500), status(&layer, "a")).await.is_err());
+        sleep(Duration::from_millis(5)).await;
+        let left = limiter.peek("a").await.unwrap().state("slow").unwrap().remaining();
+        assert_eq!(left, 2);
+    }
 }
