@@ -157,12 +157,12 @@ for at = 0, #KEYS - each, each do
   if first_1 > 0 then
     third_1, fourth_1 = newest_1 + period_1 - now, oldest_1
     if first_1 > amount_1 then
-      fourth_1 = time_at(key_1, format('%d', amount_1 - 1), newest_1)
+      fourth_1 = math.max(time_at(key_1, format('%d', amount_1 - 1), newest_1), oldest_1)
     end
     if not fits_1 then
       second_1 = oldest_1
       if amount_1 - cost ~= first_1 - 1 then
-        second_1 = time_at(key_1, format('%d', amount_1 - cost), newest_1)
+        second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
       end
       second_1 = second_1 + period_1 - now
     end

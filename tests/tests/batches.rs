@@ -161,7 +161,7 @@ async fn dropped_futures_leave_the_others_right() {
             .collect();
         tokio::task::yield_now().await;
         for (at, task) in tasks.iter().enumerate() {
-            if (at as u64 + round) % 3 == 0 {
+            if (at as u64 + round).is_multiple_of(3) {
                 task.abort();
             }
         }

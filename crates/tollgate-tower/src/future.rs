@@ -10,17 +10,22 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate::{CheckFuture, Decision};
+use tollgate::CheckFuture;
 use tower_service::Service;
 
-use crate::{Respond, shared::Shared};
+use crate::{
+    Respond,
+    answer::Passed,
+    shared::{Shared, Ticket},
+};
 
 pin_project! {
     /// The response of the service inside, or the answer that stands in for it.
     ///
     /// An in-process decision is made before this future exists, and needs no allocation; a store
     /// that has to be waited for is asked as it is polled. To drop it gives the request up; what
-    /// was spent for it stays spent.
+    /// was spent for it stays spent, unless the layer [settles](crate::RateLimitBuilder::settle)
+    /// otherwise.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, K, R, B>
     where
@@ -35,20 +40,28 @@ pin_project! {
     #[project = StateProj]
     enum State<S, K, R, B, F, A> {
         Answered { response: Option<A> },
-        Deciding { #[pin] check: CheckFuture, asked: Option<(S, Request<B>)>, shared: Arc<Shared<K, R>> },
-        Serving { #[pin] future: F, served: Option<(Decision, Arc<Shared<K, R>>)> },
+        Deciding { #[pin] check: CheckFuture, asked: Option<Asking<S, B>>, shared: Arc<Shared<K, R>> },
+        Serving { #[pin] future: F, passed: Option<(Passed, Arc<Shared<K, R>>)> },
     }
 }
 
+/// The service that is ready, and what it is to be called with.
+type Asking<S, B> = (S, Request<B>, Ticket);
+
 impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
-    /// The service is called without a limit.
+    /// The service is called without a decision.
     pub(crate) fn exempt(future: S::Future) -> Self {
-        Self { state: State::Serving { future, served: None } }
+        Self { state: State::Serving { future, passed: None } }
     }
 
-    /// The service is called with this decision.
-    pub(crate) fn serving(future: S::Future, decision: Decision, shared: Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Serving { future, served: Some((decision, shared)) } }
+    /// The service is called with a decision, if there is one.
+    pub(crate) fn serve(
+        service: &mut S,
+        request: Request<B>,
+        passed: Option<Passed>,
+        shared: Arc<Shared<K, R>>,
+    ) -> Self {
+        Self { state: State::serve(service, request, passed, shared) }
     }
 
     /// The service is not called.
@@ -57,8 +70,20 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
     }
 
     /// The decision has to be waited for.
-    pub(crate) fn deciding(check: CheckFuture, ready: S, request: Request<B>, shared: Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Deciding { check, asked: Some((ready, request)), shared } }
+    pub(crate) fn deciding(check: CheckFuture, asked: Asking<S, B>, shared: Arc<Shared<K, R>>) -> Self {
+        Self { state: State::Deciding { check, asked: Some(asked), shared } }
+    }
+}
+
+impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> {
+    fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>, shared: Arc<Shared<K, R>>) -> Self {
+        match passed {
+            Some(mut passed) => {
+                let future = passed.running(|| service.call(request));
+                Self::Serving { future, passed: Some((passed, shared)) }
+            }
+            None => Self::Serving { future: service.call(request), passed: None },
+        }
     }
 }
 
@@ -79,22 +104,28 @@ where
                 StateProj::Answered { response } => {
                     return Poll::Ready(Ok(response.take().expect("a response is taken once")));
                 }
-                StateProj::Serving { future, served } => {
-                    let mut response = ready!(future.poll(cx))?;
-                    if let Some((decision, shared)) = served.take() {
-                        shared.finish(&decision, response.headers_mut());
-                    }
-                    return Poll::Ready(Ok(response));
+                StateProj::Serving { future, passed } => {
+                    let answer = ready!(match passed {
+                        Some((passed, _)) => passed.running(|| future.poll(cx)),
+                        None => future.poll(cx),
+                    });
+                    return Poll::Ready(match (answer, passed.take()) {
+                        (Ok(response), Some((passed, shared))) => Ok(shared.finish(passed, response)),
+                        (Err(error), Some((passed, _))) => {
+                            passed.failed();
+                            Err(error)
+                        }
+                        (answer, None) => answer,
+                    });
                 }
                 StateProj::Deciding { check, asked, shared } => {
                     let answer = ready!(check.poll(cx));
-                    let (mut ready, request) = asked.take().expect("a decision is made once");
-                    let (parts, body) = request.into_parts();
-                    match shared.judge(answer, &parts) {
-                        Ok(decision) => State::Serving {
-                            future: ready.call(Request::from_parts(parts, body)),
-                            served: Some((decision, Arc::clone(shared))),
-                        },
+                    let (mut ready, request, ticket) = asked.take().expect("a decision is made once");
+                    let (mut parts, body) = request.into_parts();
+                    match shared.judge(answer, ticket, &mut parts) {
+                        Ok(passed) => {
+                            State::serve(&mut ready, Request::from_parts(parts, body), passed, Arc::clone(shared))
+                        }
                         Err(response) => State::Answered { response: Some(response) },
                     }
                 }

@@ -1,19 +1,18 @@
 use std::{fmt, sync::Arc};
 
-use http::request::Parts;
-use tollgate::{Cost, Limiter};
 use tower_layer::Layer;
 
-use crate::{RateLimit, rejection::Problem, shared::Shared};
+use crate::{Limits, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
 
 /// Puts a rate limit in front of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`], or is answered without the
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter), or is answered without the
 /// service: see [`rejection`](crate::rejection). Every answer tells in the `RateLimit-Policy` and
 /// `RateLimit` fields (syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11) what
 /// holds and what is left.
 ///
-/// To guard something that is not a request, ask the [`Limiter`] itself.
+/// To guard something that is not a request, ask the [`Limiter`](tollgate::Limiter)
+/// itself.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -52,15 +51,22 @@ pub struct RateLimitLayer<K, R = Problem> {
 }
 
 impl<K> RateLimitLayer<K> {
-    /// A layer with the default options: `limiter` says how much, `key` who.
+    /// A layer with the default options: `limits` says how much, one [`Limiter`](tollgate::Limiter)
+    /// or [`Tiers`](crate::Tiers); `key` says whose.
     #[must_use]
-    pub fn new(limiter: Limiter, key: K) -> Self {
-        Self::builder(limiter, key).build()
+    pub fn new(limits: impl Into<Limits>, key: K) -> Self {
+        Self::builder(limits, key).build()
     }
 
     /// A builder for the options.
-    pub fn builder(limiter: Limiter, key: K) -> RateLimitBuilder<K> {
-        RateLimitBuilder { shared: Shared::new(limiter, key) }
+    pub fn builder(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K> {
+        RateLimitBuilder::new(limits.into(), key)
+    }
+}
+
+impl<K, R> RateLimitLayer<K, R> {
+    pub(crate) fn from_shared(shared: Shared<K, R>) -> Self {
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -80,65 +86,6 @@ impl<K, R> Clone for RateLimitLayer<K, R> {
 
 impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limiter", &self.shared.limit.limiter).finish_non_exhaustive()
-    }
-}
-
-/// Builds a [`RateLimitLayer`].
-#[must_use = "a builder does nothing until it is built"]
-pub struct RateLimitBuilder<K, R = Problem> {
-    shared: Shared<K, R>,
-}
-
-impl<K, R> RateLimitBuilder<K, R> {
-    /// What a request costs; one unit by default. A cost of zero passes and is told what is left;
-    /// a cost above the burst of a policy is answered with 413.
-    ///
-    /// ```
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
-    ///     .build();
-    /// # let _ = layer;
-    /// ```
-    pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
-        self.shared.options.cost = Some(Box::new(cost));
-        self
-    }
-
-    /// Which requests pass without a look at their key or quota.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .exempt(|parts| parts.uri.path() == "/healthz")
-    ///     .build();
-    /// # let _ = layer;
-    /// ```
-    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.shared.options.exempt = Some(Box::new(exempt));
-        self
-    }
-
-    /// Who writes the answer when the service is not called; [`Problem`] by default. The status is
-    /// the responder's choice; the middleware adds the fields that it leaves out.
-    pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
-        RateLimitBuilder { shared: self.shared.respond_with(responder) }
-    }
-
-    /// The layer.
-    #[must_use]
-    pub fn build(self) -> RateLimitLayer<K, R> {
-        RateLimitLayer { shared: Arc::new(self.shared) }
-    }
-}
-
-impl<K, R> fmt::Debug for RateLimitBuilder<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBuilder").field("limiter", &self.shared.limit.limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits).finish_non_exhaustive()
     }
 }

@@ -23,15 +23,28 @@
 //! Limits on the same key belong in one limiter, where they are decided together, all or nothing.
 //! Stack layers for different keys: each adds its member to the `RateLimit` fields.
 
+mod answer;
+mod builder;
+mod decisions;
 mod fields;
 pub mod future;
 pub mod key;
 mod layer;
+mod metrics;
 pub mod rejection;
 mod service;
+mod settle;
 mod shared;
+mod tiers;
+mod wait;
+mod watch;
 
+pub use builder::RateLimitBuilder;
+pub use decisions::Decisions;
+pub use fields::{Dialect, Reset};
 pub use key::{KeyExtractor, key_fn};
-pub use layer::{RateLimitBuilder, RateLimitLayer};
+pub use layer::RateLimitLayer;
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use service::RateLimit;
+pub use settle::Outcome;
+pub use tiers::{Limits, Tiers};

@@ -59,17 +59,19 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        let check = match self.shared.ask(&parts) {
+        let (mut parts, body) = request.into_parts();
+        let (check, ticket) = match self.shared.ask(&mut parts) {
             Asked::Exempt => return ResponseFuture::exempt(self.inner.call(Request::from_parts(parts, body))),
-            Asked::Missing(error) => return ResponseFuture::answered(self.shared.refuse_keyless(&error, &parts)),
-            Asked::Check(check) => check,
+            Asked::Keyless(error) => {
+                return ResponseFuture::answered(self.shared.refuse_keyless(&error, &mut parts));
+            }
+            Asked::Check(check, ticket) => (check, ticket),
         };
         match check.into_ready() {
-            Ok(answer) => match self.shared.judge(answer, &parts) {
-                Ok(decision) => {
-                    let future = self.inner.call(Request::from_parts(parts, body));
-                    ResponseFuture::serving(future, decision, Arc::clone(&self.shared))
+            Ok(answer) => match self.shared.judge(answer, ticket, &mut parts) {
+                Ok(passed) => {
+                    let request = Request::from_parts(parts, body);
+                    ResponseFuture::serve(&mut self.inner, request, passed, Arc::clone(&self.shared))
                 }
                 Err(response) => ResponseFuture::answered(response),
             },
@@ -77,7 +79,8 @@ where
                 // The service that is ready goes along; what stays has to become ready again.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(check, ready, Request::from_parts(parts, body), Arc::clone(&self.shared))
+                let asked = (ready, Request::from_parts(parts, body), ticket);
+                ResponseFuture::deciding(check, asked, Arc::clone(&self.shared))
             }
         }
     }
@@ -93,7 +96,7 @@ impl<S: fmt::Debug, K, R> fmt::Debug for RateLimit<S, K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)
-            .field("limiter", &self.shared.limit.limiter)
+            .field("limits", &self.shared.limits)
             .finish_non_exhaustive()
     }
 }

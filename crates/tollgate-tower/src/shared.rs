@@ -1,18 +1,39 @@
-use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
-use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Limiter};
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use http::{HeaderValue, request::Parts};
+use tollgate::{CheckFuture, Cost, Key, Limiter};
 
 use crate::{
-    KeyExtractor, Rejection, Respond, fields,
+    Dialect, KeyExtractor, Limits, fields,
     key::{KeyError, KeyErrorKind},
-    rejection::{Problem, Reason},
+    metrics,
+    settle::Settle,
+    tiers::{Pick, Picker},
+    wait,
+    watch::Watch,
 };
 
 /// What all clones of a layer and of its services have in common.
 pub(crate) struct Shared<K, R> {
-    pub(crate) limit: Limit,
+    pub(crate) limits: Vec<Limit>,
     pub(crate) options: Options,
+    pub(crate) responder: R,
     key: K,
-    responder: R,
+    pick: Option<Picker>,
+    watch: Watch,
+    is_misconfigured: AtomicBool,
+}
+
+/// A limiter, and what every answer says of it.
+pub(crate) struct Limit {
+    pub(crate) limiter: Limiter,
+    pub(crate) configured: Option<HeaderValue>,
+    pub(crate) metrics: metrics::Limit,
+    has_queue: bool,
 }
 
 /// What a builder leaves as it is unless told otherwise. Closures are erased: they are no part of
@@ -21,121 +42,103 @@ pub(crate) struct Shared<K, R> {
 pub(crate) struct Options {
     pub(crate) cost: Option<FromParts<Cost>>,
     pub(crate) exempt: Option<FromParts<bool>>,
+    pub(crate) settle: Option<Settle>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) dialect: Dialect,
+    pub(crate) is_for_browsers: bool,
+    pub(crate) is_shadow: bool,
+    pub(crate) exposes_decisions: bool,
 }
 
 type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
 
-/// A limiter, and what is said of it on every answer.
-pub(crate) struct Limit {
-    pub(crate) limiter: Limiter,
-    policy_field: HeaderValue,
-}
-
 /// What is to be done with a request.
 pub(crate) enum Asked {
+    /// It passes without a decision.
     Exempt,
-    Missing(KeyError),
-    Check(CheckFuture),
+    /// Nobody knows whose quota it spends.
+    Keyless(KeyError),
+    Check(CheckFuture, Ticket),
 }
 
-impl<K> Shared<K, Problem> {
-    pub(crate) fn new(limiter: Limiter, key: K) -> Self {
-        let policy_field = fields::policies(limiter.policies());
-        Self { limit: Limit { limiter, policy_field }, options: Options::default(), key, responder: Problem::new() }
-    }
+/// What has to be remembered until there is a decision.
+pub(crate) struct Ticket {
+    /// Which limiter is asked.
+    pub(crate) at: usize,
+    /// Whose quota is spent, where something may be given back.
+    pub(crate) key: Option<Key>,
+    pub(crate) timer: metrics::Timer,
 }
 
 impl<K, R> Shared<K, R> {
-    pub(crate) fn respond_with<R2>(self, responder: R2) -> Shared<K, R2> {
-        Shared { limit: self.limit, options: self.options, key: self.key, responder }
+    pub(crate) fn new(limits: Limits, options: Options, key: K, responder: R) -> Self {
+        let limit = |limiter: Limiter| Limit {
+            configured: fields::configured(options.dialect, limiter.policies()),
+            has_queue: wait::has_queue(&limiter),
+            limiter,
+            metrics: metrics::Limit::default(),
+        };
+        Self {
+            limits: limits.limiters.into_iter().map(limit).collect(),
+            options,
+            responder,
+            key,
+            pick: limits.pick,
+            watch: Watch::default(),
+            is_misconfigured: AtomicBool::new(false),
+        }
     }
 
     /// Asks the limiter about a request.
-    pub(crate) fn ask(&self, parts: &Parts) -> Asked
+    pub(crate) fn ask(&self, parts: &mut Parts) -> Asked
     where
         K: KeyExtractor,
     {
-        if self.options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
+        let options = &self.options;
+        if options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
             return Asked::Exempt;
         }
-        match self.key.extract(parts) {
-            Ok(Some(key)) => {
-                let cost = self.options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
-                Asked::Check(self.limit.limiter.check_cost(key, cost))
-            }
-            Ok(None) => Asked::Exempt,
-            Err(error) => Asked::Missing(error),
-        }
-    }
-
-    /// The decision by which the request passes, or the answer to it.
-    pub(crate) fn judge<B>(&self, answer: Result<Decision, Error>, parts: &Parts) -> Result<Decision, Response<B>>
-    where
-        R: Respond<B>,
-    {
-        match answer {
-            Ok(decision) if decision.is_allowed() => Ok(decision),
-            Ok(decision) => Err(self.refuse(Reason::Denied(&decision), parts)),
-            Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                Err(self.refuse(Reason::CostNeverFits(&error), parts))
-            }
-            Err(error) => Err(self.refuse(Reason::Unavailable(&error), parts)),
-        }
-    }
-
-    /// The answer to a request that has no key.
-    pub(crate) fn refuse_keyless<B>(&self, error: &KeyError, parts: &Parts) -> Response<B>
-    where
-        R: Respond<B>,
-    {
-        if error.kind() == KeyErrorKind::Misconfigured {
-            tracing::error!(hint = %error, "a request cannot be rate limited");
-        }
-        self.refuse(Reason::MissingKey(error), parts)
-    }
-
-    fn refuse<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<B>
-    where
-        R: Respond<B>,
-    {
-        let rejection = Rejection::new(reason, parts);
-        let mut response = self.responder.respond(&rejection);
-        let headers = response.headers_mut();
-        if let Some(seconds) = rejection.retry_after_seconds() {
-            headers.entry(header::RETRY_AFTER).or_insert_with(|| seconds.into());
-        }
-        match reason {
-            Reason::Denied(decision) => {
-                tracing::debug!(policy = decision.binding().map(|state| state.policy().name()), "rate limit: denied");
-                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-                if !headers.contains_key(fields::RATELIMIT) && !headers.contains_key(fields::RATELIMIT_POLICY) {
-                    self.limit.describe(decision, headers);
+        let (at, key) = match self.find(parts) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Asked::Exempt,
+            Err(error) => {
+                // Every request fails alike: one line says it.
+                if error.kind() == KeyErrorKind::Misconfigured && !self.is_misconfigured.swap(true, Ordering::Relaxed) {
+                    tracing::error!(hint = %error, "requests cannot be rate limited");
                 }
+                return if options.is_shadow { Asked::Exempt } else { Asked::Keyless(error) };
             }
-            Reason::CostNeverFits(_) => {
-                headers.entry(fields::RATELIMIT_POLICY).or_insert_with(|| self.limit.policy_field.clone());
-            }
-            Reason::MissingKey(_) | Reason::Unavailable(_) => {}
-        }
-        response
+        };
+        let limiter = &self.limits[at].limiter;
+        self.watch.pass(parts, &key, limiter.policies());
+        let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
+        let ticket = Ticket { at, key: options.settle.as_ref().map(|_| key.clone()), timer: metrics::Timer::start() };
+        let check = match options.wait {
+            Some(max) => wait::until_ready(limiter, key, cost, max),
+            None if self.limits[at].has_queue => wait::through_queue(limiter, key, cost),
+            None => limiter.check_cost(key, cost),
+        };
+        Asked::Check(check, ticket)
     }
 
-    /// Adds to the service's own response what the decision says.
-    pub(crate) fn finish(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.limit.describe(decision, headers);
-        fields::postpone(decision, headers);
+    /// Which limiter, and which key; `None` when the request is exempt.
+    fn find(&self, parts: &Parts) -> Result<Option<(usize, Key)>, KeyError>
+    where
+        K: KeyExtractor,
+    {
+        let at = match &self.pick {
+            None => 0,
+            Some(pick) => match pick(parts)? {
+                Pick::Limiter(at) => at,
+                Pick::Exempt => return Ok(None),
+            },
+        };
+        Ok(self.key.extract(parts)?.map(|key| (at, key)))
     }
 }
 
-impl Limit {
-    fn describe(&self, decision: &Decision, headers: &mut HeaderMap) {
-        let Some(state) = fields::states(decision) else { return };
-        // The share that a replica enforces by itself is not what was configured.
-        let policy = match decision.is_degraded() {
-            false => self.policy_field.clone(),
-            true => fields::policies(decision.policies()),
-        };
-        fields::append(headers, fields::RATELIMIT_POLICY, policy);
-        fields::append(headers, fields::RATELIMIT, state);
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limiter.fmt(f)
     }
 }

@@ -40,6 +40,9 @@ struct Inner {
 /// The default of [`LimiterBuilder::deadline`].
 const DEADLINE: Duration = Duration::from_millis(50);
 
+/// The default of [`LimiterBuilder::max_waiting`].
+const MAX_WAITING: usize = 10_000;
+
 impl Limiter {
     /// A limiter with the default [`Outage`] and deadline.
     ///
@@ -54,7 +57,13 @@ impl Limiter {
 
     /// A builder for the options. [`policies`](LimiterBuilder::policies) is where it begins.
     pub fn builder(store: impl Store) -> LimiterBuilder<()> {
-        LimiterBuilder { store: Arc::new(store), policies: (), deadline: DEADLINE, outage: Outage::default() }
+        LimiterBuilder {
+            store: Arc::new(store),
+            policies: (),
+            deadline: DEADLINE,
+            outage: Outage::default(),
+            max_waiting: MAX_WAITING,
+        }
     }
 
     /// Spends one unit of every policy, or nothing.
@@ -295,6 +304,7 @@ pub struct LimiterBuilder<P> {
     policies: P,
     deadline: Duration,
     outage: Outage,
+    max_waiting: usize,
 }
 
 impl<P> LimiterBuilder<P> {
@@ -304,7 +314,13 @@ impl<P> LimiterBuilder<P> {
     ///
     /// When [`PolicySet::try_new`] refuses the policies.
     pub fn policies(self, policies: impl Into<PolicySet>) -> LimiterBuilder<PolicySet> {
-        LimiterBuilder { store: self.store, policies: policies.into(), deadline: self.deadline, outage: self.outage }
+        LimiterBuilder {
+            store: self.store,
+            policies: policies.into(),
+            deadline: self.deadline,
+            outage: self.outage,
+            max_waiting: self.max_waiting,
+        }
     }
 
     /// What to answer when the store cannot decide in time. By default each replica decides by
@@ -320,6 +336,13 @@ impl<P> LimiterBuilder<P> {
         self.deadline = deadline;
         self
     }
+
+    /// How many may wait in line at a time for [`Limiter::until_ready`], for all keys together;
+    /// 10 000 by default. One more is denied.
+    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
+        self
+    }
 }
 
 impl LimiterBuilder<PolicySet> {
@@ -328,7 +351,7 @@ impl LimiterBuilder<PolicySet> {
     pub fn build(self) -> Limiter {
         let fallback = Fallback::new(self.outage, &self.policies);
         let Self { store, policies, deadline, .. } = self;
-        Limiter(Arc::new(Inner { store, policies, deadline, fallback, lines: Lines::default() }))
+        Limiter(Arc::new(Inner { store, policies, deadline, fallback, lines: Lines::new(self.max_waiting) }))
     }
 }
 

@@ -1,11 +1,8 @@
 //! Waiting for one's turn.
 
-use std::{
-    collections::HashMap,
-    future::pending,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+mod line;
+
+use std::{future::pending, time::Duration};
 
 use tokio::{
     runtime::Handle,
@@ -14,6 +11,8 @@ use tokio::{
 };
 
 use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter};
+use line::Denied;
+pub(crate) use line::Lines;
 
 impl Limiter {
     /// Spends one unit as soon as it is there, and waits for it no longer than `max_wait`.
@@ -24,8 +23,8 @@ impl Limiter {
     /// said so; callers of this limiter, its clones among them, do so one after the other for each
     /// key, in the order they came.
     ///
-    /// When the wait would be too long the denial is returned as soon as that is known, and
-    /// nothing stays spent.
+    /// When the wait would be too long, or [too many](crate::LimiterBuilder::max_waiting) wait, the
+    /// denial is returned as soon as that is known, and nothing stays spent.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
@@ -86,32 +85,47 @@ impl Wait<'_> {
     /// An admission, or the denial after which there is no time left.
     async fn admission(&self) -> Result<Decision, Error> {
         let lines = self.limiter.lines();
-        let mut ready_at = None;
+        let mut denied = None;
         if !lines.has(&self.key) {
             let decision = self.ask().await?;
-            ready_at = self.again_at(&decision);
-            if ready_at.is_none() {
-                return Ok(decision);
+            match self.again_at(&decision) {
+                Some(ready_at) => denied = Some(Denied { decision, ready_at }),
+                None => return Ok(decision),
             }
         }
-        let place = lines.join(&self.key);
+        let place = match lines.join(&self.key, self.deadline) {
+            Ok(place) => place,
+            Err(told) => return self.give_up(denied.or(told.map(|told| *told))).await,
+        };
         let turn = match self.deadline {
             Some(deadline) => match timeout_at(deadline, place.turn.lock()).await {
                 Ok(turn) => turn,
-                Err(_) => return self.ask().await,
+                Err(_) => return self.give_up(place.told().or(denied)).await,
             },
             None => place.turn.lock().await,
         };
         loop {
-            if let Some(ready_at) = ready_at {
+            if let Some(denied) = denied {
+                let ready_at = denied.ready_at;
+                place.tell(denied);
                 sleep_until(ready_at).await;
             }
             let decision = self.ask().await?;
-            ready_at = self.again_at(&decision);
-            if ready_at.is_none() {
-                drop(turn);
-                return Ok(decision);
+            match self.again_at(&decision) {
+                Some(ready_at) => denied = Some(Denied { decision, ready_at }),
+                None => {
+                    drop(turn);
+                    return Ok(decision);
+                }
             }
+        }
+    }
+
+    /// The denial of one who cannot wait, without passing those who do.
+    async fn give_up(&self, denied: Option<Denied>) -> Result<Decision, Error> {
+        match denied {
+            Some(denied) => Ok(denied.decision),
+            None => self.ask().await,
         }
     }
 
@@ -225,54 +239,6 @@ fn give_back(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHa
         }
     };
     Some(Handle::try_current().ok()?.spawn(told))
-}
-
-/// Who waits in this process: a line for each key that is waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<HashMap<Key, Line>>);
-
-#[derive(Debug, Default)]
-struct Line {
-    waiting: usize,
-    /// Held by whoever is first; handed on in the order of asking.
-    turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// A place in a line.
-struct Standing<'a> {
-    lines: &'a Lines,
-    key: &'a Key,
-    turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Lines {
-    fn has(&self, key: &Key) -> bool {
-        self.lock().contains_key(key)
-    }
-
-    fn join<'a>(&'a self, key: &'a Key) -> Standing<'a> {
-        let mut lines = self.lock();
-        let line = lines.entry(key.clone()).or_default();
-        line.waiting += 1;
-        Standing { lines: self, key, turn: Arc::clone(&line.turn) }
-    }
-
-    /// A panic while the lock is held leaves whole lines behind, so the lock is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Line>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Drop for Standing<'_> {
-    fn drop(&mut self) {
-        let mut lines = self.lines.lock();
-        if let Some(line) = lines.get_mut(self.key) {
-            line.waiting -= 1;
-            if line.waiting == 0 {
-                lines.remove(self.key);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

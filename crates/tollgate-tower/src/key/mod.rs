@@ -6,7 +6,10 @@
 //! | extractor | whose quota is spent |
 //! |---|---|
 //! | [`PeerIp`] | the other end of the connection's |
+//! | [`ForwardedIp`] | the client's in front of your proxies |
 //! | [`Header`] | whoever sends this value, an API key for example |
+//! | [`Extension`] | what an earlier layer found out, a user for example |
+//! | [`Method`], [`Path`], [`MatchedPath`] | the method's, path's or route's; mostly beside another |
 //! | [`Global`] | everybody's together |
 //! | [`key_fn`] | what a closure says |
 //!
@@ -16,9 +19,13 @@
 
 mod combine;
 mod error;
+mod extension;
+mod forwarded;
 mod function;
 mod header;
+mod network;
 mod peer;
+mod route;
 
 use std::sync::Arc;
 
@@ -27,9 +34,15 @@ use tollgate::Key;
 
 pub use combine::{Or, OrExempt};
 pub use error::{KeyError, KeyErrorKind};
+pub use extension::Extension;
+pub use forwarded::{ForwardedIp, Trusted};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use header::Header;
+pub use network::{Network, NetworkError};
 pub use peer::PeerIp;
+#[cfg(feature = "axum")]
+pub use route::MatchedPath;
+pub use route::{Method, Path};
 
 /// What an extractor finds: a key; `None` for a request that is exempt; or an error.
 pub type Extraction = Result<Option<Key>, KeyError>;

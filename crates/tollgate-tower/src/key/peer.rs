@@ -14,10 +14,10 @@ use super::{Extraction, KeyError, KeyExtractor};
 /// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Where
 /// IPv6 is masked too little, one client has as many quotas as it takes addresses.
 ///
-/// The server has to say who is at the other end: with axum serve
-/// `router.into_make_service_with_connect_info::<SocketAddr>()`; a server of your own inserts the
-/// [`SocketAddr`] into the request's extensions. Without it every request is answered with 500, and
-/// the log says why.
+/// The server has to say who is at the other end. tonic does (feature `tonic`). With axum (feature
+/// `axum`) serve `router.into_make_service_with_connect_info::<SocketAddr>()`. A server of your own
+/// inserts the [`SocketAddr`] into the request's extensions. Without it, and for the peer of a Unix
+/// socket, a request is answered with 500, and the log says why.
 ///
 /// ```
 /// use http::Request;
@@ -38,7 +38,7 @@ pub struct PeerIp {
 }
 
 /// What of an IPv6 address counts unless told otherwise.
-const IPV6_PREFIX: u8 = 64;
+pub(super) const IPV6_PREFIX: u8 = 64;
 
 impl PeerIp {
     /// The peer's address, IPv6 by its first 64 bits.
@@ -55,8 +55,7 @@ impl PeerIp {
     /// When the prefix is not 32 to 128. In a `const` this fails the build.
     #[must_use]
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
-        assert!(bits >= 32 && bits <= 128, "an IPv6 prefix must be 32 to 128 bits");
-        self.ipv6_prefix = bits;
+        self.ipv6_prefix = checked_prefix(bits);
         self
     }
 }
@@ -73,6 +72,11 @@ impl KeyExtractor for PeerIp {
     }
 }
 
+pub(super) const fn checked_prefix(bits: u8) -> u8 {
+    assert!(bits >= 32 && bits <= 128, "an IPv6 prefix must be 32 to 128 bits");
+    bits
+}
+
 /// The address at the other end of the connection.
 pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let extensions = &parts.extensions;
@@ -81,6 +85,13 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let address = address.or_else(|| {
         let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
         info.map(|axum::extract::ConnectInfo(address)| *address)
+    });
+    #[cfg(feature = "tonic")]
+    let address = address.or_else(|| {
+        use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+        let tcp = extensions.get::<TcpConnectInfo>();
+        let tcp = tcp.or_else(|| extensions.get::<TlsConnectInfo<TcpConnectInfo>>().map(TlsConnectInfo::get_ref));
+        tcp.and_then(|info| info.remote_addr)
     });
     match address {
         Some(address) => Ok(address.ip().to_canonical()),

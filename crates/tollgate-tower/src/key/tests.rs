@@ -91,3 +91,44 @@ fn a_shared_trait_object_is_an_extractor() {
     let shared: Arc<dyn KeyExtractor> = Arc::new(Global);
     assert_eq!(shared.extract(&parts(|it| it)).unwrap(), Some(Key::new("all")));
 }
+
+#[test]
+fn a_path_is_taken_as_it_was_sent() {
+    let of = |path: &str| Path.extract(&parts(|it| it.uri(path))).unwrap();
+    assert_eq!(of("http://example.com/a?b=c"), of("/a"));
+    for other in ["/A", "/a/", "//a", "/%61", "/./a", "/a;b"] {
+        assert_ne!(of(other), of("/a"), "{other}");
+    }
+}
+
+#[test]
+fn no_method_is_a_way_around_another() {
+    let of = |method: &str| Method.extract(&parts(|it| it.method(method))).unwrap();
+    assert_eq!(of("HEAD"), of("GET"));
+    assert_eq!(of("X1"), of("get"));
+    assert_ne!(of("POST"), of("GET"));
+    assert_ne!(of("POST"), of("X1"));
+}
+
+#[test]
+fn an_extension_that_is_not_there_is_a_fault_of_the_setup_unless_it_is_optional() {
+    let present = parts(|it| it.extension(7_u64));
+    assert_eq!(Extension::<u64>::new().extract(&present).unwrap(), Some(Key::from(7_u64)));
+    let absent = parts(|it| it);
+    let error = Extension::<u64>::new().extract(&absent).unwrap_err();
+    assert_eq!(error.kind(), KeyErrorKind::Misconfigured);
+    assert!(error.to_string().contains("`u64`"), "{error}");
+    assert_eq!(Extension::<u64>::optional().extract(&absent).unwrap_err().kind(), KeyErrorKind::Missing);
+}
+
+#[cfg(feature = "tonic")]
+#[test]
+fn tonic_says_who_the_peer_is() {
+    let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let info = |remote_addr| tonic::transport::server::TcpConnectInfo { local_addr: None, remote_addr };
+    let known = parts(|it| it.extension(info(Some(peer))));
+    assert_eq!(PeerIp::new().extract(&known).unwrap(), Some(Key::from(peer.ip())));
+    // A Unix socket.
+    let unknown = parts(|it| it.extension(info(None)));
+    assert_eq!(PeerIp::new().extract(&unknown).unwrap_err().kind(), KeyErrorKind::Misconfigured);
+}

@@ -12,6 +12,7 @@
 //! `Cache-Control: no-store` on a denial. So no responder can forget to tell the client when to
 //! come back.
 
+mod accept;
 mod problem;
 mod respond;
 
@@ -47,6 +48,19 @@ pub enum Reason<'a> {
     MissingKey(&'a KeyError),
     /// The store cannot decide, and the limiter is [closed](tollgate::Outage::Closed) then.
     Unavailable(&'a Error),
+}
+
+impl Reason<'_> {
+    /// A word for logs and metrics.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Denied(_) => "denied",
+            Self::CostNeverFits(_) => "cost_never_fits",
+            Self::MissingKey(_) => "missing_key",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
 }
 
 impl<'a> Rejection<'a> {

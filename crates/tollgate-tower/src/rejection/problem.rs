@@ -1,8 +1,8 @@
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 
-use super::{Reason, Rejection, Respond};
+use super::{Reason, Rejection, Respond, accept::Form};
 use crate::key::KeyErrorKind;
 
 /// Answers with a problem document (RFC 9457, `application/problem+json`).
@@ -28,9 +28,17 @@ use crate::key::KeyErrorKind;
 /// );
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Problem {}
+///
+/// A client that does not [accept](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1) JSON but
+/// text, a browser, gets a line of text; one that accepts neither, and a HEAD request, an empty
+/// body.
+///
+/// The types are those that the draft asks IANA for; until they are registered
+/// [`types_at`](Self::types_at) may point to pages of your own.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    types: Cow<'static, str>,
+}
 
 const TYPES: &str = "https://iana.org/assignments/http-problem-types";
 
@@ -38,63 +46,91 @@ impl Problem {
     /// The problem documents of the RateLimit draft.
     #[must_use]
     pub const fn new() -> Self {
-        Self {}
+        Self { types: Cow::Borrowed(TYPES) }
+    }
+
+    /// Problem documents with types of one's own: `base` stands before `#quota-exceeded`.
+    #[must_use]
+    pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
+        Self { types: base.into() }
     }
 
     fn document(&self, rejection: &Rejection<'_>) -> String {
-        let status = rejection.status();
         let mut json = String::with_capacity(256);
-        match rejection.reason() {
-            Reason::Denied(decision) => {
-                // Writing to a string does not fail.
-                let _ = write!(
-                    json,
-                    r#"{{"type":"{TYPES}#quota-exceeded","title":"Quota exceeded","status":{},"detail":""#,
-                    status.as_u16()
-                );
-                if let (Some(state), Some(seconds)) = (decision.binding(), rejection.retry_after_seconds()) {
-                    let _ = write!(json, "Policy {}: try again in {seconds} s.", state.policy().name());
-                }
-                json.push_str(r#"","violated-policies":["#);
-                for (at, state) in decision.states().filter(|state| state.is_exceeded()).enumerate() {
-                    // A policy's name needs no escape.
-                    let comma = if at > 0 { "," } else { "" };
-                    let _ = write!(json, r#"{comma}"{}""#, state.policy().name());
-                }
-                json.push_str("]}");
-            }
-            Reason::CostNeverFits(error) => about_blank(&mut json, status, Some(&error.to_string())),
-            Reason::MissingKey(error) => {
-                let detail = (error.kind() == KeyErrorKind::Missing).then(|| error.to_string());
-                about_blank(&mut json, status, detail.as_deref());
-            }
-            Reason::Unavailable(_) => about_blank(&mut json, status, None),
+        json.push('{');
+        if let Reason::Denied(_) = rejection.reason() {
+            json.push_str(r#""type":""#);
+            escape(&mut json, &self.types);
+            json.push_str(r#"#quota-exceeded","#);
         }
+        // Writing to a string does not fail.
+        let _ = write!(json, r#""title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
+        if let Some(detail) = detail(rejection) {
+            json.push_str(r#","detail":""#);
+            escape(&mut json, &detail);
+            json.push('"');
+        }
+        if let Some(decision) = rejection.decision() {
+            json.push_str(r#","violated-policies":["#);
+            for (at, state) in decision.states().filter(|state| state.is_exceeded()).enumerate() {
+                // A policy's name needs no escape.
+                let comma = if at > 0 { "," } else { "" };
+                let _ = write!(json, r#"{comma}"{}""#, state.policy().name());
+            }
+            json.push(']');
+        }
+        json.push('}');
         json
+    }
+}
+
+impl Default for Problem {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl<B: From<String>> Respond<B> for Problem {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
-        let has_body = rejection.request().method != Method::HEAD;
-        let body = if has_body { self.document(rejection) } else { String::new() };
+        let (body, media) = match Form::of(rejection.request()) {
+            Form::Json => (self.document(rejection), Some("application/problem+json")),
+            Form::Text => (text(rejection), Some("text/plain; charset=utf-8")),
+            Form::Empty => (String::new(), None),
+        };
         let mut response = Response::new(B::from(body));
         *response.status_mut() = rejection.status();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(media) = media {
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        }
         response
     }
 }
 
-/// A problem that says no more than its status.
-fn about_blank(json: &mut String, status: StatusCode, detail: Option<&str>) {
-    let title = status.canonical_reason().unwrap_or_default();
-    let _ = write!(json, r#"{{"title":"{title}","status":{}"#, status.as_u16());
-    if let Some(detail) = detail {
-        json.push_str(r#","detail":""#);
-        escape(json, detail);
-        json.push('"');
+fn text(rejection: &Rejection<'_>) -> String {
+    match detail(rejection) {
+        Some(detail) => format!("{}. {detail}\n", title(rejection)),
+        None => format!("{}.\n", title(rejection)),
     }
-    json.push('}');
+}
+
+fn title(rejection: &Rejection<'_>) -> &'static str {
+    match rejection.reason() {
+        Reason::Denied(_) => "Quota exceeded",
+        _ => rejection.status().canonical_reason().unwrap_or_default(),
+    }
+}
+
+/// What the client may know.
+fn detail(rejection: &Rejection<'_>) -> Option<String> {
+    match rejection.reason() {
+        Reason::Denied(decision) => {
+            let (state, seconds) = (decision.binding()?, rejection.retry_after_seconds()?);
+            Some(format!("Policy {}: try again in {seconds} s.", state.policy().name()))
+        }
+        Reason::CostNeverFits(error) => Some(error.to_string()),
+        Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),
+        Reason::MissingKey(_) | Reason::Unavailable(_) => None,
+    }
 }
 
 /// Text as the inside of a JSON string.
@@ -115,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_detail_is_escaped() {
+    fn text_is_escaped() {
         let mut json = String::new();
-        about_blank(&mut json, StatusCode::BAD_REQUEST, Some("a \"b\" \\ \n ü"));
-        assert_eq!(json, r#"{"title":"Bad Request","status":400,"detail":"a \"b\" \\ \u000a ü"}"#);
+        escape(&mut json, "a \"b\" \\ \n ü");
+        assert_eq!(json, r#"a \"b\" \\ \u000a ü"#);
     }
 }

@@ -7,7 +7,7 @@ use tollgate_tower::{
     RateLimitLayer,
     key::{Global, Header, KeyError, PeerIp},
     key_fn,
-    rejection::{Empty, Reason},
+    rejection::{Empty, Problem, Reason},
     respond_fn,
 };
 use tower::{Layer, ServiceExt};
@@ -121,6 +121,32 @@ async fn an_exempt_request_passes_and_is_told_nothing() {
     let layer = RateLimitLayer::new(limiter.clone(), key_fn(|_| None::<Key>));
     assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
     assert_eq!(field(&send(&layer, request()).await, "ratelimit"), None);
+}
+
+#[tokio::test]
+async fn a_browser_reads_a_line_of_text() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
+    statuses(&layer, 2).await;
+    let response = send(&layer, Request::builder().header("accept", "text/html,*/*;q=0.8").body(()).unwrap()).await;
+    assert_eq!(field(&response, "content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(response.body(), "Quota exceeded. Policy two: try again in 30 s.\n");
+}
+
+#[tokio::test]
+async fn a_problem_may_have_types_of_ones_own() {
+    let layer = RateLimitLayer::builder(Limiter::new(still(), [TWO, HOURLY]), Global)
+        .respond_with(Problem::types_at("https://example.com/problems"))
+        .build();
+    statuses(&layer, 2).await;
+    let body: serde_json::Value = serde_json::from_str(send(&layer, request()).await.body()).unwrap();
+    let expected = serde_json::json!({
+        "type": "https://example.com/problems#quota-exceeded",
+        "title": "Quota exceeded",
+        "status": 429,
+        "detail": "Policy two: try again in 30 s.",
+        "violated-policies": ["two"],
+    });
+    assert_eq!(body, expected);
 }
 
 #[tokio::test]

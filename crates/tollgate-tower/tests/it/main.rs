@@ -2,6 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod answers;
+mod charges;
+mod dialects;
 mod places;
+mod seeing;
 mod service;
 mod support;
+mod tiers;
+mod waiting;

@@ -9,7 +9,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_tower::{
     KeyExtractor, RateLimit, RateLimitLayer,
     future::ResponseFuture,
-    key::{Global, PeerIp},
+    key::{Global, MatchedPath, PeerIp},
     rejection::Problem,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::option_layer};
@@ -116,4 +116,22 @@ fn the_future_can_be_named_and_sent() {
     let mut service: RateLimit<BoxedHello, Global> = layer().layer(BoxedHello::new(hello()));
     let future: Future = service.call(request());
     send(&future);
+}
+
+#[tokio::test]
+async fn a_matched_path_is_one_quota_for_each_route() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), MatchedPath);
+    let router = Router::new()
+        .route("/users/{id}", get(|| async {}))
+        .route("/b", get(|| async {}))
+        .nest("/v1", Router::new().route("/users/{id}", get(|| async {})));
+    let router = router.route_layer(layer.clone());
+    assert_eq!(get_twice(router.clone(), "/users/1").await, LIMITED);
+    assert_eq!(get_twice(router.clone(), "/users/2").await, [StatusCode::TOO_MANY_REQUESTS; 2]);
+    assert_eq!(get_twice(router.clone(), "/v1/users/1").await, LIMITED);
+    assert_eq!(get_twice(router.clone(), "/b").await, LIMITED);
+    assert_eq!(get_twice(router, "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+
+    let everywhere = Router::new().route("/a", get(|| async {})).layer(layer);
+    assert_eq!(get_twice(everywhere, "/nowhere").await, [StatusCode::BAD_REQUEST; 2]);
 }

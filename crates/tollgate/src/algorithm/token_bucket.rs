@@ -68,6 +68,12 @@ impl State {
         }
     }
 
+    /// The state that says these words at `now_us`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
+        Self { full_us: now_us + words[0], part: words[1], pace: quota.pace() }
+    }
+
     pub(crate) fn words(&self, now_us: u64) -> Words {
         let (ahead, part) = self.ahead(now_us);
         [ahead, part, 0, 0]

@@ -12,6 +12,7 @@ pub struct RedisStoreBuilder {
     prefix: String,
     clock: Option<Clock>,
     connect_timeout: Duration,
+    remembers: bool,
 }
 
 pub(super) enum Origin {
@@ -30,7 +31,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl RedisStoreBuilder {
     pub(super) fn new(source: Origin) -> Self {
-        Self { source, prefix: DEFAULT_PREFIX.to_owned(), clock: None, connect_timeout: CONNECT_TIMEOUT }
+        Self {
+            source,
+            prefix: DEFAULT_PREFIX.to_owned(),
+            clock: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            remembers: true,
+        }
     }
 
     /// What every key begins with; `tollgate` by default. Limiters whose stores have the same
@@ -44,6 +51,14 @@ impl RedisStoreBuilder {
     /// some time disagree by that time. For servers that refuse `TIME`, and for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// Asks the server also where a denial is known to hold still. By default it is remembered, at
+    /// most for a second, and repeated refusals cost the server nothing; a refund, a reset or a
+    /// raised quota in another process is then seen up to a second late.
+    pub fn without_deny_cache(mut self) -> Self {
+        self.remembers = false;
         self
     }
 
@@ -75,7 +90,7 @@ impl RedisStoreBuilder {
             }
             Origin::Pool(pool) => Source::Pool(pool),
         };
-        Ok(RedisStore::assemble(source, self.prefix, self.clock))
+        Ok(RedisStore::assemble(source, self.prefix, self.clock, self.remembers))
     }
 }
 

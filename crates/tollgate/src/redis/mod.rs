@@ -3,6 +3,7 @@
 mod batch;
 mod builder;
 mod connection;
+mod denials;
 mod engine;
 mod fault;
 mod link;
@@ -10,7 +11,7 @@ mod plan;
 mod reply;
 mod script;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use redis::Client;
 
@@ -18,6 +19,7 @@ use crate::{Check, CheckFuture, Clock, Decision, Entry, Error, Key, PolicySet, S
 pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
+use denials::Denials;
 use engine::Engine;
 use link::Source;
 pub(crate) use plan::Plan;
@@ -50,6 +52,11 @@ pub(crate) fn decode_batch(
 /// asked for a connection once, and again only when that one broke. A lone check leaves at once;
 /// checks that come while others are under way gather, and leave together in one call.
 ///
+/// A denial is remembered in the process for as long as it holds, at most a second, so that a
+/// client who keeps asking costs the server nothing. Only what another process does within that
+/// second (a refund, a reset, a raised quota) is then seen late; see
+/// [`without_deny_cache`](RedisStoreBuilder::without_deny_cache).
+///
 /// States stand under `prefix:{key}:policy:version`, and every one expires by itself.
 ///
 /// ```no_run
@@ -68,6 +75,7 @@ pub struct RedisStore(Arc<Inner>);
 struct Inner {
     connection: Arc<Connection>,
     engine: Engine,
+    denials: Option<Denials>,
 }
 
 impl RedisStore {
@@ -109,7 +117,7 @@ impl RedisStore {
     /// decision would pay each time.)
     #[must_use]
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None)
+        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None, true)
     }
 
     /// A store on connections of a client that the application configured.
@@ -119,6 +127,7 @@ impl RedisStore {
             Source::Client { client: client.into(), connect_timeout: CONNECT_TIMEOUT },
             DEFAULT_PREFIX.to_owned(),
             None,
+            true,
         )
     }
 
@@ -146,40 +155,71 @@ impl RedisStore {
         self.0.connection.query(&redis::cmd("PING")).await.map(drop)
     }
 
-    fn assemble(source: Source, prefix: String, clock: Option<Clock>) -> Self {
+    fn assemble(source: Source, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
+        // A clock that others move says nothing about how long a denial holds.
+        let denials = (remembers && clock.is_none()).then(Denials::new);
         let connection = Arc::new(Connection::new(source, prefix, clock));
-        Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection }))
+        Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection, denials }))
+    }
+}
+
+impl Inner {
+    /// Units may have come back to the key.
+    fn forget(&self, key: &Key) {
+        if let Some(denials) = &self.denials {
+            denials.forget(key);
+        }
     }
 }
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
+        let known = self.0.denials.as_ref().and_then(|known| known.look_up(check.policies, check.key, check.cost));
+        if let Some(denial) = known {
+            return StoreFuture::ready(Ok(denial));
+        }
         let inner = Arc::clone(&self.0);
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let tag = if policies.plan().tagged { check.tag.into() } else { Box::default() };
-        StoreFuture::pending(async move { inner.engine.check(policies, key, cost, tag).await })
+        StoreFuture::pending(async move {
+            let sent = Instant::now();
+            let Some(denials) = &inner.denials else {
+                return inner.engine.check(policies, key, cost, tag).await;
+            };
+            let decision = inner.engine.check(policies, key.clone(), cost, tag).await?;
+            if decision.is_denied() {
+                denials.remember(key, &decision, sent);
+            }
+            Ok(decision)
+        })
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        let connection = Arc::clone(&self.0.connection);
+        let inner = Arc::clone(&self.0);
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let plan = policies.plan();
+            let (plan, connection) = (policies.plan(), &inner.connection);
             let reply = connection.run(&plan.refund, policies.len(), |command| {
                 connection.keys(plan, &key, command);
                 command.arg(connection.now()).arg(cost.units());
                 command.arg(spent_us.map_or_else(String::new, |at_us| at_us.to_string())).arg(&*plan.args);
             });
-            reply.await.map(drop)
+            let reply = reply.await;
+            inner.forget(&key);
+            reply.map(drop)
         })
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let connection = Arc::clone(&self.0.connection);
+        let (inner, key) = (Arc::clone(&self.0), key.clone());
         let mut command = redis::cmd("DEL");
-        connection.keys(policies.plan(), key, &mut command);
-        StoreFuture::pending(async move { connection.query(&command).await.map(drop) })
+        inner.connection.keys(policies.plan(), &key, &mut command);
+        StoreFuture::pending(async move {
+            let reply = inner.connection.query(&command).await;
+            inner.forget(&key);
+            reply.map(drop)
+        })
     }
 
     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {

@@ -1,4 +1,7 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::time::sleep;
 
@@ -160,7 +163,8 @@ async fn the_others_come_back_when_the_denial_said_so_first_come_first_served() 
     for _ in 0..4 {
         waiters.push(waiter(&limiter, MS(1_000)).await);
     }
-    let hopeless = waiter(&limiter, MS(250)).await;
+    // The turn would come after 400 ms.
+    let hopeless = waiter(&limiter, MS(399)).await;
     for (at, waiter) in (0..).zip(waiters) {
         let (decision, waited) = waiter.await.unwrap();
         assert!(decision.is_allowed());
@@ -168,9 +172,47 @@ async fn the_others_come_back_when_the_denial_said_so_first_come_first_served() 
     }
     let (decision, waited) = hopeless.await.unwrap();
     assert!(decision.is_denied());
-    assert_eq!(waited, MS(250));
+    assert_eq!((decision.retry_after(), waited), (Some(MS(100)), MS(0)));
     assert!(limiter.lines().lock().is_empty());
     assert!(store.checks.load(Ordering::Relaxed) < 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_too_many_waiting_is_denied_at_once() {
+    let limiter = Limiter::builder(Paused::new()).policies(BUCKET).max_waiting(2).build();
+    for key in ["k", "other"] {
+        let _ = limiter.check(key).await.unwrap();
+    }
+    let mut waiters = Vec::new();
+    for _ in 0..2 {
+        waiters.push(waiter(&limiter, MS(1_000)).await);
+    }
+    for key in ["k", "other"] {
+        let start = Instant::now();
+        assert!(limiter.until_ready(key, MS(1_000)).await.unwrap().is_denied());
+        assert_eq!(start.elapsed(), MS(0));
+    }
+    for waiter in waiters {
+        assert!(waiter.await.unwrap().0.is_allowed());
+    }
+    assert!(limiter.until_ready("other", MS(1_000)).await.unwrap().is_allowed());
+    assert_eq!(limiter.lines().waiting.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_out_of_time_in_the_line_does_not_pass_those_who_wait() {
+    let limiter = Limiter::new(Paused::new(), Policy::window_from_first_hit("minute", Quota::new(2, MS(1_000))));
+    let first = limiter.check_cost("k", Cost::new(2)).await.unwrap();
+    assert!(first.is_allowed());
+    let whole = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_ready_cost("k", Cost::new(2), MS(5_000)).await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    // Its time ends when the window does, and its unit would fit then.
+    let denied = waiter(&limiter, MS(1_000)).await.await.unwrap().0;
+    assert!(denied.is_denied());
+    assert!(whole.await.unwrap().is_allowed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,162 @@
+//! The lists that proxies append to, read from the right.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::{HeaderMap, HeaderName};
+use smallvec::SmallVec;
+
+/// An address, or `None` where something else stands.
+type Hop = Option<IpAddr>;
+
+/// The elements of all lines of `X-Forwarded-For`, the last first. Empty ones count as absent
+/// (RFC 9110 §5.6.1).
+pub(super) fn x_forwarded_for<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
+    let lines = headers.get_all(name).into_iter().rev();
+    lines
+        .flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+        .map(address)
+}
+
+/// The `for` of the elements of all lines of `Forwarded`, the last first.
+pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
+    let lines = headers.get_all(name).into_iter().rev();
+    lines.flat_map(|line| elements(line.as_bytes()).into_iter().rev())
+}
+
+/// The `for` of the elements of one line.
+///
+/// Where quotes do not match, nobody can say what the client wrote and what the proxy: the whole
+/// line is then one element that is no address.
+fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
+    let mut hops = SmallVec::new();
+    let (mut rest, mut element) = (line, Element::default());
+    loop {
+        let Some((name, value, end)) = pair(&mut rest) else {
+            return SmallVec::from_slice(&[None]);
+        };
+        element.add(name, value);
+        if end != Some(b';') {
+            hops.extend(std::mem::take(&mut element).hop());
+        }
+        if end.is_none() {
+            return hops;
+        }
+    }
+}
+
+/// What was seen of one element.
+#[derive(Default)]
+struct Element {
+    is_empty: bool,
+    is_malformed: bool,
+    address: Option<Hop>,
+}
+
+impl Element {
+    fn add(&mut self, name: &[u8], value: Option<Hop>) {
+        match value {
+            // No `=`: nothing at all, or nonsense.
+            None if name.is_empty() => self.is_empty = true,
+            None => self.is_malformed = true,
+            Some(hop) if name.eq_ignore_ascii_case(b"for") => self.is_malformed |= self.address.replace(hop).is_some(),
+            Some(_) => {}
+        }
+    }
+
+    /// `None` when there is no element at all.
+    fn hop(self) -> Option<Hop> {
+        match self {
+            Self { is_malformed: false, address: Some(hop), .. } => Some(hop),
+            Self { is_malformed: false, is_empty: true, address: None } => None,
+            _ => Some(None),
+        }
+    }
+}
+
+/// Takes `name=value` off the front, and the separator behind it: the name, the value as an
+/// address if there is a `=`, the separator unless the line ends. `None` where quotes do not match.
+fn pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<Hop>, Option<u8>)> {
+    let is_end = |byte: &u8| matches!(byte, b',' | b';');
+    let at = rest.iter().position(|byte| matches!(byte, b'=' | b'"') || is_end(byte)).unwrap_or(rest.len());
+    let name = rest[..at].trim_ascii();
+    *rest = &rest[at..];
+    let value = match rest.first() {
+        Some(b'"') => return None,
+        Some(b'=') => {
+            *rest = rest[1..].trim_ascii_start();
+            if let Some(quoted) = rest.strip_prefix(b"\"") {
+                let (text, behind) = unquote(quoted)?;
+                *rest = behind.trim_ascii_start();
+                if rest.first().is_some_and(|byte| !is_end(byte)) {
+                    return None;
+                }
+                Some(address(&text))
+            } else {
+                let at = rest.iter().position(is_end).unwrap_or(rest.len());
+                let token = &rest[..at];
+                if token.contains(&b'"') {
+                    return None;
+                }
+                *rest = &rest[at..];
+                Some(address(token))
+            }
+        }
+        _ => None,
+    };
+    let end = rest.first().copied();
+    *rest = rest.get(1..).unwrap_or_default();
+    Some((name, value, end))
+}
+
+/// The text up to the closing quote, and what stands behind that.
+fn unquote(quoted: &[u8]) -> Option<(SmallVec<[u8; 64]>, &[u8])> {
+    let mut text = SmallVec::new();
+    let mut bytes = quoted.iter().enumerate();
+    while let Some((at, &byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some((text, &quoted[at + 1..])),
+            b'\\' => text.push(*bytes.next()?.1),
+            _ => text.push(byte),
+        }
+    }
+    None
+}
+
+/// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:80`. A zone (`fe80::1%eth0`) has a meaning on its own host only, and is left off.
+pub(super) fn address(text: &[u8]) -> Hop {
+    let text = std::str::from_utf8(text.trim_ascii()).ok()?;
+    if let Some(bracketed) = text.strip_prefix('[') {
+        let (inside, behind) = bracketed.split_once(']')?;
+        return match behind.strip_prefix(':') {
+            Some(port) if is_port(port) => ipv6(inside),
+            None if behind.is_empty() => ipv6(inside),
+            _ => None,
+        };
+    }
+    match text.split_once(':') {
+        None => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        Some((host, port)) if !port.contains(':') => {
+            is_port(port).then(|| host.parse::<Ipv4Addr>().ok().map(IpAddr::V4)).flatten()
+        }
+        Some(_) => ipv6(text),
+    }
+}
+
+fn ipv6(text: &str) -> Hop {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
+}
+
+/// A port, or one that is hidden (RFC 7239 §6.4).
+fn is_port(text: &str) -> bool {
+    let is_hidden = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+    };
+    match text.strip_prefix('_') {
+        Some(name) => is_hidden(name),
+        None => (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}

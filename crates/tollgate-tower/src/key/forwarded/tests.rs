@@ -1,0 +1,194 @@
+use std::{net::SocketAddr, num::NonZeroU8};
+
+use http::{HeaderValue, Request};
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::Network;
+
+const ADDRESSES: &str = include_str!("addresses.txt");
+const CHAINS: &str = include_str!("chains.txt");
+
+/// The rows of a table, in cells.
+fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split('|').map(str::trim).collect())
+}
+
+#[test]
+fn the_tables_hold_at_least_150_vectors() {
+    assert!(rows(ADDRESSES).count() + rows(CHAINS).count() >= 150);
+}
+
+#[test]
+fn addresses_are_read_in_all_the_forms_that_proxies_write() {
+    for row in rows(ADDRESSES) {
+        let [text, expected] = row[..] else { panic!("{row:?} is no vector") };
+        let text = text.replace("<tab>", "\t").replace("<nul>", "\0");
+        let expected = (expected != "none").then(|| expected.parse().unwrap());
+        assert_eq!(list::address(text.as_bytes()), expected, "{row:?}");
+    }
+}
+
+/// The extractor that the first cell names; the trusted networks are those of the table's head.
+fn extractor(name: &str) -> ForwardedIp {
+    let trusted = || Trusted::networks(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap()));
+    match name {
+        "x" => ForwardedIp::x_forwarded_for(trusted()),
+        "f" => ForwardedIp::forwarded(trusted()),
+        "cf" => ForwardedIp::header("cf-connecting-ip", trusted()),
+        hops => {
+            let (kind, hops) = hops.split_at(1);
+            let trusted = Trusted::hops(hops.parse().unwrap());
+            if kind == "x" { ForwardedIp::x_forwarded_for(trusted) } else { ForwardedIp::forwarded(trusted) }
+        }
+    }
+}
+
+fn parts(peer: &str, lines: &[&str], names: &[&str]) -> Parts {
+    let peer = peer.parse::<SocketAddr>().unwrap();
+    let mut request = Request::builder().extension(peer);
+    for line in lines {
+        for name in names {
+            let value = line.replace("<tab>", "\t");
+            request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+#[test]
+fn the_client_is_found_from_the_right_and_only_behind_trusted_proxies() {
+    for row in rows(CHAINS) {
+        let [which, peer, lines @ .., expected] = &row[..] else { panic!("{row:?} is no vector") };
+        let extractor = extractor(which);
+        let name = match &extractor.source {
+            Source::XForwardedFor => "x-forwarded-for",
+            Source::Forwarded => "forwarded",
+            Source::Single(name) => name.as_str(),
+        };
+        let peer = SocketAddr::new(peer.parse().unwrap(), 4711).to_string();
+        let client = extractor.address(&parts(&peer, lines, &[name])).unwrap();
+        assert_eq!(client, expected.parse::<IpAddr>().unwrap(), "{row:?}");
+    }
+}
+
+#[test]
+fn only_the_configured_header_is_read() {
+    let request = |names: &[&str]| parts("10.0.0.1:80", &["for=203.0.113.7"], names);
+    assert_eq!(extractor("f").address(&request(&["forwarded", "x-forwarded-for"])).unwrap().to_string(), "203.0.113.7");
+    let both = Request::builder()
+        .extension("10.0.0.1:80".parse::<SocketAddr>().unwrap())
+        .header("forwarded", "for=203.0.113.7")
+        .header("x-forwarded-for", "198.51.100.1")
+        .header("x-real-ip", "198.51.100.2")
+        .body(())
+        .unwrap()
+        .into_parts()
+        .0;
+    assert_eq!(extractor("f").address(&both).unwrap().to_string(), "203.0.113.7");
+    assert_eq!(extractor("x").address(&both).unwrap().to_string(), "198.51.100.1");
+    assert_eq!(extractor("cf").address(&both).unwrap().to_string(), "10.0.0.1");
+}
+
+#[test]
+fn a_list_of_ten_thousand_is_not_walked_to_its_end() {
+    let mut trusted = vec!["10.9.9.9"; 10_000];
+    trusted[0] = "203.0.113.7";
+    let list = trusted.join(",");
+    let client = extractor("x").address(&parts("10.0.0.1:80", &[&list], &["x-forwarded-for"])).unwrap();
+    assert_eq!(client.to_string(), "10.9.9.9");
+    let junk = ["x", ",", "for=", "\";\"", "for=10.0.0.1,"].map(|item| item.repeat(10_000));
+    for list in &junk {
+        for (which, name) in [("x", "x-forwarded-for"), ("f", "forwarded")] {
+            assert_eq!(
+                extractor(which).address(&parts("10.0.0.1:80", &[list], &[name])).unwrap().to_string(),
+                "10.0.0.1",
+                "{name}: {}…",
+                &list[..20]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_request_without_a_peer_is_set_up_wrongly() {
+    let parts = Request::builder().header("x-forwarded-for", "1.1.1.1").body(()).unwrap().into_parts().0;
+    assert!(extractor("x").address(&parts).is_err());
+}
+
+#[test]
+fn the_key_is_the_network_of_an_ipv6_client() {
+    let of = |client: &str| extractor("x").extract(&parts("10.0.0.1:80", &[client], &["x-forwarded-for"])).unwrap();
+    assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_ne!(of("203.0.113.7"), of("203.0.113.8"));
+}
+
+/// What attackers write: pieces of both syntaxes in any order.
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("for=".to_owned()),
+        Just("For = ".to_owned()),
+        Just("by=".to_owned()),
+        "[,;=\"\\\\\\[\\]:%_ \t]",
+        "[a-f0-9:.]{1,9}",
+        any::<std::net::Ipv4Addr>().prop_map(|it| it.to_string()),
+        any::<std::net::Ipv6Addr>().prop_map(|it| format!("\"[{it}]:80\"")),
+        Just("10.0.0.9".to_owned()),
+    ];
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// The heart of the matter, for both parsers: whatever the client sends, the address that the
+    /// trusted proxy appends is the one that counts, or the proxy's own where quotes are torn.
+    #[test]
+    fn nothing_that_the_client_writes_names_another_client(sent in text(), client: IpAddr, new_line: bool) {
+        prop_assume!(!client.is_loopback());
+        let client = client.to_canonical();
+        prop_assume!(!extractor("x").trusted.contains_peer(client));
+        for (which, name, own) in [
+            ("x", "x-forwarded-for", client.to_string()),
+            ("f", "forwarded", match client {
+                IpAddr::V4(v4) => format!("for={v4};proto=https"),
+                IpAddr::V6(v6) => format!("for=\"[{v6}]:1234\";proto=https"),
+            }),
+        ] {
+            let joined = format!("{sent}, {own}");
+            let lines: &[&str] = if new_line { &[&sent, &own] } else { &[&joined] };
+            let found = extractor(which).address(&parts("10.0.0.1:80", lines, &[name])).unwrap();
+            let is_torn = name == "forwarded" && !new_line && sent.contains('"');
+            prop_assert!(found == client || is_torn && found.to_string() == "10.0.0.1", "{} from {:?}", found, lines);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived_by_both_parsers(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let Ok(value) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
+        let mut headers = HeaderMap::new();
+        headers.append("x", value.clone());
+        headers.append("x", value);
+        let name = HeaderName::from_static("x");
+        let found = list::x_forwarded_for(&headers, &name).count() + list::forwarded(&headers, &name).count();
+        prop_assert!(found <= 4 * (bytes.len() + 1));
+    }
+
+    #[test]
+    fn an_address_is_read_back_however_it_is_dressed(address: IpAddr, port: u16) {
+        let canonical = Some(address.to_canonical());
+        prop_assert_eq!(list::address(address.to_string().as_bytes()), canonical);
+        prop_assert_eq!(list::address(SocketAddr::new(address, port).to_string().as_bytes()), canonical);
+    }
+
+    #[test]
+    fn a_chain_of_forwarded_elements_is_read_in_order(chain in prop::collection::vec(any::<IpAddr>(), 1..6), hops in 1_u8..6) {
+        let line = chain.iter().map(|address| format!("proto=http;FOR=\"{}\"", SocketAddr::new(*address, 9))).collect::<Vec<_>>().join(" , ");
+        let trusted = Trusted::hops(NonZeroU8::new(hops).unwrap());
+        let found = ForwardedIp::forwarded(trusted).address(&parts("192.0.2.1:80", &[&line], &["forwarded"])).unwrap();
+        let expected = chain.len().checked_sub(hops.into()).map_or(IpAddr::from([192, 0, 2, 1]), |at| chain[at].to_canonical());
+        prop_assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,150 @@
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// A network: an address and how many of its bits count.
+///
+/// ```
+/// use tollgate_tower::key::Network;
+///
+/// let network: Network = "10.0.0.0/8".parse().unwrap();
+/// assert!(network.contains("10.255.0.1".parse().unwrap()));
+/// assert!(network.contains("::ffff:10.0.0.1".parse().unwrap()));
+/// assert!(!network.contains("11.0.0.1".parse().unwrap()));
+///
+/// let one: Network = "2001:db8::7".parse().unwrap();
+/// assert_eq!(one.to_string(), "2001:db8::7/128");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// The network of the first `prefix` bits of `address`; the other bits do not matter.
+    ///
+    /// # Errors
+    ///
+    /// The prefix is longer than the address.
+    pub fn try_new(address: IpAddr, prefix: u8) -> Result<Self, NetworkError> {
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        if prefix > width {
+            return Err(NetworkError(format!("{address}/{prefix}")));
+        }
+        match address.to_canonical() {
+            // A network of mapped addresses is one of IPv4 addresses.
+            mapped @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => {
+                Ok(Self { address: mapped, prefix: prefix - 96 })
+            }
+            _ => Ok(Self { address, prefix }),
+        }
+    }
+
+    /// Whether the address is in the network. An IPv4-mapped IPv6 address is its IPv4 address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.leading_zeros() >= u32::from(self.prefix)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.leading_zeros() >= u32::from(self.prefix)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl From<IpAddr> for Network {
+    /// The network of this address alone.
+    fn from(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    /// `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || NetworkError(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        match prefix {
+            None => Ok(address.into()),
+            // `parse` would take a sign.
+            Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Self::try_new(address, prefix.parse().map_err(|_| error())?).map_err(|_| error())
+            }
+            Some(_) => Err(error()),
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// The text is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkError(String);
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "network must be an address, or an address and a prefix like 10.0.0.0/8, got {:?}", self.0)
+    }
+}
+
+impl std::error::Error for NetworkError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_network_is_named() {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/-1",
+            "10.0.0/8",
+            "a/8",
+            "1.2.3.4/8/9",
+            " 10.0.0.0/8",
+        ] {
+            let error = text.parse::<Network>().unwrap_err();
+            assert!(error.to_string().ends_with(&format!("got {text:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_network_holds_its_first_and_last_address_and_no_more() {
+        for (network, inside, outside) in [
+            ("0.0.0.0/0", ["0.0.0.0", "255.255.255.255"], ["::", "::1"]),
+            ("10.0.0.0/8", ["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0"]),
+            ("192.0.2.77/31", ["192.0.2.76", "192.0.2.77"], ["192.0.2.75", "192.0.2.78"]),
+            ("::ffff:10.0.0.0/104", ["10.0.0.0", "::ffff:10.255.255.255"], ["11.0.0.0", "::"]),
+            (
+                "2001:db8::/32",
+                ["2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"],
+                ["2001:db7:ffff::", "2001:db9::"],
+            ),
+            ("::/0", ["::", "ffff::"], ["0.0.0.0", "::ffff:1.2.3.4"]),
+            ("fe80::1", ["fe80::1", "fe80:0::1"], ["fe80::", "fe80::2"]),
+        ] {
+            let network: Network = network.parse().unwrap();
+            assert!(inside.iter().all(|text| network.contains(text.parse().unwrap())), "{network}");
+            assert!(outside.iter().all(|text| !network.contains(text.parse().unwrap())), "{network}");
+        }
+    }
+}

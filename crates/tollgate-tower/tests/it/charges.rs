@@ -1,0 +1,172 @@
+//! What is charged, and what is given back.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode};
+use tollgate::{Cost, Limiter, Outage};
+use tollgate_tower::{Outcome, RateLimitLayer, key::Global};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
+
+use crate::support::*;
+
+/// What is left of the two units.
+async fn left(limiter: &Limiter) -> u64 {
+    limiter.peek("all").await.unwrap().state("two").unwrap().remaining()
+}
+
+fn both() -> [Limiter; 2] {
+    [Limiter::new(still(), TWO), Limiter::new(Late(still()), TWO)]
+}
+
+/// Refunds of a late store are on their way for a while.
+async fn settled() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_charged_is_given_back() {
+    for limiter in both() {
+        let layer =
+            RateLimitLayer::builder(limiter.clone(), Global).charge_on(|status| status != StatusCode::OK).build();
+        assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
+        settled().await;
+        assert_eq!(left(&limiter).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_charged_stays_charged() {
+    for limiter in both() {
+        let layer =
+            RateLimitLayer::builder(limiter.clone(), Global).charge_on(|status| status == StatusCode::OK).build();
+        assert_eq!(statuses(&layer, 3).await, [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]);
+        settled().await;
+        assert_eq!(left(&limiter).await, 0);
+    }
+}
+
+/// One request to a service that ends in a way of its own.
+async fn end<S>(limiter: &Limiter, service: S, patience: Duration) -> Vec<String>
+where
+    S: Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send> + Clone,
+{
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let seen = outcomes.clone();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .settle(move |outcome, charged| {
+            assert_eq!(charged, Cost::ONE);
+            let name = match outcome {
+                Outcome::Response(parts) => parts.status.to_string(),
+                other => format!("{other:?}"),
+            };
+            seen.lock().unwrap().push(format!("{name} {:?}", outcome.status().map(|status| status.as_u16())));
+            Cost::ZERO
+        })
+        .build();
+    let answer = AssertUnwindSafe(layer.layer(service).oneshot(request())).catch_unwind();
+    let _ = tokio::time::timeout(patience, answer).await;
+    settled().await;
+    outcomes.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_end_of_a_request_settles_its_charge_once() {
+    const PATIENT: Duration = Duration::from_secs(60);
+    for limiter in both() {
+        let answers = service_fn(|_| async { Ok(Response::new(String::new())) });
+        assert_eq!(end(&limiter, answers, PATIENT).await, ["200 OK Some(200)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let fails = service_fn(|_| async { Err("broken".into()) });
+        assert_eq!(end(&limiter, fails, PATIENT).await, ["Failed Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let panics = service_fn(|_| async { panic!("in the future") });
+        assert_eq!(end(&limiter, panics, PATIENT).await, ["Panicked Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let panics_at_once = service_fn(|_| -> std::future::Ready<_> { panic!("in the call") });
+        assert_eq!(end(&limiter, panics_at_once, PATIENT).await, ["Panicked Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let hangs = service_fn(|_| std::future::pending());
+        assert_eq!(end(&limiter, hangs, Duration::from_secs(1)).await, ["Abandoned None"]);
+        assert_eq!(left(&limiter).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_stays_charged_unless_told_otherwise() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).charge_on(|_| false).build();
+    let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
+    let _ = tokio::time::timeout(Duration::from_secs(1), layer.layer(hangs).oneshot(request())).await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_before_the_decision_settles_nothing() {
+    let limiter = Limiter::new(Late(still()), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).settle(|_, _| panic!("there is no charge")).build();
+    let service = layer.layer(hello());
+    assert!(tokio::time::timeout(Duration::from_millis(1), service.oneshot(request())).await.is_err());
+}
+
+#[tokio::test]
+async fn the_true_cost_is_settled_from_the_response() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .cost(|_| Cost::new(2))
+        .settle(|outcome, _| *outcome.response().unwrap().extensions.get::<Cost>().unwrap())
+        .build();
+    let service = service_fn(|_: Request<()>| async {
+        let mut response = Response::new(String::new());
+        response.extensions_mut().insert(Cost::new(1));
+        Ok::<_, Infallible>(response)
+    });
+    let Ok(response) = layer.layer(service).oneshot(request()).await;
+    assert_eq!(field(&response, "ratelimit"), Some(r#""two";r=0;t=30"#));
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test]
+async fn more_than_was_charged_is_not_taken_afterwards() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).settle(|_, _| Cost::new(50)).build();
+    send(&layer, request()).await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test]
+async fn a_denial_and_an_outage_settle_nothing() {
+    let settle = |_: Outcome<'_>, _| Cost::ZERO;
+    let limiter = Limiter::new(still(), TWO);
+    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    send(&RateLimitLayer::builder(limiter.clone(), Global).settle(settle).build(), request()).await;
+    assert_eq!(left(&limiter).await, 0);
+    send(&RateLimitLayer::builder(away(Outage::Open), Global).settle(settle).build(), request()).await;
+}
+
+#[tokio::test]
+async fn an_exempt_request_spends_nothing_and_needs_no_key() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), tollgate_tower::key::Header::new("x-api-key"))
+        .exempt(|parts| parts.uri.path() == "/")
+        .build();
+    assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
+}
+
+#[tokio::test]
+async fn a_cost_of_zero_passes_and_is_told_what_is_left() {
+    let limiter = Limiter::new(still(), TWO);
+    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::ZERO).build();
+    let response = send(&layer, request()).await;
+    assert_eq!((response.status(), field(&response, "ratelimit")), (StatusCode::OK, Some(r#""two";r=0;t=30"#)));
+}

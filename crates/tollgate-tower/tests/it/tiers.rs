@@ -1,0 +1,68 @@
+//! Limits that depend on the request.
+
+use http::{Request, StatusCode};
+use tollgate::{Limiter, Policy, Quota};
+use tollgate_tower::{RateLimitLayer, Tiers, key::Global};
+
+use crate::support::*;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Plan {
+    Free,
+    Pro,
+    Staff,
+    Unlisted,
+}
+
+fn tiers() -> Tiers<Plan> {
+    let store = still();
+    let limiter = |name| Limiter::new(store.clone(), Policy::token_bucket(name, Quota::per_minute(1)));
+    Tiers::strict().tier(Plan::Free, limiter("free")).tier(Plan::Pro, limiter("pro")).exempt(Plan::Staff)
+}
+
+async fn told(layer: &RateLimitLayer<Global>, plan: Option<Plan>) -> (StatusCode, Option<String>) {
+    let mut request = Request::new(());
+    plan.and_then(|plan| request.extensions_mut().insert(plan));
+    let response = send(layer, request).await;
+    (response.status(), field(&response, "ratelimit-policy").map(str::to_owned))
+}
+
+#[tokio::test]
+async fn each_tier_has_its_own_policies_and_counters() {
+    let layer = RateLimitLayer::new(tiers(), Global);
+    let free = Some(r#""free";q=1;w=60"#.to_owned());
+    let pro = Some(r#""pro";q=1;w=60"#.to_owned());
+    assert_eq!(told(&layer, Some(Plan::Free)).await, (StatusCode::OK, free.clone()));
+    assert_eq!(told(&layer, Some(Plan::Free)).await, (StatusCode::TOO_MANY_REQUESTS, free));
+    assert_eq!(told(&layer, Some(Plan::Pro)).await, (StatusCode::OK, pro.clone()));
+    assert_eq!(told(&layer, Some(Plan::Pro)).await, (StatusCode::TOO_MANY_REQUESTS, pro));
+    for _ in 0..3 {
+        assert_eq!(told(&layer, Some(Plan::Staff)).await, (StatusCode::OK, None));
+    }
+}
+
+#[tokio::test]
+async fn a_missing_or_unlisted_tier_of_strict_tiers_is_500() {
+    let layer = RateLimitLayer::new(tiers(), Global);
+    assert_eq!(told(&layer, None).await, (StatusCode::INTERNAL_SERVER_ERROR, None));
+    assert_eq!(told(&layer, Some(Plan::Unlisted)).await, (StatusCode::INTERNAL_SERVER_ERROR, None));
+}
+
+#[tokio::test]
+async fn a_missing_or_unlisted_tier_is_limited_as_the_others_are() {
+    let store = still();
+    let limiter = |name| Limiter::new(store.clone(), Policy::token_bucket(name, Quota::per_minute(1)));
+    let layer = RateLimitLayer::new(Tiers::new(limiter("others")).tier(Plan::Pro, limiter("pro")), Global);
+    let others = Some(r#""others";q=1;w=60"#.to_owned());
+    assert_eq!(told(&layer, None).await, (StatusCode::OK, others.clone()));
+    assert_eq!(told(&layer, Some(Plan::Unlisted)).await, (StatusCode::TOO_MANY_REQUESTS, others));
+    assert_eq!(told(&layer, Some(Plan::Pro)).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_tier_may_be_found_by_a_closure() {
+    let tiers = tiers().by(|parts| parts.headers.contains_key("x-pro").then_some(Plan::Pro));
+    let layer = RateLimitLayer::new(tiers, Global);
+    let request = Request::builder().header("x-pro", "").body(()).unwrap();
+    assert_eq!(field(&send(&layer, request).await, "ratelimit-policy"), Some(r#""pro";q=1;w=60"#));
+}
