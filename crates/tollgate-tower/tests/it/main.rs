@@ -5,6 +5,7 @@ mod answers;
 mod charges;
 mod dialects;
 mod places;
+mod retry_after;
 mod seeing;
 mod service;
 mod support;
