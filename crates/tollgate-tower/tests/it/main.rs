@@ -11,3 +11,4 @@ mod service;
 mod support;
 mod tiers;
 mod waiting;
+mod wire;
