@@ -49,7 +49,16 @@ pub fn store() -> Result<AnyStore, Failure> {
 ///
 /// `LISTEN` is no address, or is taken.
 pub async fn listen() -> Result<TcpListener, Failure> {
-    let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    listen_or("127.0.0.1:3000").await
+}
+
+/// Listens where `LISTEN` says, on `address` unless it is set.
+///
+/// # Errors
+///
+/// As [`listen`].
+pub async fn listen_or(address: &str) -> Result<TcpListener, Failure> {
+    let address = env::var("LISTEN").unwrap_or_else(|_| address.to_owned());
     TcpListener::bind(&address).await.map_err(|error| format!("LISTEN={address}: {error}").into())
 }
 
@@ -60,12 +69,13 @@ pub async fn listen() -> Result<TcpListener, Failure> {
 /// The listener fails.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure> {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop()).await?;
+    axum::serve(listener, service).with_graceful_shutdown(stopped()).await?;
     println!("Stopped.");
     Ok(())
 }
 
-async fn stop() {
+/// Waits for Ctrl-C or SIGTERM.
+pub async fn stopped() {
     #[cfg(unix)]
     let terminate = async {
         match signal::unix::signal(signal::unix::SignalKind::terminate()) {

@@ -29,6 +29,8 @@ else
 end
 local cost = ARGV[2] + 0
 --@ args 3 tagged
+--@ keys 0
+--@ each prepare
 --@ each settle
 --@ each fits
 --@ admitted

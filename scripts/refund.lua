@@ -26,6 +26,8 @@ if ARGV[3] ~= '' then
   spent = ARGV[3] + 0
 end
 --@ args 4
+--@ keys 0
+--@ each prepare
 --@ each settle
 --@ each refund
 return 1

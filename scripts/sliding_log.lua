@@ -65,10 +65,10 @@ end
 local add_1 = 0
 
 --@ fits
-local fits_1 = cost == 0 or used_1 + cost <= amount_1
+local fits_1 = cost == 0 or used_1 + add_1 + cost <= amount_1
 
 --@ charge
-add_1 = cost
+add_1 = add_1 + cost
 if used_1 == 0 then
   newest_1, oldest_1 = now, now
 elseif newest_1 < now then
@@ -151,12 +151,12 @@ local first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
 if first_1 > 0 then
   third_1, fourth_1 = newest_1 + period_1 - now, oldest_1
   if first_1 > amount_1 then
-    fourth_1 = time_at(key_1, format('%d', amount_1 - 1), newest_1)
+    fourth_1 = math.max(time_at(key_1, format('%d', amount_1 - 1), newest_1), oldest_1)
   end
   if not fits_1 then
     second_1 = oldest_1
-    if amount_1 - cost ~= used_1 - 1 then
-      second_1 = time_at(key_1, format('%d', amount_1 - cost), newest_1)
+    if amount_1 - cost ~= first_1 - 1 then
+      second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
     end
     second_1 = second_1 + period_1 - now
   end

@@ -8,14 +8,14 @@
 -- KEYS    the frame's. ARGV: amount, period, burst.
 -- Stored  a string of three little-endian doubles: the time at which the bucket is full (whole
 --         microseconds), the parts of 1/amount that come on top, and period/amount.
--- Reply   two words: microseconds until the bucket is full, parts on top. The second is left out
---         when it is zero and the policy is alone.
+-- Reply   two words: microseconds until the bucket is full, parts on top. Of a policy
+--         that is alone the second is left out where `amount` divides `period`: it is zero then.
 -- Effects the key expires within 1 ms after the bucket is full.
 -- Pitfalls the third double tells that the rate was changed. Then the units that were spent are
 --         kept, not the time they would have taken: a bucket of 10 per hour that is raised to
 --         1000 per second admits at once.
 
---@ settle
+--@ prepare
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
 local unit_1 = (period_1 - rest_1) / amount_1
@@ -28,6 +28,8 @@ if rest_1 > 0 then
   step_part_1 = parts % amount_1
   step_1 = step_1 + (parts - step_part_1) / amount_1
 end
+
+--@ settle
 local ahead_1, part_1, mended_1 = 0, 0, false
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then

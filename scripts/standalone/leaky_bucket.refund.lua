@@ -13,8 +13,8 @@ local spent = now
 if ARGV[3] ~= '' then
   spent = ARGV[3] + 0
 end
-local key_1 = KEYS[1]
 local amount_1, period_1, burst_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local key_1 = KEYS[1]
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
 local unit_1 = (period_1 - rest_1) / amount_1

@@ -13,8 +13,8 @@ local spent = now
 if ARGV[3] ~= '' then
   spent = ARGV[3] + 0
 end
-local key_1 = KEYS[1]
 local amount_1, width_1, buckets_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local key_1 = KEYS[1]
 local now_at_1 = (now - now % width_1) / width_1
 local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
 local state_1 = pcall('GET', key_1)

@@ -20,8 +20,8 @@ else
 end
 local cost = ARGV[2] + 0
 local tag = ARGV[3]
-local key_1 = KEYS[1]
 local amount_1, period_1 = ARGV[4] + 0, ARGV[5] + 0
+local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
 local size_1 = pcall('LLEN', key_1)
 if size_1 == 0 then
@@ -58,11 +58,11 @@ else
   mended_1 = mended_1 and used_1 > 0
 end
 local add_1 = 0
-local fits_1 = cost == 0 or used_1 + cost <= amount_1
+local fits_1 = cost == 0 or used_1 + add_1 + cost <= amount_1
 local admitted = fits_1
 if admitted then
   if cost > 0 then
-    add_1 = cost
+    add_1 = add_1 + cost
     if used_1 == 0 then
       newest_1, oldest_1 = now, now
     elseif newest_1 < now then
@@ -139,12 +139,12 @@ local first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
 if first_1 > 0 then
   third_1, fourth_1 = newest_1 + period_1 - now, oldest_1
   if first_1 > amount_1 then
-    fourth_1 = time_at(key_1, format('%d', amount_1 - 1), newest_1)
+    fourth_1 = math.max(time_at(key_1, format('%d', amount_1 - 1), newest_1), oldest_1)
   end
   if not fits_1 then
     second_1 = oldest_1
-    if amount_1 - cost ~= used_1 - 1 then
-      second_1 = time_at(key_1, format('%d', amount_1 - cost), newest_1)
+    if amount_1 - cost ~= first_1 - 1 then
+      second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
     end
     second_1 = second_1 + period_1 - now
   end

@@ -23,8 +23,8 @@ local spent = now
 if ARGV[3] ~= '' then
   spent = ARGV[3] + 0
 end
-local key_1 = KEYS[1]
 local amount_1, period_1 = ARGV[4] + 0, ARGV[5] + 0
+local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
 local size_1 = pcall('LLEN', key_1)
 if size_1 == 0 then

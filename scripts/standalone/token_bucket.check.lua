@@ -9,8 +9,8 @@ else
   now = now + 0
 end
 local cost = ARGV[2] + 0
-local key_1 = KEYS[1]
 local amount_1, period_1, burst_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local key_1 = KEYS[1]
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
 local unit_1 = (period_1 - rest_1) / amount_1
@@ -61,5 +61,5 @@ elseif cost > 0 then
 end
 local first_1, second_1 = ahead_1, part_1
 if not fits_1 then first_1 = -1 - first_1 end
-if second_1 == 0 then return first_1 end
+if rest_1 == 0 then return first_1 end
 return { first_1, second_1, now }

@@ -9,8 +9,8 @@ else
   now = now + 0
 end
 local cost = ARGV[2] + 0
-local key_1 = KEYS[1]
 local amount_1, period_1 = ARGV[3] + 0, ARGV[4] + 0
+local key_1 = KEYS[1]
 local count_1, start_1, mended_1 = 0, now, false
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 16 then

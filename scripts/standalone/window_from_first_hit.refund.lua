@@ -13,8 +13,8 @@ local spent = now
 if ARGV[3] ~= '' then
   spent = ARGV[3] + 0
 end
-local key_1 = KEYS[1]
 local amount_1, period_1 = ARGV[4] + 0, ARGV[5] + 0
+local key_1 = KEYS[1]
 local count_1, start_1, mended_1 = 0, now, false
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 16 then

@@ -16,9 +16,11 @@ fn key() -> Key {
 fn every(quota: Quota, check: impl Fn(&mut InRedis, PolicySet, Algorithm)) {
     let mut redis = InRedis::new();
     for &algorithm in ALGORITHMS {
+        // A log of millions is refused, see its own test.
+        let Ok(policy) = Policy::try_new("p", algorithm, quota) else { continue };
         redis.run(&["FLUSHALL".to_owned()]);
         redis.set_now(subject::START_US - subject::START_US % 3_600_000_000);
-        check(&mut redis, PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy")), algorithm);
+        check(&mut redis, PolicySet::from(policy), algorithm);
     }
 }
 
@@ -218,6 +220,36 @@ fn a_rate_above_a_thousand_per_second_is_unlimited() {
             assert!(denied.retry_after() > Some(Duration::ZERO));
         });
     }
+}
+
+/// Members that are only a time: two requests in one microsecond count once.
+#[test]
+fn two_requests_in_one_microsecond_count_once() {
+    every(Quota::per_minute(10), |redis, set, algorithm| {
+        for left in (0..10).rev() {
+            let decision = redis.check(&set, &key(), 1);
+            assert_eq!(decision.states().next().expect("a state").remaining(), left, "{algorithm:?}");
+        }
+    });
+}
+
+/// Denied attempts stored in the log: memory follows the attack, and the client never comes back.
+#[test]
+fn denied_attempts_are_stored() {
+    every(Quota::per_minute(10), |redis, set, algorithm| {
+        assert_eq!(passed(redis, &set, 10), 10);
+        let policy = set.iter().next().expect("a policy").clone();
+        let before = redis.stored(&policy, &key());
+        for _ in 0..5_000 {
+            redis.advance(1_000);
+            let _ = redis.check(&set, &key(), 1);
+        }
+        if algorithm == Algorithm::SlidingLog {
+            assert_eq!(redis.stored(&policy, &key()), before, "the attack left a trace");
+        }
+        redis.advance(120_000_000);
+        assert_eq!(passed(redis, &set, 20), 10, "{algorithm:?}");
+    });
 }
 
 /// A burst of 10 after idling 2, 5 or 8 seconds admits 11, 14 or 17.

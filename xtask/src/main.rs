@@ -5,10 +5,12 @@
 
 use std::{env, process::ExitCode};
 
+mod bench;
 mod failure;
 mod lint;
 mod need;
 mod package;
+mod plots;
 mod tally;
 mod test;
 mod workspace;
@@ -26,10 +28,17 @@ Tasks:
         start themselves. Installs redis-server first if neither it nor
         valkey-server is there; REDIS_SERVER may name a binary and wins.
         The last line is `N passed, N failed, N skipped`.
+  bench [--quick] [--write] [SECTION…]
+        Tollgate and its peers on the same work, with ratios and the project's
+        targets beside them; --quick ends within two minutes. A full run writes
+        docs/benchmarks.md.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
         --benches adds clippy on the benches and the peers they build.
+  plots
+        Draws the pictures in docs/plots anew, from the functions that decide;
+        the tests compare them.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -38,7 +47,9 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let done = match task.as_deref() {
         Some("test") => test::run(&rest),
+        Some("bench") => bench::run(&rest),
         Some("lint") => lint::run(&rest),
+        Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

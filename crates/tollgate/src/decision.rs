@@ -207,6 +207,12 @@ impl Decision {
         })
     }
 
+    /// What each policy read.
+    #[cfg(feature = "redis")]
+    pub(crate) fn readings(&self) -> &Readings {
+        &self.readings
+    }
+
     /// When the store decided, on its own clock; 0 if it did not say.
     pub(crate) fn at_us(&self) -> u64 {
         self.at_us

@@ -29,7 +29,13 @@ pub struct Quota {
     amount: u32,
     burst: u32,
     period_us: u64,
+    /// What follows from the others, worked out once: the spans of one unit and of the burst.
+    unit: Span,
+    top: Span,
 }
+
+/// Whole microseconds, and a remainder in 1/amount of one. Ordered by value.
+pub(crate) type Span = (u64, u64);
 
 /// The first integer that a Lua number (a double) cannot tell from its neighbour.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
@@ -194,7 +200,13 @@ impl Quota {
         if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
             return Err(Fault::LongDrain);
         }
-        Ok(Self { amount, burst, period_us: period_us as u64 })
+        Ok(Self::of(amount, burst, period_us as u64))
+    }
+
+    const fn of(amount: u32, burst: u32, period_us: u64) -> Self {
+        let n = amount as u64;
+        let unit = (period_us / n, period_us % n);
+        Self { amount, burst, period_us, unit, top: span(unit, n, burst as u64) }
     }
 
     fn error(fault: Fault, amount: u32, period: Duration, burst: u32) -> Error {
@@ -220,7 +232,7 @@ impl Quota {
         } else {
             None
         };
-        stretched.unwrap_or(Self { amount: (self.amount / replicas).max(1), burst, period_us: self.period_us })
+        stretched.unwrap_or_else(|| Self::of((self.amount / replicas).max(1), burst, self.period_us))
     }
 
     pub(crate) const fn amount_u64(&self) -> u64 {
@@ -242,17 +254,27 @@ impl Quota {
     }
 
     /// The time that `units` take to accrue: whole microseconds, and a remainder in 1/amount µs.
-    pub(crate) const fn span(&self, units: u64) -> (u64, u64) {
-        let n = self.amount as u64;
-        let (whole, part) = (self.period_us / n, self.period_us % n);
-        let parts = part * units;
-        (whole * units + parts / n, parts % n)
+    pub(crate) const fn span(&self, units: u64) -> Span {
+        if units == self.burst as u64 {
+            return self.top;
+        }
+        span(self.unit, self.amount as u64, units)
     }
 
     /// Whether one request of `cost` can ever fit.
     pub(crate) fn admits(&self, cost: Cost) -> bool {
         cost.units() <= self.burst
     }
+}
+
+/// The span of `units` that take `unit` each. Divides only where a unit is no whole number of microseconds.
+const fn span(unit: Span, n: u64, units: u64) -> Span {
+    let (whole, part) = unit;
+    let parts = part * units;
+    if parts < n {
+        return (whole * units, parts);
+    }
+    (whole * units + parts / n, parts % n)
 }
 
 impl fmt::Debug for Quota {

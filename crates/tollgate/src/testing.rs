@@ -111,6 +111,50 @@ impl Script {
         crate::redis::decode(&self.policies, cost, &value)
     }
 
+    /// The name of the text that decides for many keys.
+    #[must_use]
+    pub fn batch_sha(&self) -> &str {
+        &self.policies.plan().batch.sha
+    }
+
+    /// The text that decides for many keys.
+    #[must_use]
+    pub fn batch_text(&self) -> &str {
+        &self.policies.plan().batch.text
+    }
+
+    /// The arguments of `EVALSHA` for as many checks of each key as stand beside it.
+    #[must_use]
+    pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<String> {
+        let plan = self.policies.plan();
+        let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
+        let mut call = vec!["EVALSHA".to_owned(), plan.batch.sha.clone(), names.len().to_string()];
+        call.extend(names);
+        call.push(now_us.map_or_else(String::new, |now| now.to_string()));
+        call.push(cost.units().to_string());
+        call.extend(plan.tagged.then(String::new));
+        call.extend(plan.args.iter().cloned());
+        if keys.iter().any(|&(_, count)| count != 1) {
+            call.extend(keys.iter().map(|(_, count)| count.to_string()));
+        }
+        call
+    }
+
+    /// The decisions in the reply to a [batch](Self::batch): for each key those of its checks.
+    ///
+    /// # Errors
+    ///
+    /// The reply is none that the script makes.
+    pub fn batch_decisions(
+        &self,
+        keys: &[(Key, usize)],
+        cost: Cost,
+        words: &[i64],
+    ) -> Result<Vec<Vec<Decision>>, Error> {
+        let value = redis::Value::Array(words.iter().copied().map(redis::Value::Int).collect());
+        crate::redis::decode_batch(&self.policies, keys, cost, &value)
+    }
+
     fn call(&self, sha: &str, key: &Key, cost: Cost, now_us: Option<u64>, more: &[String]) -> Vec<String> {
         let keys = self.keys(key);
         let mut call = vec!["EVALSHA".to_owned(), sha.to_owned(), keys.len().to_string()];

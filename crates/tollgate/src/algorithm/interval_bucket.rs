@@ -50,6 +50,12 @@ impl State {
         }
     }
 
+    /// The state that says these words at `now_us`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
+        Self { start_us: (now_us + words[1]).saturating_sub(quota.period_us()), used: words[0] }
+    }
+
     pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
         [self.used, self.start_us + quota.period_us() - now_us, 0, 0]
     }

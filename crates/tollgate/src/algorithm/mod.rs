@@ -80,6 +80,52 @@ pub(crate) fn delay_us(policy: &Policy, reading: &Reading, charged: u64) -> u64 
     }
 }
 
+/// The words as they were `units` admitted units earlier at the same instant: what those said who
+/// came before, of requests that were charged together.
+#[cfg(feature = "redis")]
+pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
+    let mut words = *words;
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::unspend(&policy.quota(), &mut words, units),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
+            // The time to retry is that of who was denied at last.
+            (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+        }
+        Algorithm::IntervalBucket
+        | Algorithm::FixedWindow
+        | Algorithm::WindowFromFirstHit
+        | Algorithm::SlidingWindow => words[0] = words[0].saturating_sub(units),
+    }
+    words
+}
+
+/// What a policy reads `passed_us` after it read `reading` at `at_us`, if nobody spent since.
+#[cfg(feature = "redis")]
+pub(crate) fn later(policy: &Policy, reading: &Reading, at_us: u64, passed_us: u64, cost: u64) -> Reading {
+    let (quota, words) = (policy.quota(), &reading.words);
+    // A bucket that is alone does not say the time, and does not ask for it either.
+    let at_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us };
+    let mut state = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            State::TokenBucket(token_bucket::State::of_words(&quota, words, at_us))
+        }
+        Algorithm::IntervalBucket => State::IntervalBucket(interval_bucket::State::of_words(&quota, words, at_us)),
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => {
+            State::Window(fixed_window::State::of_words(&quota, words, at_us))
+        }
+        Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(&quota, words, at_us)),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
+            let [_, retry_us, reset_us, more_us] = words.map(|word| word.saturating_sub(passed_us));
+            let fits = reading.fits || retry_us == 0;
+            let used = if reset_us > 0 { words[0] } else { 0 };
+            return Reading { fits, words: [used, if fits { 0 } else { retry_us }, reset_us, more_us] };
+        }
+    };
+    let now_us = at_us + passed_us;
+    let state = state.settle(policy, now_us).state;
+    Reading { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
+}
+
 /// The algorithms whose states grow say it all themselves: the units that count, then the three
 /// times.
 fn counted(quota: &Quota, words: &Words, _: u64) -> Numbers {

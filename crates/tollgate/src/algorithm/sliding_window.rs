@@ -57,6 +57,13 @@ impl State {
         }
     }
 
+    /// The state that says these words at `now_us`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
+        let start_us = (now_us + words[2]).saturating_sub(quota.period_us());
+        Self { start_us, current: words[0], previous: words[1] }
+    }
+
     pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
         [self.current, self.previous, self.left(quota, now_us), 0]
     }

@@ -68,6 +68,12 @@ impl State {
         }
     }
 
+    /// The state that says these words at `now_us`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
+        Self { full_us: now_us + words[0], part: words[1], pace: quota.pace() }
+    }
+
     pub(crate) fn words(&self, now_us: u64) -> Words {
         let (ahead, part) = self.ahead(now_us);
         [ahead, part, 0, 0]
@@ -97,6 +103,15 @@ fn add(quota: &Quota, a: Span, b: Span) -> Span {
     let part = a.1 + b.1;
     let carry = u64::from(part >= quota.amount_u64());
     (a.0 + b.0 + carry, part - carry * quota.amount_u64())
+}
+
+/// Takes `units` back from the words of a bucket that they were charged to.
+#[cfg(feature = "redis")]
+pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
+    let (whole, part) = quota.span(units);
+    let borrow = u64::from(words[1] < part);
+    words[0] = words[0].saturating_sub(whole + borrow);
+    words[1] = words[1] + borrow * quota.amount_u64() - part;
 }
 
 /// From the time until the bucket is full: `words` are its whole and its part.

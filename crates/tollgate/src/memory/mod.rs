@@ -50,8 +50,12 @@ pub struct MemoryStoreBuilder {
 /// The default of [`MemoryStoreBuilder::max_keys`].
 const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(1 << 18).expect("not zero");
 
-/// A power of two; below it two cores meet too often, above it a small store wastes room.
+/// With fewer two cores meet too often.
 const SHARDS: usize = 64;
+
+/// With more room a shard would stand still for too long when it is tidied up. A table of a power
+/// of two is just full then: seven eighths are.
+const MOST_ROOM: usize = 4_096 / 8 * 7;
 
 impl MemoryStore {
     /// A store of at most 262 144 states (about 30 MB when full), on the monotonic clock.
@@ -92,8 +96,9 @@ impl MemoryStore {
 
     fn shard(&self, key: &Key) -> (u64, &Mutex<Shard>) {
         let hash = self.0.hasher.hash_one(key.as_bytes());
-        // The table inside uses the low bits and the topmost seven.
-        let at = (hash >> 48) as usize % self.0.shards.len();
+        // The table inside uses the low bits and the topmost seven of a product of it. This is the
+        // upper half's share of the shards: a multiplication where a remainder would be a division.
+        let at = (((hash >> 32) * self.0.shards.len() as u64) >> 32) as usize;
         (hash, &self.0.shards[at])
     }
 
@@ -171,7 +176,8 @@ impl fmt::Debug for MemoryStore {
 
 impl MemoryStoreBuilder {
     /// How many states the store holds at most, one for each key and policy; 262 144 by default.
-    /// The bound is kept per shard (64 of them), so a store may drop a state a little earlier.
+    /// The bound is kept per shard (64 of them, or more), so a store may drop a state a little
+    /// earlier.
     pub fn max_keys(mut self, max_keys: NonZeroUsize) -> Self {
         self.max_keys = max_keys;
         self
@@ -187,8 +193,9 @@ impl MemoryStoreBuilder {
     #[must_use]
     pub fn build(self) -> MemoryStore {
         // A small store is one shard, so that its bound is exact.
-        let shards = if self.max_keys.get() < 16 * SHARDS { 1 } else { SHARDS };
-        let room = self.max_keys.get() / shards;
+        let max_keys = self.max_keys.get();
+        let shards = if max_keys < 16 * SHARDS { 1 } else { SHARDS.max(max_keys.div_ceil(MOST_ROOM)) };
+        let room = max_keys / shards;
         MemoryStore(Arc::new(Inner {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
             hasher: RandomState::default(),

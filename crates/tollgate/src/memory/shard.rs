@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{ptr, sync::Arc};
 
 use hashbrown::{HashTable, hash_table::Entry as Slot};
 use smallvec::SmallVec;
@@ -19,17 +19,29 @@ pub(super) struct Shard {
 #[derive(Debug)]
 struct Entry {
     hash: u64,
-    key: Box<[u8]>,
+    key: SmallVec<[u8; SHORT_KEY]>,
     policy: Arc<Policy>,
     state: State,
 }
+
+/// Keys up to this length lie in the entry itself: addresses, numbers, most names of tenants.
+const SHORT_KEY: usize = 24;
 
 impl Entry {
     fn is_of(&self, hash: u64, key: &Key, policy: &Policy) -> bool {
         self.hash == hash
             && *self.key == *key.as_bytes()
-            && self.policy.algorithm().reads(policy.algorithm())
-            && self.policy.name() == policy.name()
+            && (ptr::eq(&*self.policy, policy)
+                || self.policy.algorithm().reads(policy.algorithm()) && self.policy.name() == policy.name())
+    }
+
+    fn write(&mut self, policy: &Arc<Policy>, state: State) {
+        self.state = state;
+        if !Arc::ptr_eq(&self.policy, policy)
+            && (self.policy.quota() != policy.quota() || self.policy.algorithm() != policy.algorithm())
+        {
+            self.policy = Arc::clone(policy);
+        }
     }
 }
 
@@ -44,6 +56,38 @@ impl Shard {
 
     /// Decides over all policies of the check, charges all or none.
     pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
+        match check.policies.shared() {
+            [policy] => Readings::from_iter([self.check_one(hash, check, policy, now_us)]),
+            _ => self.check_all(hash, check, now_us),
+        }
+    }
+
+    /// As [`check_all`](Self::check_all) where there is one policy, which is most often: its state
+    /// is looked up once.
+    fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> Reading {
+        let cost = check.cost.get();
+        let mut entry = self.find_mut(hash, check.key, policy);
+        let Settled { mut state, mended } = match &mut entry {
+            Some(entry) => entry.state.settle(policy, now_us),
+            None => State::fresh(policy.algorithm()).settle(policy, now_us),
+        };
+        let fits = state.fits(policy, now_us, cost);
+        let charged = fits && cost > 0;
+        if charged {
+            state.charge(policy, now_us, cost, check.tag);
+        }
+        let words = state.words(policy, now_us, if fits { 0 } else { cost });
+        let is_written = charged || (mended && cost > 0);
+        match entry {
+            Some(entry) if is_written => entry.write(policy, state),
+            Some(entry) if !mended && state.is_moved() => entry.state = state,
+            None if is_written => self.put(hash, check.key, policy, state, now_us),
+            _ => {}
+        }
+        Reading { fits, words }
+    }
+
+    fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
         let cost = check.cost.get();
         let states = self.settle(hash, check, now_us);
         let fits: SmallVec<[bool; 4]> = states
@@ -121,15 +165,10 @@ impl Shard {
         let slot = spread(hash, policy);
         let rehash = |entry: &Entry| spread(entry.hash, &entry.policy);
         match self.states.entry(slot, |entry| entry.is_of(hash, key, policy), rehash) {
-            Slot::Occupied(mut slot) => {
-                let entry = slot.get_mut();
-                entry.state = state;
-                if entry.policy.quota() != policy.quota() || entry.policy.algorithm() != policy.algorithm() {
-                    entry.policy = Arc::clone(policy);
-                }
-            }
+            Slot::Occupied(mut slot) => slot.get_mut().write(policy, state),
             Slot::Vacant(slot) => {
-                slot.insert(Entry { hash, key: key.as_bytes().into(), policy: Arc::clone(policy), state });
+                let key = SmallVec::from_slice(key.as_bytes());
+                slot.insert(Entry { hash, key, policy: Arc::clone(policy), state });
             }
         }
     }
@@ -183,8 +222,5 @@ impl Entry {
 
 /// The slot of a key's state under one policy.
 fn spread(hash: u64, policy: &Policy) -> u64 {
-    let name = policy.name().as_bytes();
-    // The name is short and configured: a multiplicative fold of it is enough to tell the
-    // policies of one key apart.
-    name.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    (hash ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

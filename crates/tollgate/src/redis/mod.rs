@@ -1,31 +1,61 @@
 //! The store in Redis.
 
+mod batch;
+mod builder;
+mod connection;
+mod denials;
+mod engine;
 mod fault;
 mod link;
 mod plan;
 mod reply;
 mod script;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Instant};
 
-use redis::{Client, IntoConnectionInfo, Value, io::tcp::TcpSettings};
+use redis::Client;
 
-use crate::{Check, CheckFuture, Clock, Cost, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
-use fault::Fault;
-use link::{Line, Link, Source};
+use crate::{Check, CheckFuture, Clock, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+pub use builder::RedisStoreBuilder;
+use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
+use connection::Connection;
+use denials::Denials;
+use engine::Engine;
+use link::Source;
 pub(crate) use plan::Plan;
 use script::Script;
 
 #[cfg(feature = "testing")]
-pub(crate) fn decode(policies: &PolicySet, cost: Cost, reply: &Value) -> Result<Decision, Error> {
+pub(crate) fn decode(policies: &PolicySet, cost: crate::Cost, reply: &redis::Value) -> Result<Decision, Error> {
     reply::decision(policies.plan(), policies, cost, reply)
+}
+
+#[cfg(feature = "testing")]
+pub(crate) fn decode_batch(
+    policies: &PolicySet,
+    keys: &[(Key, usize)],
+    cost: crate::Cost,
+    reply: &redis::Value,
+) -> Result<Vec<Vec<Decision>>, Error> {
+    let counted = keys.iter().any(|&(_, count)| count != 1);
+    let outcomes = reply::outcomes(policies.plan(), keys.len(), counted, reply)?;
+    let of = |(outcome, &(_, count)): (&reply::Outcome, &(Key, usize))| {
+        (0..count).map(|at| outcome.decision(at, policies, cost)).collect()
+    };
+    Ok(outcomes.iter().zip(keys).map(of).collect())
 }
 
 /// A store in Redis or Valkey: every replica of the service spends from the same quota.
 ///
-/// One decision is one script call over keys of one slot, on the server's own clock. All checks
-/// of a process share one connection; a `deadpool_redis::Pool` that is handed over is asked for a
-/// connection once, and again only when that one broke.
+/// One decision is one atomic step of a script over keys of one slot, on the server's own clock.
+/// All checks of a process share one connection; a `deadpool_redis::Pool` that is handed over is
+/// asked for a connection once, and again only when that one broke. A lone check leaves at once;
+/// checks that come while others are under way gather, and leave together in one call.
+///
+/// A denial is remembered in the process for as long as it holds, at most a second, so that a
+/// client who keeps asking costs the server nothing. Only what another process does within that
+/// second (a refund, a reset, a raised quota) is then seen late; see
+/// [`without_deny_cache`](RedisStoreBuilder::without_deny_cache).
 ///
 /// States stand under `prefix:{key}:policy:version`, and every one expires by itself.
 ///
@@ -43,24 +73,9 @@ pub struct RedisStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    prefix: String,
-    clock: Option<Clock>,
-    link: Link,
-}
-
-/// Builds a [`RedisStore`].
-#[must_use = "a builder does nothing until it is built"]
-pub struct RedisStoreBuilder {
-    source: Origin,
-    prefix: String,
-    clock: Option<Clock>,
-    connect_timeout: Duration,
-}
-
-enum Origin {
-    Url(String),
-    Client(Box<Client>),
-    Pool(deadpool_redis::Pool),
+    connection: Arc<Connection>,
+    engine: Engine,
+    denials: Option<Denials>,
 }
 
 impl RedisStore {
@@ -102,7 +117,7 @@ impl RedisStore {
     /// decision would pay each time.)
     #[must_use]
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None)
+        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None, true)
     }
 
     /// A store on connections of a client that the application configured.
@@ -112,6 +127,7 @@ impl RedisStore {
             Source::Client { client: client.into(), connect_timeout: CONNECT_TIMEOUT },
             DEFAULT_PREFIX.to_owned(),
             None,
+            true,
         )
     }
 
@@ -136,49 +152,74 @@ impl RedisStore {
     ///
     /// It is not, or refuses us.
     pub async fn ping(&self) -> Result<(), Error> {
-        self.0.query(&redis::cmd("PING")).await.map(drop)
+        self.0.connection.query(&redis::cmd("PING")).await.map(drop)
     }
 
-    fn assemble(source: Source, prefix: String, clock: Option<Clock>) -> Self {
-        Self(Arc::new(Inner { prefix, clock, link: Link::new(source) }))
+    fn assemble(source: Source, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
+        // A clock that others move says nothing about how long a denial holds.
+        let denials = (remembers && clock.is_none()).then(Denials::new);
+        let connection = Arc::new(Connection::new(source, prefix, clock));
+        Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection, denials }))
     }
 }
 
-const DEFAULT_PREFIX: &str = "tollgate";
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long sent bytes may stay unacknowledged before the system gives the connection up.
-#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-const USER_TIMEOUT: Duration = Duration::from_secs(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+impl Inner {
+    /// Units may have come back to the key.
+    fn forget(&self, key: &Key) {
+        if let Some(denials) = &self.denials {
+            denials.forget(key);
+        }
+    }
+}
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
+        let known = self.0.denials.as_ref().and_then(|known| known.look_up(check.policies, check.key, check.cost));
+        if let Some(denial) = known {
+            return StoreFuture::ready(Ok(denial));
+        }
         let inner = Arc::clone(&self.0);
-        let (policies, cost) = (check.policies.clone(), check.cost);
-        let call = inner.call(policies.plan(), check.key, cost, After::Tag(check.tag));
+        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
+        let tag = if policies.plan().tagged { check.tag.into() } else { Box::default() };
         StoreFuture::pending(async move {
-            let plan = policies.plan();
-            let reply = inner.run(&plan.check, call).await?;
-            reply::decision(plan, &policies, cost, &reply)
+            let sent = Instant::now();
+            let Some(denials) = &inner.denials else {
+                return inner.engine.check(policies, key, cost, tag).await;
+            };
+            let decision = inner.engine.check(policies, key.clone(), cost, tag).await?;
+            if decision.is_denied() {
+                denials.remember(key, &decision, sent);
+            }
+            Ok(decision)
         })
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        let policies = check.policies.clone();
+        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
-        let call = inner.call(policies.plan(), check.key, check.cost, After::Spent(spent_us));
-        StoreFuture::pending(async move { inner.run(&policies.plan().refund, call).await.map(drop) })
+        StoreFuture::pending(async move {
+            let (plan, connection) = (policies.plan(), &inner.connection);
+            let reply = connection.run(&plan.refund, policies.len(), |command| {
+                connection.keys(plan, &key, command);
+                command.arg(connection.now()).arg(cost.units());
+                command.arg(spent_us.map_or_else(String::new, |at_us| at_us.to_string())).arg(&*plan.args);
+            });
+            let reply = reply.await;
+            inner.forget(&key);
+            reply.map(drop)
+        })
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
+        let (inner, key) = (Arc::clone(&self.0), key.clone());
         let mut command = redis::cmd("DEL");
-        for key in policies.plan().keys(&inner.prefix, key.encoded()) {
-            command.arg(key);
-        }
-        StoreFuture::pending(async move { inner.query(&command).await.map(drop) })
+        inner.connection.keys(policies.plan(), &key, &mut command);
+        StoreFuture::pending(async move {
+            let reply = inner.connection.query(&command).await;
+            inner.forget(&key);
+            reply.map(drop)
+        })
     }
 
     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
@@ -191,168 +232,23 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
-        let inner = Arc::clone(&self.0);
-        let at = policies.iter().take_while(|policy| policy.name() != log.name()).count();
-        let keys = policies.plan().keys(&inner.prefix, key.encoded()).skip(at).take(1).collect();
-        let call = Call { keys, args: vec![inner.now(), (limit - 1).to_string().into_bytes()] };
-        let period_us = log.quota().period_us();
+        let connection = Arc::clone(&self.0.connection);
+        let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
-            let reply = inner.run(Script::entries(), call).await?;
-            reply::entries(period_us, reply)
+            let reply = connection.run(Script::entries(), 1, |command| {
+                connection.keys(alone.plan(), &key, command);
+                command.arg(connection.now()).arg(limit - 1);
+            });
+            reply::entries(period_us, reply.await?)
         })
     }
-}
-
-/// The arguments of a script call: all that follows the script itself.
-struct Call {
-    keys: Vec<String>,
-    args: Vec<Vec<u8>>,
-}
-
-/// The argument between the cost and those of the policies.
-#[derive(Clone, Copy)]
-enum After<'a> {
-    Tag(&'a [u8]),
-    Spent(Option<u64>),
-}
-
-impl Inner {
-    fn call(&self, plan: &Plan, key: &Key, cost: Cost, after: After<'_>) -> Call {
-        let keys = plan.keys(&self.prefix, key.encoded()).collect();
-        let mut args = vec![self.now(), cost.units().to_string().into_bytes()];
-        match after {
-            After::Tag(tag) if plan.tagged => args.push(tag.to_vec()),
-            After::Tag(_) => {}
-            After::Spent(at_us) => args.push(at_us.map_or_else(Vec::new, |at_us| at_us.to_string().into_bytes())),
-        }
-        args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
-        Call { keys, args }
-    }
-
-    /// The time as the scripts take it: empty for the server's own.
-    fn now(&self) -> Vec<u8> {
-        self.clock.as_ref().map_or_else(Vec::new, |clock| clock.now_us().to_string().into_bytes())
-    }
-
-    /// Runs a script by its name, and by its body when the server does not know it: then nothing
-    /// ran before, so nothing is charged twice.
-    async fn run(&self, script: &Script, call: Call) -> Result<Value, Error> {
-        let line = self.line().await?;
-        match line.query(&call.by("EVALSHA", &script.sha)).await {
-            Err(error) if Fault::of(&error) == Fault::NoScript => {
-                let answer = line.query(&call.by("EVAL", &script.text)).await;
-                self.finish(&line, answer)
-            }
-            answer => self.finish(&line, answer),
-        }
-    }
-
-    async fn query(&self, command: &redis::Cmd) -> Result<Value, Error> {
-        let line = self.line().await?;
-        let answer = line.query(command).await;
-        self.finish(&line, answer)
-    }
-
-    async fn line(&self) -> Result<Line, Error> {
-        match self.link.line() {
-            Some(line) => Ok(line),
-            None => self.link.dial().await,
-        }
-    }
-
-    fn finish(&self, line: &Line, answer: redis::RedisResult<Value>) -> Result<Value, Error> {
-        answer.map_err(|error| {
-            if Fault::of(&error) == Fault::Connection {
-                self.link.broken(line);
-            }
-            fault::error(&error)
-        })
-    }
-}
-
-impl Call {
-    fn by(&self, command: &str, script: &str) -> redis::Cmd {
-        let mut command = redis::cmd(command);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
-        command
-    }
-}
-
-impl RedisStoreBuilder {
-    fn new(source: Origin) -> Self {
-        Self { source, prefix: DEFAULT_PREFIX.to_owned(), clock: None, connect_timeout: CONNECT_TIMEOUT }
-    }
-
-    /// What every key begins with; `tollgate` by default. Limiters whose stores have the same
-    /// prefix share the counters of policies of the same name.
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// The clock to decide by, instead of the server's. Weaker: replicas whose clocks differ by
-    /// some time disagree by that time. For servers that refuse `TIME`, and for tests.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// How long connecting may take, 1 s by default. Checks do not wait for it longer than their
-    /// own deadline. A pool has its own.
-    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
-        self.connect_timeout = connect_timeout;
-        self
-    }
-
-    /// The store. It connects with the first check.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, or the prefix
-    /// is empty, longer than 64 bytes, or holds a brace, a space or a control character.
-    pub fn build(self) -> Result<RedisStore, Error> {
-        let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(allowed) {
-            return Err(Error::config(format!(
-                "prefix must be 1 to 64 printable ASCII characters without braces, got {:?}",
-                self.prefix
-            )));
-        }
-        let source = match self.source {
-            Origin::Url(url) => Source::Client { client: client(&url)?.into(), connect_timeout: self.connect_timeout },
-            Origin::Client(client) => {
-                Source::Client { client: (*client).into(), connect_timeout: self.connect_timeout }
-            }
-            Origin::Pool(pool) => Source::Pool(pool),
-        };
-        Ok(RedisStore::assemble(source, self.prefix, self.clock))
-    }
-}
-
-fn client(url: &str) -> Result<Client, Error> {
-    // Neither the URL nor what the parser says of it is shown: a password may stand in it.
-    let refused = |_| {
-        Error::config(
-            "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
-             rediss://… (with the feature tls) or unix:///path",
-        )
-    };
-    let info = url.into_connection_info().map_err(refused)?;
-    let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    Client::open(info.set_tcp_settings(tcp)).map_err(refused)
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("prefix", &self.0.prefix).field("link", &self.0.link).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.0.connection.prefix())
+            .field("link", &self.0.connection.link())
+            .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use crate::{Algorithm, PolicySet};
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) check: Script,
+    pub(crate) batch: Script,
     pub(crate) refund: Script,
     /// What follows the hash tag in each policy's key: its name and the storage version.
     pub(super) suffixes: Box<[String]>,
@@ -29,14 +30,21 @@ impl Plan {
         };
         Self {
             check: Script::check(&algorithms),
+            batch: Script::batch(&algorithms),
             refund: Script::refund(&algorithms),
             suffixes: policies.iter().map(suffix).collect(),
             tagged: script::is_tagged(&algorithms),
             args: policies.iter().flat_map(script::args).map(|arg| arg.to_string()).collect(),
-            words: algorithms.iter().map(|&algorithm| range(script::words(algorithm))).collect(),
+            words: script::words(policies).map(&mut range).collect(),
         }
     }
 
+    /// How many words the reply has for one subject.
+    pub(super) fn words_in_all(&self) -> usize {
+        self.words.last().map_or(0, |last| last.end)
+    }
+
+    #[cfg(feature = "testing")]
     pub(crate) fn keys(&self, prefix: &str, subject: &str) -> impl Iterator<Item = String> {
         self.suffixes.iter().map(move |suffix| [prefix, ":{", subject, suffix].concat())
     }

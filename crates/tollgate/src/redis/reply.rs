@@ -1,24 +1,89 @@
 use redis::Value;
 
 use super::plan::Plan;
-use crate::{Cost, Decision, Entry, Error, ErrorKind, PolicySet, algorithm::Reading, decision::Readings};
+use crate::{
+    Cost, Decision, Entry, Error, ErrorKind, PolicySet,
+    algorithm::{Reading, unspent},
+    decision::Readings,
+};
 
 /// Reads the reply of a check: per policy its words, the first as −1 − word where it denies; last
 /// the server's time. A bare integer is the first word of a policy that is alone.
 pub(super) fn decision(plan: &Plan, policies: &PolicySet, cost: Cost, reply: &Value) -> Result<Decision, Error> {
-    let words: &[Value] = match reply {
-        Value::Array(words) => words,
-        bare => std::slice::from_ref(bare),
+    let (words, at_us) = match reply {
+        Value::Array(reply) => timed(reply)?,
+        bare => (std::slice::from_ref(bare), 0),
     };
-    let places = plan.words.last().map_or(0, |last| last.end);
-    if words.len() != 1 && words.len() != places + 1 || words.len() == 1 && policies.len() != 1 {
-        return Err(nonsense(format_args!("{} words where {} belong", words.len(), places + 1)));
+    if words.len() != plan.words_in_all() {
+        return Err(nonsense(format_args!("{} words where {} belong", words.len(), plan.words_in_all())));
     }
+    Ok(Decision::from_readings(policies, readings(plan, words)?, cost, at_us))
+}
+
+/// What a batch says of one subject.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// How many of the requests were admitted, the first ones.
+    granted: usize,
+    /// The level after the last of them, and who denies the next.
+    readings: Readings,
+    at_us: u64,
+}
+
+/// Reads the reply of a batch: for each subject the number of requests that were admitted, if they
+/// were counted, and the words as for a check; last the server's time.
+pub(super) fn outcomes(plan: &Plan, subjects: usize, counted: bool, reply: &Value) -> Result<Vec<Outcome>, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(nonsense(format_args!("no list")));
+    };
+    let (words, at_us) = timed(reply)?;
+    let each = plan.words_in_all() + usize::from(counted);
+    if words.len() != subjects * each {
+        return Err(nonsense(format_args!("{} words where {} belong", words.len(), subjects * each)));
+    }
+    let outcome = |words: &[Value]| {
+        let (granted, words) = match words {
+            [Value::Int(granted), words @ ..] if counted => (Some(*granted), words),
+            words => (None, words),
+        };
+        let readings = readings(plan, words)?;
+        let granted = match granted {
+            Some(granted) => usize::try_from(granted).map_err(|_| nonsense(format_args!("a negative number")))?,
+            None => usize::from(readings.iter().all(|reading| reading.fits)),
+        };
+        Ok(Outcome { granted, readings, at_us })
+    };
+    words.chunks_exact(each).map(outcome).collect()
+}
+
+impl Outcome {
+    /// The decision on the request that came as number `at`, counted from zero.
+    pub(super) fn decision(&self, at: usize, policies: &PolicySet, cost: Cost) -> Decision {
+        let mut readings = self.readings.clone();
+        if at < self.granted {
+            let later = (self.granted - 1 - at) as u64 * cost.get();
+            for (reading, policy) in readings.iter_mut().zip(policies.iter()) {
+                *reading = Reading { fits: true, words: unspent(policy, &reading.words, later) };
+            }
+        }
+        Decision::from_readings(policies, readings, cost, self.at_us)
+    }
+}
+
+/// The words of a reply, and the time that ends it.
+fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
+    match reply {
+        [words @ .., Value::Int(now)] if *now >= 0 => Ok((words, now.unsigned_abs())),
+        _ => Err(nonsense(format_args!("no time"))),
+    }
+}
+
+fn readings(plan: &Plan, words: &[Value]) -> Result<Readings, Error> {
     let mut readings = Readings::new();
     for range in &plan.words {
         let mut reading = Reading { fits: true, words: [0; 4] };
-        for (at, place) in range.clone().take(words.len()).enumerate() {
-            let Value::Int(word) = words[place] else {
+        for (at, value) in words[range.clone()].iter().enumerate() {
+            let Value::Int(word) = *value else {
                 return Err(nonsense(format_args!("a word that is no integer")));
             };
             let fits = word >= 0;
@@ -26,16 +91,11 @@ pub(super) fn decision(plan: &Plan, policies: &PolicySet, cost: Cost, reply: &Va
                 return Err(nonsense(format_args!("a negative word")));
             }
             reading.fits &= fits;
-            reading.words[at] = if fits { word as u64 } else { (-1 - word) as u64 };
+            reading.words[at] = if fits { word.unsigned_abs() } else { (-1 - word).unsigned_abs() };
         }
         readings.push(reading);
     }
-    let at_us = match words.get(places) {
-        Some(&Value::Int(now)) if now >= 0 => now as u64,
-        Some(_) => return Err(nonsense(format_args!("a time that is no integer"))),
-        None => 0,
-    };
-    Ok(Decision::from_readings(policies, readings, cost, at_us))
+    Ok(readings)
 }
 
 /// Reads the entries of a log: the server's time, and the list. What left a `period_us` ago is left

@@ -1,13 +1,13 @@
 //! The Lua that decides, assembled from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `refund.lua`) filled with the sections of each policy's
+//! A script is a frame (`check.lua`, `batch.lua`, `refund.lua`) filled with the sections of each policy's
 //! algorithm, so the script for one policy and the script for a set are the same source lines. A
 //! set is assembled once, when it is first used; parameters are never part of the text, so all
 //! sets of the same algorithms run the same script.
 
 use std::sync::LazyLock;
 
-use crate::{Algorithm, Policy};
+use crate::{Algorithm, Policy, PolicySet};
 
 /// A script and the name the server knows it by.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ macro_rules! source {
 }
 
 const CHECK: &str = source!("check");
+const BATCH: &str = source!("batch");
 const REFUND: &str = source!("refund");
 const ENTRIES: &str = source!("entries");
 
@@ -35,8 +36,8 @@ struct Part {
     source: &'static str,
     args: &'static [&'static str],
     words: usize,
-    /// Whether a single word may be the whole reply.
-    bare: bool,
+    /// Whether a policy that is alone leaves out the last word where its amount divides its period.
+    parted: bool,
     /// Whether the tag of the request is stored.
     tagged: bool,
 }
@@ -57,9 +58,9 @@ fn part(algorithm: Algorithm) -> Part {
         Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT, 4),
         Algorithm::SlidingLog => (source!("sliding_log"), WINDOW, 4),
     };
-    let bare = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let parted = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
     let tagged = algorithm == Algorithm::SlidingLog;
-    Part { source, args, words, bare, tagged }
+    Part { source, args, words, parted, tagged }
 }
 
 /// The file that another one is `like`.
@@ -71,9 +72,14 @@ fn named(name: &str) -> &'static str {
     }
 }
 
-/// How many words the reply has for a policy.
-pub(crate) fn words(algorithm: Algorithm) -> usize {
-    part(algorithm).words
+/// How many words the reply has for each policy of a set.
+pub(crate) fn words(policies: &PolicySet) -> impl Iterator<Item = usize> {
+    let alone = policies.len() == 1;
+    policies.iter().map(move |policy| {
+        let (part, quota) = (part(policy.algorithm()), policy.quota());
+        let whole = quota.period_us().is_multiple_of(quota.amount_u64());
+        part.words - usize::from(alone && part.parted && whole)
+    })
 }
 
 /// The arguments of a policy.
@@ -105,6 +111,11 @@ impl Script {
         Self::assemble(CHECK, algorithms)
     }
 
+    /// The script that decides over policies of these algorithms for many keys.
+    pub(crate) fn batch(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(BATCH, algorithms)
+    }
+
     /// The script that gives units back to policies of these algorithms.
     pub(crate) fn refund(algorithms: &[Algorithm]) -> Self {
         Self::assemble(REFUND, algorithms)
@@ -122,6 +133,15 @@ impl Script {
         let mut text = format!("-- tollgate, assembled for: {}\n", names.join(", "));
         for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
             fill(&mut text, line, &parts);
+        }
+        if frame == BATCH {
+            // What was read of all keys at the start is not read again, and a verdict outlives the
+            // loop that reaches it.
+            for at in 1..=parts.len() {
+                let read = format!("pcall('GET', key_{at})");
+                text = text.replace(&read, &format!("states[at + {at}]"));
+                text = text.replace(&format!("local fits_{at} ="), &format!("fits_{at} ="));
+            }
         }
         let sha = sha1_smol::Sha1::from(&text).digest().to_string();
         Self { text, sha }
@@ -152,10 +172,24 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
                 let names: Vec<String> = part.args.iter().map(|name| format!("{name}_{at}")).collect();
                 let values: Vec<String> = (next..).take(names.len()).map(|at| format!("ARGV[{at}] + 0")).collect();
                 next += names.len();
-                push(&format!("local key_{at} = KEYS[{at}]"));
                 push(&format!("local {} = {}", names.join(", "), values.join(", ")));
             }
         }
+        ("counts", _) => {
+            let tags = usize::from(parts.iter().any(|part| part.tagged));
+            let first = 3 + tags + parts.iter().map(|part| part.args.len()).sum::<usize>();
+            push(&format!("local each, first_count = {}, {first}", parts.len()));
+            push("local counted = ARGV[first_count]");
+        }
+        ("keys", base) => {
+            for at in 1..=parts.len() {
+                match base {
+                    "0" => push(&format!("local key_{at} = KEYS[{at}]")),
+                    base => push(&format!("local key_{at} = KEYS[{base} + {at}]")),
+                }
+            }
+        }
+        ("verdicts", _) => push(&format!("local {}", names("fits").join(", "))),
         ("once", _) => {
             for (at, part) in parts.iter().enumerate() {
                 if parts[..at].iter().all(|other| other.source != part.source) {
@@ -173,19 +207,41 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
         }
         ("admitted", _) => push(&format!("local admitted = {}", names("fits").join(" and "))),
         ("reply", _) => {
-            for (at, fits) in (1..).zip(names("fits")) {
-                push(&format!("if not {fits} then first_{at} = -1 - first_{at} end"));
+            signs(parts.len()).for_each(|line| push(&line));
+            if let [Part { parted: true, .. }] = parts {
+                push("if rest_1 == 0 then return first_1 end");
             }
-            if let [Part { bare: true, .. }] = parts {
-                push("if second_1 == 0 then return first_1 end");
+            push(&format!("return {{ {}, now }}", words_of(parts).collect::<Vec<_>>().join(", ")));
+        }
+        ("replies", _) => {
+            signs(parts.len()).for_each(|line| push(&line));
+            push("if counted then");
+            push("  place = place + 1");
+            push("  replies[place] = granted");
+            push("end");
+            for word in words_of(parts) {
+                let store = ["place = place + 1".to_owned(), format!("replies[place] = {word}")];
+                if matches!(parts, [Part { parted: true, .. }]) && word == "second_1" {
+                    push("if rest_1 > 0 then");
+                    store.iter().for_each(|line| push(&format!("  {line}")));
+                    push("end");
+                } else {
+                    store.iter().for_each(|line| push(line));
+                }
             }
-            let words = (1..)
-                .zip(parts)
-                .flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")));
-            push(&format!("return {{ {}, now }}", words.collect::<Vec<_>>().join(", ")));
         }
         _ => unreachable!("an unknown line in a script: {line}"),
     }
+}
+
+/// The lines that turn the first word of a policy that denies.
+fn signs(policies: usize) -> impl Iterator<Item = String> {
+    (1..=policies).map(|at| format!("if not fits_{at} then first_{at} = -1 - first_{at} end"))
+}
+
+/// The names of all words, in the order of the reply.
+fn words_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    (1..).zip(parts).flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")))
 }
 
 /// The lines of a section, with those of the sections it includes.
@@ -223,107 +279,4 @@ fn section_lines(source: &'static str, section: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, path::Path};
-
-    use super::*;
-
-    const ALGORITHMS: [Algorithm; 8] = [
-        Algorithm::TokenBucket,
-        Algorithm::IntervalBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::WindowFromFirstHit,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::SlidingLog,
-    ];
-
-    fn file_name(algorithm: Algorithm) -> String {
-        let mut snake = String::new();
-        for letter in name(algorithm).chars() {
-            if letter.is_ascii_uppercase() && !snake.is_empty() {
-                snake.push('_');
-            }
-            snake.push(letter.to_ascii_lowercase());
-        }
-        snake
-    }
-
-    fn scripts() -> impl Iterator<Item = (String, Script)> {
-        let decide = ALGORITHMS.into_iter().flat_map(|algorithm| {
-            let name = file_name(algorithm);
-            [
-                (format!("{name}.check.lua"), Script::check(&[algorithm])),
-                (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
-            ]
-        });
-        decide.chain([("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog]))])
-    }
-
-    /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
-    /// say that it is meant, run this test with `TOLLGATE_BLESS=1`.
-    #[test]
-    fn the_scripts_that_run_are_those_that_are_listed() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
-        let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
-        let mut sums = String::new();
-        for (name, script) in scripts() {
-            sums.push_str(&format!("{}  standalone/{name}\n", script.sha));
-            let path = folder.join("standalone").join(&name);
-            if bless {
-                fs::write(&path, &script.text).unwrap();
-            }
-            assert_eq!(fs::read_to_string(&path).unwrap_or_default(), script.text, "{name}");
-        }
-        let path = folder.join("SHA1SUMS");
-        if bless {
-            fs::write(&path, &sums).unwrap();
-        }
-        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), sums);
-    }
-
-    #[test]
-    fn no_line_of_a_frame_or_a_place_is_left_over() {
-        let kinds = ALGORITHMS.len();
-        for count in 1..=3 {
-            for shape in 0..kinds.pow(count) {
-                let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / kinds.pow(at) % kinds]).collect();
-                for script in [Script::check(&set), Script::refund(&set)] {
-                    assert!(!script.text.contains("--@"), "{}", script.text);
-                    let places = script.text.matches("KEYS[").count();
-                    assert_eq!(places, set.len());
-                    assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
-                }
-            }
-        }
-    }
-
-    /// Lua allows 200 local variables in a function, counting those of the blocks that are open.
-    #[test]
-    fn a_set_of_the_most_policies_compiles() {
-        for algorithm in ALGORITHMS {
-            for script in [Script::check(&[algorithm; 8]), Script::refund(&[algorithm; 8])] {
-                let (mut open, mut most) = (vec![0], 0);
-                for line in script.text.lines() {
-                    let depth = (line.len() - line.trim_start().len()) / 2;
-                    open.resize(depth + 1, 0);
-                    if let Some(names) = line.trim_start().strip_prefix("local ") {
-                        open[depth] += names.split(" = ").next().map_or(0, |names| names.split(", ").count());
-                    }
-                    most = most.max(open.iter().sum());
-                }
-                assert!(most < 195, "{algorithm:?}: {most}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
-        for (name, script) in scripts() {
-            assert_eq!(script.text.matches("'TIME'").count(), 1, "{name}");
-            assert!(!script.text.contains(".."), "{name}");
-            assert!(!script.text.contains("tostring"), "{name}");
-        }
-    }
-}
+mod tests;

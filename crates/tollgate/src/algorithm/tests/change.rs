@@ -134,6 +134,36 @@ fn a_step_of_the_clock_costs_one_drain_time_or_one_burst() {
 }
 
 #[test]
+fn what_is_told_is_exact_also_when_the_clock_goes_back_a_little() {
+    for (seed, policy) in (1..).zip(many()) {
+        let bench = Bench::new(policy);
+        let mut random = Random(seed * 65_537);
+        for _ in 0..500 {
+            bench.pass(random.step(bench.policy()));
+            let back = random.step(bench.policy());
+            bench.clock.set(bench.clock.now_us() - back);
+            let cost = random.cost(bench.policy());
+            if let Some(retry) = one(&bench.check(cost)).retry {
+                let why = format!("{:?} {retry}", bench.policy());
+                bench.pass(retry - 1);
+                assert!(!bench.admits(cost), "{why}");
+                assert!(bench.pass(1).admits(cost), "{why}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lowered_sliding_window_counts_no_more_than_its_new_amount() {
+    let mut bench = Bench::new(Policy::sliding_window("p", quota(1_000, 100)));
+    assert_eq!(bench.at(10).take_all(), 1_000);
+    bench.change(Policy::sliding_window("p", quota(10, 100)));
+    // Of ten in the window before, nine may be inside: a tenth of it has passed.
+    assert_eq!(one(&bench.check(1)).retry, Some(100));
+    assert!(bench.at(110).admits(1));
+}
+
+#[test]
 fn a_clock_that_trembles_gives_nothing_twice() {
     for policy in [Policy::sliding_log("p", quota(5, 60)), Policy::sliding_buckets("p", quota(5, 60), 6)] {
         let bench = Bench::new(policy);

@@ -55,3 +55,20 @@ fn a_request_of_many_passes_when_enough_have_left() {
     assert!(!bench.at(119).admits(3));
     assert!(bench.at(120).admits(3));
 }
+
+/// A state on the heap is moved out while it is decided on; room that is made meanwhile for another
+/// state of the set must not take it for fresh.
+#[test]
+fn a_log_is_not_lost_when_room_is_made_for_its_neighbour() {
+    let clock = Clock::manual(EPOCH_US);
+    let store = MemoryStore::builder().clock(clock).max_keys(NonZeroUsize::new(2).unwrap()).build();
+    let log = Policy::sliding_log("log", quota(4, 100));
+    let key = Key::new("k");
+    let decide = |set: &PolicySet, key: &Key, cost| store.decide(Check::new(set, key, Cost::new(cost)));
+    let alone = PolicySet::from(log.clone());
+    assert!(decide(&alone, &key, 3).is_allowed());
+    assert!(decide(&alone, &Key::new("other"), 1).is_allowed());
+    let both = PolicySet::from([Policy::sliding_buckets("buckets", quota(4, 100), 4), log]);
+    assert_eq!(decide(&both, &key, 1).state("log").unwrap().remaining(), 0);
+    assert!(decide(&alone, &key, 1).is_denied());
+}

@@ -2,6 +2,8 @@
 
 mod bounds;
 mod change;
+#[cfg(feature = "redis")]
+mod later;
 mod laws;
 mod log;
 mod refund;

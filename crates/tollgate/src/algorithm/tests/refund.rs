@@ -76,3 +76,20 @@ fn units_of_no_known_time_come_back_oldest_first() {
         assert_eq!(one(&bench.check(0)).more, before - 20);
     }
 }
+
+#[test]
+fn units_come_back_where_they_were_spent() {
+    for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
+        let bench = Bench::new(policy);
+        let _ = bench.at(5).check(1);
+        let second = bench.at(25).check(1);
+        let _ = bench.at(55).check(2);
+        let (first, reset) = (one(&bench.check(0)).more, one(&bench.check(0)).reset);
+        bench.refund(1, Some(&second));
+        let look = one(&bench.check(0));
+        assert_eq!((look.remaining, look.more, look.reset), (1, first, reset), "{:?}", bench.policy());
+        // When the first has left too, those at 55 come next.
+        bench.pass(first);
+        assert_eq!(one(&bench.check(0)).more, reset - first);
+    }
+}

@@ -1,0 +1,128 @@
+//! Concurrent callers: each decides, waits for the answer, and decides again.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Runtime, task::coop};
+
+use crate::{keys::Random, machine, server::Server};
+
+/// Whoever decides through a server.
+pub(crate) trait Decide: Send + Sync + 'static {
+    /// Decides about the key of that number, and says whether it is admitted.
+    ///
+    /// # Panics
+    ///
+    /// When there is no decision: what was not decided must not count as fast.
+    fn decide(&self, key: usize) -> impl Future<Output = bool> + Send;
+}
+
+/// How many callers, and over how many keys they spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) callers: usize,
+    pub(crate) keys: usize,
+}
+
+/// What a crowd got, and what it cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) decisions: u64,
+    pub(crate) admitted: u64,
+    pub(crate) elapsed: Duration,
+    /// Processor time per decision in microseconds, the callers' own work included.
+    pub(crate) client_us: f64,
+    pub(crate) server_us: f64,
+    /// Latency.
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+impl Load {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.decisions as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A runtime as a service would have it, on the one core of the clients.
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be made")
+}
+
+/// Lets a crowd decide for about `time`.
+pub(crate) fn run<D: Decide>(
+    runtime: &Runtime,
+    server: &Server,
+    decide: &Arc<D>,
+    crowd: Crowd,
+    time: Duration,
+) -> Load {
+    let server_before = server.usage();
+    let cpu_before = machine::own_cpu();
+    let started = Instant::now();
+    let tallies = runtime.block_on(async {
+        let callers: Vec<_> = (0..crowd.callers)
+            .map(|caller| tokio::spawn(call(Arc::clone(decide), crowd, caller, started + time)))
+            .collect();
+        let mut tallies = Vec::with_capacity(crowd.callers);
+        for caller in callers {
+            tallies.push(caller.await.expect("a caller that got its answers does not panic"));
+        }
+        tallies
+    });
+    let elapsed = started.elapsed();
+    let client_cpu = machine::own_cpu() - cpu_before;
+    let server_cpu = server.usage().since(&server_before).cpu;
+
+    let mut latencies: Vec<u32> = tallies.iter().flat_map(|tally| &tally.latencies_ns).copied().collect();
+    latencies.sort_unstable();
+    let at = |share: f64| {
+        latencies.get((latencies.len() as f64 * share) as usize).map_or(f64::NAN, |&ns| f64::from(ns) / 1e3)
+    };
+    let decisions = tallies.iter().map(|tally| tally.decisions).sum();
+    let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / decisions as f64;
+    Load {
+        decisions,
+        admitted: tallies.iter().map(|tally| tally.admitted).sum(),
+        elapsed,
+        client_us: each(client_cpu),
+        server_us: each(server_cpu),
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    decisions: u64,
+    admitted: u64,
+    latencies_ns: Vec<u32>,
+}
+
+/// Each caller looks at the clock now and then, so that looking costs nothing that shows.
+const GLANCE: u64 = 16;
+
+async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Instant) -> Tally {
+    let mut tally = Tally::default();
+    let mut random = Random::new(1 + caller as u64);
+    let glance = if crowd.callers == 1 { 1 } else { GLANCE };
+    loop {
+        for at in 0..glance {
+            let key = random.below(crowd.keys);
+            let asked = (at == 0).then(Instant::now);
+            tally.admitted += u64::from(decide.decide(key).await);
+            tally.decisions += 1;
+            if let Some(asked) = asked {
+                tally.latencies_ns.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
+            }
+            // An answer that needs no waiting must not keep the others from theirs.
+            coop::consume_budget().await;
+        }
+        if Instant::now() >= until {
+            return tally;
+        }
+    }
+}

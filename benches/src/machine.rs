@@ -1,0 +1,125 @@
+//! The machine: its cores, who runs on which, and its description.
+
+use std::{fs, process::Command, time::Duration};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The versions that matter, from the lock file this was built with.
+const SHOWN: [&str; 8] =
+    ["redis", "deadpool-redis", "tokio", "governor", "tower_governor", "tower-rate-tier", "axum", "hyper"];
+
+/// Runs `start` on the core of the servers, so that the process it starts stays there.
+///
+/// With one core, or where threads cannot be held to one, everybody shares what there is.
+pub(crate) fn on_the_server_core<T>(start: impl FnOnce() -> T) -> T {
+    stay_on(|cores| cores.0);
+    let started = start();
+    stay_on_the_client_core();
+    started
+}
+
+/// Holds this thread, and those it will start, to the core of the clients.
+pub(crate) fn stay_on_the_client_core() {
+    stay_on(|cores| cores.1);
+}
+
+/// The processor time this process has used, in user and kernel mode.
+pub(crate) fn own_cpu() -> Duration {
+    spent(ClockId::ProcessCPUTime)
+}
+
+/// The processor time this thread has used.
+pub(crate) fn thread_cpu() -> Duration {
+    spent(ClockId::ThreadCPUTime)
+}
+
+fn spent(clock: ClockId) -> Duration {
+    // Never negative.
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(target_os = "linux")]
+fn stay_on(choose: impl FnOnce((usize, usize)) -> usize) {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if let Some(&cores) = cores() {
+        let mut set = CpuSet::new();
+        set.set(choose(cores));
+        // Where it is refused the figures are noisier, no less true.
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stay_on(_: impl FnOnce((usize, usize)) -> usize) {}
+
+/// The first two cores this process may use: servers on one, clients on the other.
+#[cfg(target_os = "linux")]
+fn cores() -> Option<&'static (usize, usize)> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    static CORES: std::sync::OnceLock<Option<(usize, usize)>> = std::sync::OnceLock::new();
+    let find = || {
+        let allowed = sched_getaffinity(None).ok()?;
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        Some((allowed.next()?, allowed.next()?))
+    };
+    CORES.get_or_init(find).as_ref()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cores() -> Option<&'static (usize, usize)> {
+    None
+}
+
+/// Processor, system, compiler, servers and peers, in two sentences.
+pub(crate) fn describe() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).max(cpuinfo.matches("processor\t").count());
+    let mut parts = vec![
+        model.map_or(std::env::consts::ARCH, |(_, model)| model).to_owned(),
+        format!("{cores} cores"),
+        format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()),
+    ];
+    parts.extend(said("rustc", &["--version"]).map(|it| it.split(" (").next().unwrap_or_default().to_owned()));
+    let server = tollgate_tests::server::find_binary();
+    parts.extend(said(&server.to_string_lossy(), &["--version"]).map(|it| server_version(&it)));
+    parts.extend(SHOWN.iter().filter_map(|name| Some(format!("{name} {}", locked(name)?))));
+    let pinned = match cores_are_split() {
+        true => "The server runs on one core, the client on another.",
+        false => "Server and client share the cores there are.",
+    };
+    format!("{}. {pinned}", parts.join(", "))
+}
+
+fn cores_are_split() -> bool {
+    cores().is_some()
+}
+
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// `Redis server v=7.0.15 sha=…` becomes `Redis server 7.0.15`.
+fn server_version(said: &str) -> String {
+    said.split(" sha=").next().unwrap_or_default().replace("v=", "")
+}
+
+fn locked(name: &str) -> Option<&'static str> {
+    const LOCK: &str = include_str!("../../Cargo.lock");
+    let mut lines = LOCK.lines().skip_while(|line| *line != format!("name = \"{name}\""));
+    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_come_from_the_lock_file() {
+        assert!(locked("redis").is_some_and(|version| version.starts_with("1.")));
+        assert_eq!(locked("no-such-package"), None);
+        assert_eq!(server_version("Redis server v=7.0.15 sha=0:0 bits=64"), "Redis server 7.0.15");
+    }
+}

@@ -1,0 +1,69 @@
+//! Tollgate and its peers on the same work, side by side.
+//!
+//! Run as `cargo xtask bench [--quick] [--write] [SECTION…]`. Machines differ and neighbours disturb, so the runs of all
+//! contestants alternate, and what counts is the median of the ratios within one round; see [`rounds`]. Whatever is
+//! measured goes through the public interface of whoever is measured, its answers are looked at, and wrong ones end the
+//! run.
+
+use std::{env, fs, path::Path, process::ExitCode};
+
+mod keys;
+mod load;
+mod machine;
+mod pace;
+mod peers;
+mod report;
+mod rounds;
+mod sections;
+mod server;
+
+use pace::Pace;
+use report::Report;
+
+const HELP: &str = "\
+Usage: cargo xtask bench [--quick] [--write] [SECTION…]
+
+  --quick  three short rounds instead of five longer ones: ends within two minutes
+  --write  writes docs/benchmarks.md, which a full run of all sections does anyway
+
+Sections:";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let Some(("probe", words)) = words.split_first().map(|(first, words)| (first.as_str(), words)) {
+        sections::memory::probe(words);
+        return ExitCode::SUCCESS;
+    }
+    let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
+    let known = |name: &&str| sections::ALL.iter().any(|section| section.name == *name);
+    if !chosen.iter().all(known) || !options.iter().all(|option| ["--quick", "--write"].contains(option)) {
+        eprintln!("{HELP}");
+        for section in sections::ALL {
+            eprintln!("  {:<11}{}", section.name, section.about);
+        }
+        return ExitCode::FAILURE;
+    }
+    let is_quick = options.contains(&"--quick");
+    run(&if is_quick { Pace::quick() } else { Pace::full() }, &chosen, options.contains(&"--write"))
+}
+
+fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {
+    machine::stay_on_the_client_core();
+    let mut report = Report::new(&machine::describe(), pace);
+    for section in sections::ALL {
+        if chosen.is_empty() || chosen.contains(&section.name) {
+            eprintln!("{}: {} …", section.name, section.about);
+            report.add((section.run)(pace));
+        }
+    }
+    let text = report.markdown();
+    println!("{text}");
+    if write || chosen.is_empty() && !pace.is_quick {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+        if let Err(error) = fs::write(&path, &text) {
+            eprintln!("docs/benchmarks.md cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,39 @@
+//! The contestants, each doing what its users would do.
+
+pub(crate) mod benchmark;
+pub(crate) mod lua;
+mod plain;
+mod tiers;
+pub(crate) mod wrk;
+
+pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
+pub(crate) use tiers::Tiers;
+
+use tollgate::{Limiter, Outage, Policy, Store};
+
+use crate::{keys, load::Decide};
+
+/// Tollgate, through its public interface.
+#[derive(Debug)]
+pub(crate) struct Ours {
+    limiter: Limiter,
+    keys: Vec<String>,
+}
+
+impl Ours {
+    pub(crate) fn new(store: impl Store, policy: Policy, keys: usize) -> Self {
+        // Closed, and patient: a decision made without the server would be fast and worth nothing.
+        let limiter = Limiter::builder(store)
+            .policies(policy)
+            .on_outage(Outage::Closed)
+            .deadline(std::time::Duration::from_secs(5))
+            .build();
+        Self { limiter, keys: (0..keys).map(keys::key).collect() }
+    }
+}
+
+impl Decide for Ours {
+    async fn decide(&self, key: usize) -> bool {
+        self.limiter.check(self.keys[key].as_str()).await.expect("the server decides").is_allowed()
+    }
+}

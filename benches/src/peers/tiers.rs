@@ -1,0 +1,34 @@
+//! tower-rate-tier: the generic cell rate algorithm behind a script, over a shared connection.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::Client;
+use tower_rate_tier::{Quota, RateTier, RedisStorage};
+
+use crate::{keys, load::Decide, server::Server};
+
+/// Its `check`, without its middleware.
+pub(crate) struct Tiers {
+    limiter: RateTier,
+    keys: Vec<String>,
+}
+
+const TIER: &str = "pro";
+
+impl Tiers {
+    pub(crate) async fn new(server: &Server, keys: usize) -> Self {
+        let client = Client::open(server.url()).expect("the server's own URL");
+        let connection = client.get_multiplexed_async_connection().await.expect("the server is up");
+        let storage = RedisStorage::new(connection).timeout(Duration::from_secs(5));
+        // Its burst is its count: enough for a run that admits everybody.
+        let quota = Quota::per_hour(100_000_000);
+        let limiter = RateTier::builder().tier(TIER, quota).storage(Arc::new(storage)).build();
+        Self { limiter, keys: (0..keys).map(keys::key).collect() }
+    }
+}
+
+impl Decide for Tiers {
+    async fn decide(&self, key: usize) -> bool {
+        self.limiter.check(&self.keys[key], TIER, 1).await.expect("the server decides").is_ok()
+    }
+}

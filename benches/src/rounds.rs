@@ -1,0 +1,104 @@
+//! Alternated runs, medians, and ratios within a round.
+//!
+//! A machine changes its speed while one measures: neighbours, heat, the scheduler. Contestants that run one after the
+//! other are then compared across that change. Here everybody has a short turn in every round, and a ratio is taken
+//! between turns of the same round before the median is.
+
+use std::time::Duration;
+
+use crate::pace::Rounds;
+
+/// One contestant, and what one turn of it yields.
+pub(crate) struct Case<'a, T> {
+    name: String,
+    turn: Box<dyn FnMut(Duration) -> T + 'a>,
+}
+
+/// What a contestant yielded, round by round.
+#[derive(Debug)]
+pub(crate) struct Series<T> {
+    pub(crate) name: String,
+    turns: Vec<T>,
+}
+
+impl<'a, T> Case<'a, T> {
+    /// `turn` works for about the time it is given.
+    pub(crate) fn new(name: impl Into<String>, turn: impl FnMut(Duration) -> T + 'a) -> Self {
+        Self { name: name.into(), turn: Box::new(turn) }
+    }
+}
+
+/// Gives every case a short turn that does not count, then one in every round.
+pub(crate) fn alternate<T>(rounds: Rounds, mut cases: Vec<Case<'_, T>>) -> Vec<Series<T>> {
+    for case in &mut cases {
+        (case.turn)(rounds.turn / 4);
+    }
+    let mut series: Vec<_> =
+        cases.iter().map(|case| Series { name: case.name.clone(), turns: Vec::with_capacity(rounds.count) }).collect();
+    for _ in 0..rounds.count {
+        for (case, series) in cases.iter_mut().zip(&mut series) {
+            series.turns.push((case.turn)(rounds.turn));
+        }
+    }
+    series
+}
+
+impl<T> Series<T> {
+    pub(crate) fn median(&self, of: impl Fn(&T) -> f64) -> f64 {
+        median(self.turns.iter().map(of))
+    }
+
+    /// The median of the ratios to another series, each within one round.
+    pub(crate) fn ratio(&self, to: &Self, of: impl Fn(&T) -> f64) -> f64 {
+        median(self.turns.iter().zip(&to.turns).map(|(ours, theirs)| of(ours) / of(theirs)))
+    }
+}
+
+impl Series<f64> {
+    /// What this one takes beyond `base`, round by round.
+    pub(crate) fn beyond(&self, base: &Self) -> Self {
+        let turns = self.turns.iter().zip(&base.turns).map(|(turn, base)| turn - base);
+        Self { name: self.name.clone(), turns: turns.collect() }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        len if len % 2 == 1 => values[len / 2],
+        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(turns: &[f64]) -> Series<f64> {
+        Series { name: String::new(), turns: turns.to_vec() }
+    }
+
+    #[test]
+    fn one_disturbed_turn_moves_no_median() {
+        assert_eq!(series(&[3.0, 1000.0, 2.0]).median(|&it| it), 3.0);
+        assert_eq!(series(&[1.0, 2.0]).median(|&it| it), 1.5);
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_moves_no_ratio() {
+        let (ours, theirs) = (series(&[1.0, 10.0, 100.0]), series(&[2.0, 20.0, 200.0]));
+        assert_eq!(ours.ratio(&theirs, |&it| it), 0.5);
+    }
+
+    #[test]
+    fn everybody_has_a_turn_in_every_round() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let order_of = &order;
+        let case = |name: &'static str| Case::new(name, move |_| order_of.borrow_mut().push(name));
+        let series = alternate(Rounds { count: 2, turn: Duration::ZERO }, vec![case("a"), case("b")]);
+        assert_eq!(series[1].turns.len(), 2);
+        assert_eq!(order.into_inner(), ["a", "b", "a", "b", "a", "b"]);
+    }
+}

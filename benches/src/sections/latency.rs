@@ -1,0 +1,109 @@
+//! One caller who waits for each answer; and a pool that was handed over against a store's own connection.
+
+use std::sync::Arc;
+
+use tollgate::{Policy, Quota, RedisStore};
+
+use crate::{
+    keys::{self, KEYS},
+    load::{self, Crowd, Decide, Load},
+    pace::Pace,
+    peers::{Call, Ours, PerCall, Shared, pool},
+    report::{Findings, Table, Target, figure},
+    rounds::{Case, alternate},
+    server::Server,
+};
+
+const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(900_000).with_burst(1_000_000_000));
+
+pub(crate) fn run(pace: &Pace) -> Findings {
+    let mut findings = Findings::default();
+    findings.tables = vec![one_caller(pace, &mut findings), handed_over(pace, &mut findings)];
+    findings
+}
+
+fn one_caller(pace: &Pace, findings: &mut Findings) -> Table {
+    let server = Server::start();
+    let runtime = load::runtime();
+    let (ours, noop, per_call) = runtime.block_on(async {
+        let store = RedisStore::connect(server.url()).await.expect("the server is up");
+        let call = Call::ours(&server, PLENTY, keys::first(KEYS));
+        (
+            Arc::new(Ours::new(store, PLENTY, KEYS)),
+            Arc::new(Shared::new(&server, Call::noop(&server, keys::first(KEYS))).await),
+            Arc::new(PerCall::new(&server, call)),
+        )
+    });
+    let crowd = Crowd { callers: 1, keys: KEYS };
+    let before = server.usage();
+    let trips = load::run(&runtime, &server, &ours, crowd, pace.load.turn);
+    let calls = server.usage().since(&before).calls("evalsha") as f64 / trips.decisions as f64;
+    assert!((0.99..1.01).contains(&calls), "{calls} calls per decision of a lone caller");
+
+    let series = alternate(
+        pace.load,
+        vec![
+            case("tollgate", |time| load::run(&runtime, &server, &ours, crowd, time)),
+            case("`return 1` on a connection of the same kind", |time| {
+                load::run(&runtime, &server, &noop, crowd, time)
+            }),
+            case("deadpool per call, same script", |time| load::run(&runtime, &server, &per_call, crowd, time)),
+        ],
+    );
+    let p50 = |load: &Load| load.p50_us;
+    findings.goal("one caller, p50, to a bare `EVALSHA`", Target::AtMost(1.1), series[0].ratio(&series[1], p50), " ×");
+    findings.goal(
+        "one caller, p50, to a pool asked per call",
+        Target::AtMost(0.6),
+        series[0].ratio(&series[2], p50),
+        " ×",
+    );
+    let about = "Latency of one caller at a time; every decision of ours is one trip.";
+    let mut table = Table::new("One caller", about, &["", "p50 µs", "p99 µs", "ours to it, p50"]);
+    for one in &series {
+        let ratio = series[0].ratio(one, p50);
+        table.row([one.name.clone(), figure(one.median(p50)), figure(one.median(|it| it.p99_us)), figure(ratio)]);
+    }
+    table
+}
+
+fn case<'a>(name: &str, turn: impl FnMut(std::time::Duration) -> Load + 'a) -> Case<'a, Load> {
+    Case::new(name, turn)
+}
+
+fn handed_over(pace: &Pace, findings: &mut Findings) -> Table {
+    let server = Server::start();
+    let runtime = load::runtime();
+    let (own, pooled) = runtime.block_on(async {
+        let own = RedisStore::connect(server.url()).await.expect("the server is up");
+        let pooled = RedisStore::from_pool(pool(&server, 16));
+        (Arc::new(Ours::new(own, PLENTY, KEYS)), Arc::new(Ours::new(pooled, PLENTY, KEYS)))
+    });
+    let crowd = Crowd { callers: 64, keys: KEYS };
+    let pings = |ours: &Arc<Ours>| {
+        let before = server.usage();
+        let decisions = load::run(&runtime, &server, ours, crowd, pace.load.turn).decisions;
+        server.usage().since(&before).calls("ping") as f64 / decisions as f64
+    };
+    // The first decision asks the pool, and pays its ping, once.
+    runtime.block_on(pooled.decide(0));
+    let pings = [pings(&own), pings(&pooled)];
+    assert_eq!(pings, [0.0; 2], "pings per decision");
+
+    let series = alternate(
+        pace.load,
+        vec![
+            case("`RedisStore::connect`", |time| load::run(&runtime, &server, &own, crowd, time)),
+            case("`RedisStore::from_pool`", |time| load::run(&runtime, &server, &pooled, crowd, time)),
+        ],
+    );
+    let share = series[1].ratio(&series[0], Load::per_second);
+    findings.goal("`from_pool`, throughput to `connect`, 64 callers", Target::AtLeast(0.95), share, " ×");
+    let about = "64 callers, 10 000 keys. A pool pings on every checkout; a store checks out once.";
+    let mut table = Table::new("A pool handed over", about, &["", "decisions/s", "to connect", "pings per decision"]);
+    for (one, pings) in series.iter().zip(pings) {
+        let ratio = one.ratio(&series[0], Load::per_second);
+        table.row([one.name.clone(), figure(one.median(Load::per_second)), figure(ratio), format!("{pings}")]);
+    }
+    table
+}

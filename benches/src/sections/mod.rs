@@ -1,0 +1,29 @@
+//! What is measured, one file each.
+
+mod check;
+mod http;
+mod latency;
+mod layer;
+pub(crate) mod memory;
+mod scripts;
+mod throughput;
+
+use crate::{pace::Pace, report::Findings};
+
+/// A section: its name on the command line, and the work.
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&Pace) -> Findings,
+}
+
+/// In the order of the report.
+pub(crate) const ALL: &[Section] = &[
+    Section { name: "check", about: "one decision inside the process", run: check::run },
+    Section { name: "layer", about: "one request through a layer around nothing", run: layer::run },
+    Section { name: "throughput", about: "concurrent callers through Redis", run: throughput::run },
+    Section { name: "latency", about: "one caller through Redis, and a pool that was handed over", run: latency::run },
+    Section { name: "scripts", about: "what a decision costs the server", run: scripts::run },
+    Section { name: "memory", about: "a million keys inside the process", run: memory::run },
+    Section { name: "http", about: "an Axum service under wrk", run: http::run },
+];

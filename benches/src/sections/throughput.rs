@@ -1,0 +1,212 @@
+//! Decisions per second of concurrent callers through one Redis, and what each costs both machines.
+
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+use tollgate::{Policy, Quota, RedisStore};
+
+use crate::{
+    keys::{self, ANY_KEY, KEYS},
+    load::{self, Crowd, Decide, Load},
+    pace::Pace,
+    peers::{Call, Ours, PerCall, Shared, Tiers, TwoTrips, benchmark},
+    report::{Findings, Table, Target, figure},
+    rounds::{Case, Series, alternate},
+    server::Server,
+};
+
+/// Never used up, and no multiple of a microsecond per unit.
+const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(900_000).with_burst(1_000_000_000));
+
+pub(crate) fn run(pace: &Pace) -> Findings {
+    let server = Server::start();
+    let runtime = load::runtime();
+    let mut findings = Findings::default();
+    let best = best_of_redis_benchmark(&server, pace);
+    let field = Field::new(&runtime, &server);
+
+    let mut spread = Table::new(
+        "Through Redis, 10 000 keys",
+        "Concurrent callers on one client core against one server core, all admitted. *Same script* is this project's \
+         own, called by hand. *Two trips* is a read, then an update, as limitador does it; limitador itself is left out, \
+         because none of its releases compiles with its Redis storage alone. CPU is user and kernel time of the \
+         process per decision.",
+        HEADS,
+    );
+    let mut hot = Table::new(
+        "Through Redis, one hot key",
+        "The same with every caller on one key; it cannot be used up either.",
+        HEADS,
+    );
+    let callers: &[usize] = if pace.is_quick { &[1, 64, 256] } else { &[1, 16, 64, 256, 1024] };
+    for &callers in callers {
+        let series = field.turns(pace, Crowd { callers, keys: KEYS });
+        rows(&mut spread, callers, &series);
+        if callers >= 64 {
+            goals(&mut findings, callers, &series, &best);
+        }
+        if callers == 64 || callers == 256 {
+            let series = field.turns(pace, Crowd { callers, keys: 1 });
+            rows(&mut hot, callers, &series);
+            if callers == 256 {
+                let measure = "one hot key, 256 callers, decisions per second";
+                findings.goal(measure, Target::AtLeast(2e6), series[OURS].median(Load::per_second), "");
+            }
+        }
+    }
+    for (callers, run) in [("50 × 64", &best.script), ("50 × 16", &best.noop)] {
+        let per_second = figure(run.median(|it| it.per_second));
+        let cpu = figure(run.median(benchmark::Run::cpu_us));
+        spread.row([callers, &run.name, &per_second, "–", "–", &cpu, "–", "–"].map(str::to_owned));
+    }
+    findings.tables.extend([spread, hot, never_above_the_bound(&runtime, &server, pace)]);
+    findings
+}
+
+const HEADS: &[&str] =
+    &["callers", "", "decisions/s", "ours to it", "client CPU µs", "Redis CPU µs", "p50 µs", "p99 µs"];
+
+fn rows(table: &mut Table, callers: usize, series: &[Series<Load>]) {
+    for one in series {
+        table.row([
+            callers.to_string(),
+            one.name.clone(),
+            figure(one.median(Load::per_second)),
+            figure(series[OURS].ratio(one, Load::per_second)),
+            figure(one.median(|it| it.client_us)),
+            figure(one.median(|it| it.server_us)),
+            figure(one.median(|it| it.p50_us)),
+            figure(one.median(|it| it.p99_us)),
+        ]);
+    }
+}
+
+fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best: &Best) {
+    let many = callers >= 256;
+    let ours = &series[OURS];
+    let mut faster = |than: &str, target: f64, ratio: f64| {
+        findings.goal(format!("decisions/s, {callers} callers, to {than}"), Target::AtLeast(target), ratio, " ×");
+    };
+    let benchmark = ours.median(Load::per_second) / best.script.median(|it| it.per_second);
+    faster("redis-benchmark's best for the single script", if many { 2.2 } else { 1.5 }, benchmark);
+    faster("a pool asked per call", if many { 9.0 } else { 6.5 }, ours.ratio(&series[PER_CALL], Load::per_second));
+    if many {
+        let client = ours.ratio(&series[SAME], |it| it.client_us);
+        findings.goal(
+            format!("client CPU, {callers} callers, to a shared connection"),
+            Target::AtMost(0.3),
+            client,
+            " ×",
+        );
+        let server = ours.median(|it| it.server_us) / best.noop.median(benchmark::Run::cpu_us);
+        findings.goal(format!("Redis CPU, {callers} callers, to noop"), Target::AtMost(1.1), server, " ×");
+    }
+}
+
+/// The places of the contestants in a round.
+const OURS: usize = 0;
+const SAME: usize = 1;
+const PER_CALL: usize = 3;
+
+struct Field<'a> {
+    runtime: &'a Runtime,
+    server: &'a Server,
+    ours: Arc<Ours>,
+    same: Arc<Shared>,
+    noop: Arc<Shared>,
+    per_call: Arc<PerCall>,
+    two_trips: Arc<TwoTrips>,
+    tiers: Arc<Tiers>,
+}
+
+impl<'a> Field<'a> {
+    fn new(runtime: &'a Runtime, server: &'a Server) -> Self {
+        runtime.block_on(async {
+            let store = RedisStore::connect(server.url()).await.expect("the server is up");
+            let script = || Call::ours(server, PLENTY, keys::first(KEYS));
+            Self {
+                runtime,
+                server,
+                ours: Ours::new(store, PLENTY, KEYS).into(),
+                same: Shared::new(server, script()).await.into(),
+                noop: Shared::new(server, Call::noop(server, keys::first(KEYS))).await.into(),
+                per_call: PerCall::new(server, script()).into(),
+                two_trips: TwoTrips::new(server, KEYS).await.into(),
+                tiers: Tiers::new(server, KEYS).await.into(),
+            }
+        })
+    }
+
+    fn turns(&self, pace: &Pace, crowd: Crowd) -> Vec<Series<Load>> {
+        let cases = vec![
+            self.case("tollgate", &self.ours, crowd),
+            self.case("shared connection, same script", &self.same, crowd),
+            self.case("shared connection, `return 1`", &self.noop, crowd),
+            self.case("deadpool per call, same script", &self.per_call, crowd),
+            self.case("shared connection, two trips", &self.two_trips, crowd),
+            self.case("tower-rate-tier", &self.tiers, crowd),
+        ];
+        alternate(pace.load, cases)
+    }
+
+    fn case<'b, D: Decide>(&'b self, name: &str, decide: &'b Arc<D>, crowd: Crowd) -> Case<'b, Load> {
+        Case::new(name, move |time| {
+            let load = load::run(self.runtime, self.server, decide, crowd, time);
+            assert_eq!(load.admitted, load.decisions, "nobody is over this limit");
+            load
+        })
+    }
+}
+
+struct Best {
+    script: Series<benchmark::Run>,
+    noop: Series<benchmark::Run>,
+}
+
+/// redis-benchmark at its fastest, 64 calls in flight on each connection; for CPU per call of the empty script at 16,
+/// which is the project's unit.
+fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
+    let words = Call::ours(server, PLENTY, [ANY_KEY.to_owned()]).words();
+    let noop = Call::noop(server, [ANY_KEY.to_owned()]).words();
+    let cases = vec![
+        Case::new("redis-benchmark, same script", |time| benchmark::run(server, 64, pace.calls_in(time), KEYS, &words)),
+        Case::new("redis-benchmark, `return 1` (noop)", |time| {
+            benchmark::run(server, 16, pace.calls_in(time), KEYS, &noop)
+        }),
+    ];
+    let mut series = alternate(pace.load, cases).into_iter();
+    match (series.next(), series.next()) {
+        (Some(script), Some(noop)) => Best { script, noop },
+        _ => unreachable!("two cases, two series"),
+    }
+}
+
+/// A key that everybody fights over, with a limit that matters.
+fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Table {
+    const RATE: u32 = 1_000;
+    const BURST: u32 = 100;
+    let policy = Policy::token_bucket("bound", Quota::per_second(RATE).with_burst(BURST));
+    let mut table = Table::new(
+        "One hot key at its limit",
+        format!(
+            "{RATE} per second, burst {BURST}: more than the burst and what accrued would be a fault, and ends the run."
+        ),
+        &["callers", "decisions/s", "admitted", "bound"],
+    );
+    for callers in [64, 256] {
+        server.flush();
+        let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+        let ours = Arc::new(Ours::new(store, policy.clone(), 1));
+        let load = load::run(runtime, server, &ours, Crowd { callers, keys: 1 }, pace.load.turn * 2);
+        let bound = f64::from(BURST) + f64::from(RATE) * load.elapsed.as_secs_f64();
+        assert!(load.admitted as f64 <= bound, "{} admitted, {bound} allowed", load.admitted);
+        assert!(load.admitted as f64 >= 0.9 * bound, "{} admitted of {bound}: denied wrongly", load.admitted);
+        table.row([
+            callers.to_string(),
+            figure(load.per_second()),
+            load.admitted.to_string(),
+            (bound as u64).to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,134 @@
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use http::HeaderMap;
+use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tonic_types::{RetryInfo, StatusExt};
+
+use super::*;
+
+/// The vectors of the wire format page, encoded by hand.
+const RETRY_ONLY: &str =
+    "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaNgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIKCggIAhCAyrXuAQ";
+const RETRY_QUOTA_ERROR: &str = "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaNgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIKCggIAhCAyrXuARpxCit0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUXVvdGFGYWlsdXJlEkIKQAoNa2V5OnRlbmFudC00MhIXcGVyLXRlbmFudDogMTAwIHBlciA2MHMiCHJlcXVlc3RzKgpwZXItdGVuYW50OGQaZAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLkVycm9ySW5mbxI4ChNSQVRFX0xJTUlUX0VYQ0VFREVEEgtleGFtcGxlLmNvbRoUCgZwb2xpY3kSCnBlci10ZW5hbnQ";
+
+fn on_the_wire(status: &Status) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    status.add_header(&mut headers).unwrap();
+    headers
+}
+
+/// A limiter, its clock at a whole minute.
+fn limiter(policies: impl Into<PolicySet>) -> (Limiter, Clock) {
+    let clock = Clock::manual(1_800_000_000_000_000);
+    (Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policies), clock)
+}
+
+async fn denied(policies: impl Into<PolicySet>) -> Decision {
+    let (limiter, _) = limiter(policies);
+    let burst = limiter.policies().iter().map(|policy| policy.quota().burst()).min().unwrap();
+    assert!(limiter.check_cost("acme", Cost::new(burst)).await.unwrap().is_allowed());
+    limiter.check_cost("acme", Cost::new(burst)).await.unwrap()
+}
+
+#[test]
+fn retry_info_is_encoded_as_in_the_vector() {
+    let details = [RetryInfo::new(Some(Duration::from_millis(2500))).into()];
+    let status = Status::with_error_details_vec(Code::ResourceExhausted, "rate limit exceeded", details);
+    assert_eq!(status.details().len(), 79);
+    assert_eq!(on_the_wire(&status)["grpc-status-details-bin"], RETRY_ONLY);
+}
+
+#[tokio::test]
+async fn a_denial_is_encoded_as_in_the_vector() {
+    let (limiter, clock) = limiter(Policy::fixed_window("per-tenant", Quota::per_minute(100)));
+    assert!(limiter.check_cost("tenant-42", Cost::new(100)).await.unwrap().is_allowed());
+    clock.advance(Duration::from_millis(57_500));
+    let decision = limiter.check("tenant-42").await.unwrap();
+    let status = GrpcStatus::new().domain("example.com").subject("key:tenant-42").status(&decision);
+    assert_eq!(status.details().len(), 296);
+    let headers = on_the_wire(&status);
+    assert_eq!(headers["grpc-status"], "8");
+    assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
+    assert_eq!(headers["grpc-status-details-bin"], RETRY_QUOTA_ERROR);
+    assert_eq!(headers.len(), 3, "{headers:?}");
+}
+
+#[tokio::test]
+async fn each_policy_that_denies_is_a_violation_and_the_longest_wait_is_told() {
+    let decision = denied([
+        Policy::token_bucket("burst", Quota::per_second(2).with_burst(4)),
+        Policy::token_bucket("slow", Quota::per_minute(6)),
+        Policy::fixed_window("daily", Quota::per_day(50_000)),
+    ])
+    .await;
+    let status = status(&decision);
+    assert_eq!(status.get_details_retry_info().unwrap().retry_delay, decision.retry_after());
+    let violations = status.get_details_quota_failure().unwrap().violations;
+    let told: Vec<_> = violations.iter().map(|it| (it.subject.as_str(), it.description.as_str())).collect();
+    assert_eq!(told, [("policy:burst", "burst: 2 per 1s, 4 at once"), ("policy:slow", "slow: 6 per 60s")]);
+    assert_eq!(status.get_details_error_info().unwrap().metadata["policy"], "slow");
+}
+
+#[tokio::test]
+async fn the_caller_s_key_is_not_told() {
+    let decision = denied(Policy::token_bucket("burst", Quota::per_second(2))).await;
+    let status = status(&decision);
+    assert!(!String::from_utf8_lossy(status.details()).contains("acme"));
+    assert!(!format!("{status:?}").contains("acme"));
+}
+
+#[tokio::test]
+async fn the_largest_set_of_policies_fits_a_header_list() {
+    let most = Quota::per_day(10_000_000).with_burst(90_000_000);
+    let policy = |at: usize| Policy::try_new(format!("{at:a<64}"), tollgate::Algorithm::TokenBucket, most).unwrap();
+    let sets = (1..).map(|count| PolicySet::try_new((0..count).map(policy))).take_while(Result::is_ok);
+    let set = sets.last().unwrap().unwrap();
+    assert_eq!(set.len(), 8);
+    let status = status(&denied(set).await);
+    assert_eq!(status.get_details_quota_failure().unwrap().violations.len(), 8);
+    assert!(on_the_wire(&status)["grpc-status-details-bin"].len() < 6 * 1024);
+}
+
+#[tokio::test]
+async fn a_pushback_is_told_only_when_asked_for() {
+    let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
+    let pushback = |answer: GrpcStatus| on_the_wire(&answer.status(&decision)).remove("grpc-retry-pushback-ms");
+    assert_eq!(pushback(GrpcStatus::new()), None);
+    assert_eq!(pushback(GrpcStatus::new().pushback()).unwrap(), "1000");
+    let never = on_the_wire(&GrpcStatus::new().pushback().cost_never_fits());
+    assert_eq!(never["grpc-retry-pushback-ms"], "-1");
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_has_nothing_to_wait_for() {
+    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
+    let error = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    let status = error_status(&error);
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.get_details_retry_info().is_none());
+    assert_eq!(status.get_details_error_info().unwrap().reason, "COST_EXCEEDS_LIMIT");
+    assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
+}
+
+#[test]
+fn an_outage_is_unavailable_and_says_no_more() {
+    let status = error_status(&Error::unavailable("redis at 10.0.0.7 is away"));
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "rate limiter unavailable"));
+    assert_eq!(status.get_details_error_info().unwrap().reason, "LIMITER_UNAVAILABLE");
+}
+
+#[tokio::test]
+async fn the_code_of_a_denial_can_be_another_in_the_details_too() {
+    let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
+    let status = GrpcStatus::new().code(Code::Unavailable).status(&decision);
+    assert_eq!(status.code(), Code::Unavailable);
+    let encoded = STANDARD_NO_PAD.decode(&on_the_wire(&status)["grpc-status-details-bin"]).unwrap();
+    assert_eq!(encoded[..2], [0x08, 14]);
+}
+
+#[tokio::test]
+async fn an_allowed_decision_is_ok() {
+    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
+    assert_eq!(status(&limiter.check("acme").await.unwrap()).code(), Code::Ok);
+}

@@ -1,0 +1,95 @@
+"""What a stock Python client (grpcio, grpcio-status) makes of a denial.
+
+Called with the address of an echo server and the name of a scenario; the messages are bytes, so that nothing has to be
+generated. Prints one line of JSON for each call.
+"""
+
+import json
+import sys
+import time
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+ADDRESS, SCENARIO = sys.argv[1], sys.argv[2]
+METADATA = (("x-api-key", "acme"),)
+
+RETRY = {
+    "methodConfig": [
+        {
+            "name": [{"service": "echo.Echo"}],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "20s",
+                "maxBackoff": "20s",
+                "backoffMultiplier": 1,
+                "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+            },
+        }
+    ]
+}
+
+
+def channel():
+    options = []
+    if SCENARIO == "retry":
+        options = [("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(RETRY))]
+    if SCENARIO == "tls":
+        with open(sys.argv[3], "rb") as file:
+            credentials = grpc.ssl_channel_credentials(file.read())
+        options = [("grpc.ssl_target_name_override", "localhost")]
+        return grpc.secure_channel(ADDRESS, credentials, options)
+    return grpc.insecure_channel(ADDRESS, options)
+
+
+def told(error):
+    """What the standard library for rich errors finds in the trailers."""
+    status = rpc_status.from_call(error)
+    retry, quota, info = (
+        error_details_pb2.RetryInfo(),
+        error_details_pb2.QuotaFailure(),
+        error_details_pb2.ErrorInfo(),
+    )
+    for detail in status.details:
+        for message in (retry, quota, info):
+            if detail.Is(message.DESCRIPTOR):
+                detail.Unpack(message)
+    return {
+        "code": error.code().name,
+        "message": error.details(),
+        "same_code": status.code == error.code().value[0],
+        "details": len(status.details),
+        "retry_ms": retry.retry_delay.ToMilliseconds(),
+        "violations": [[it.subject, it.description] for it in quota.violations],
+        "reason": info.reason,
+        "domain": info.domain,
+        "policy": info.metadata["policy"],
+        "pushback": dict(error.trailing_metadata()).get("grpc-retry-pushback-ms"),
+    }
+
+
+def call(grpc_channel, kind):
+    """One call; `text` of the message is `3`, so that the server's stream has three messages."""
+    message = b"\n\x013"
+    if kind == "unary":
+        grpc_channel.unary_unary("/echo.Echo/Unary")(message, metadata=METADATA)
+        return 1
+    if kind == "server":
+        return len(list(grpc_channel.unary_stream("/echo.Echo/Server")(message, metadata=METADATA)))
+    if kind == "client":
+        grpc_channel.stream_unary("/echo.Echo/Client")(iter([message] * 3), metadata=METADATA)
+        return 1
+    return len(list(grpc_channel.stream_stream("/echo.Echo/Bidi")(iter([message] * 3), metadata=METADATA)))
+
+
+with channel() as grpc_channel:
+    kinds = ["unary", "server", "client", "bidi"]
+    for kind in ["unary"] * 2 if SCENARIO == "retry" else kinds + kinds:
+        started = time.monotonic()
+        try:
+            line = {"kind": kind, "code": "OK", "messages": call(grpc_channel, kind)}
+        except grpc.RpcError as error:
+            line = {"kind": kind, **told(error)}
+        line["took_ms"] = int((time.monotonic() - started) * 1000)
+        print(json.dumps(line), flush=True)

@@ -1,0 +1,78 @@
+//! What stands in the HTTP/2 frames.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http::{HeaderMap, Request, Response};
+use tokio::net::TcpStream;
+use tollgate_tonic::{GrpcStatus, RateLimitInterceptor};
+use tollgate_tower::key::Global;
+use tonic::{service::LayerExt, transport::Server};
+
+use crate::support::*;
+
+/// A unary call, by an HTTP/2 client that knows nothing of gRPC.
+async fn call(server: SocketAddr) -> Response<RecvStream> {
+    let stream = TcpStream::connect(server).await.unwrap();
+    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::post(format!("http://{server}/echo.Echo/Unary"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .unwrap();
+    let (response, mut body) = send.ready().await.unwrap().send_request(request, false).unwrap();
+    body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+    response.await.unwrap()
+}
+
+/// Calls until it is denied, which must be one HEADERS frame that ends the stream.
+async fn denied(server: SocketAddr) -> HeaderMap {
+    for _ in 0..2 {
+        let mut allowed = call(server).await;
+        assert!(!allowed.body().is_end_stream());
+        while allowed.body_mut().data().await.is_some() {}
+        let trailers = allowed.body_mut().trailers().await.unwrap().unwrap();
+        assert_eq!(trailers["grpc-status"], "0");
+    }
+    let denied = call(server).await;
+    assert_eq!(denied.status(), 200);
+    assert!(denied.body().is_end_stream(), "there is more than a HEADERS frame");
+    denied.into_parts().0.headers
+}
+
+fn names(headers: &HeaderMap) -> Vec<&str> {
+    let mut names: Vec<_> = headers.keys().map(http::HeaderName::as_str).filter(|name| *name != "date").collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn a_denial_around_the_server_is_trailers_only() {
+    let layer = tollgate_tonic::layer(two(), Global);
+    let headers = denied(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
+    assert_eq!(headers["grpc-status"], "8");
+    assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
+    assert_eq!(headers["content-type"], "application/grpc");
+    assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "padding is not sent");
+    let expected =
+        ["cache-control", "content-type", "grpc-message", "grpc-status", "grpc-status-details-bin", "retry-after"];
+    assert_eq!(names(&headers), expected);
+}
+
+#[tokio::test]
+async fn a_denial_around_one_service_is_trailers_only() {
+    let layer = tollgate_tonic::builder(two(), Global).respond_with(GrpcStatus::new().pushback()).build();
+    let server = Server::builder().add_service(layer.named_layer(EchoServer::new(Echoing)));
+    let headers = denied(serve(server).await).await;
+    assert_eq!(headers["grpc-status"], "8");
+    assert_eq!(headers["grpc-retry-pushback-ms"], "30000");
+}
+
+#[tokio::test]
+async fn a_denial_of_an_interceptor_is_trailers_only() {
+    let interceptor = RateLimitInterceptor::new(two(), Global).unwrap();
+    let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    assert_eq!(denied(serve(server).await).await["grpc-status"], "8");
+}

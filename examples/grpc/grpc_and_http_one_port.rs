@@ -1,0 +1,35 @@
+//! gRPC and HTTP on one port, behind one limit: each client is refused in its own language.
+//!
+//! ```text
+//! cargo run --example grpc_and_http_one_port
+//! cargo run --example grpc_client http://127.0.0.1:3000
+//! for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
+//! ```
+
+use axum::{Router, routing::get};
+use tollgate::{Limiter, Policy, Quota};
+use tollgate_examples::{Failure, listen, serve, store};
+use tollgate_examples_grpc::{Greeting, helloworld::greeter_server::GreeterServer};
+use tollgate_tonic::{GrpcStatus, key::PeerIp};
+use tollgate_tower::{Dialect, rejection::Problem};
+use tonic::service::Routes;
+
+const EVERYTHING: Policy = Policy::token_bucket("everything", Quota::per_second(5).with_burst(10));
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let limiter = Limiter::new(store()?, EVERYTHING);
+    let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+        .respond_with(GrpcStatus::new().or_http(Problem::new()))
+        .fields(Dialect::Ietf08)
+        .build();
+
+    let grpc = Routes::new(GreeterServer::new(Greeting)).into_axum_router();
+    let router = Router::new().route("/", get(|| async { "hello\n" })).merge(grpc).layer(layer);
+
+    let listener = listen().await?;
+    println!("Listening on http://{}, 5 per second and peer address, at most 10 at once:", listener.local_addr()?);
+    println!("  GET /                   HTTP, denied with 429");
+    println!("  helloworld.Greeter/...  gRPC, denied with RESOURCE_EXHAUSTED");
+    serve(listener, router).await
+}

@@ -1,0 +1,79 @@
+-- tollgate, assembled for: IntervalBucket
+local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local cost = ARGV[2] + 0
+local amount_1, period_1, burst_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local each, first_count = 1, 6
+local counted = ARGV[first_count]
+local replies, place = {}, 0
+for at = 0, #KEYS - each, each do
+  local key_1 = KEYS[at + 1]
+  local count = 1
+  if counted then
+    count = ARGV[first_count + at / each] + 0
+  end
+  local used_1, start_1, mended_1 = 0, now, false
+  local state_1 = states[at + 1]
+  if state_1 and #state_1 == 16 then
+    local start, used = unpack('<dd', state_1)
+    if start >= 0 and used > 0 and used <= 9007199254740992 then
+      if used > burst_1 then
+        used, mended_1 = burst_1, true
+      end
+      if start > now then
+        start, mended_1 = now, true
+      end
+      local passed = now - start
+      passed = passed - passed % period_1
+      used = used - passed / period_1 * amount_1
+      if used > 0 then
+        used_1, start_1 = used, start + passed
+      else
+        mended_1 = false
+      end
+    end
+  end
+  local granted = 0
+  local fits_1
+  repeat
+    fits_1 = used_1 + cost <= burst_1
+    local admitted = fits_1
+    if admitted then
+      granted = granted + 1
+      if cost > 0 then
+        used_1 = used_1 + cost
+      end
+    end
+  until not admitted or granted == count
+  if cost == 0 then
+    granted = count
+  elseif granted > 0 then
+    local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+    call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+  else
+    if mended_1 then
+      local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+      call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+    end
+  end
+  local first_1, second_1 = used_1, start_1 + period_1 - now
+  if not fits_1 then first_1 = -1 - first_1 end
+  if counted then
+    place = place + 1
+    replies[place] = granted
+  end
+  place = place + 1
+  replies[place] = first_1
+  place = place + 1
+  replies[place] = second_1
+end
+replies[place + 1] = now
+return replies

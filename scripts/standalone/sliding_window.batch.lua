@@ -1,0 +1,87 @@
+-- tollgate, assembled for: SlidingWindow
+local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local cost = ARGV[2] + 0
+local amount_1, period_1 = ARGV[3] + 0, ARGV[4] + 0
+local each, first_count = 1, 5
+local counted = ARGV[first_count]
+local replies, place = {}, 0
+for at = 0, #KEYS - each, each do
+  local key_1 = KEYS[at + 1]
+  local count = 1
+  if counted then
+    count = ARGV[first_count + at / each] + 0
+  end
+  local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
+  local state_1 = states[at + 1]
+  if state_1 and #state_1 == 24 then
+    local start, current, previous = unpack('<ddd', state_1)
+    if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
+      if current > amount_1 or previous > amount_1 then
+        current, previous, mended_1 = math.min(current, amount_1), math.min(previous, amount_1), true
+      end
+      if start > now + period_1 then
+        mended_1 = true
+      elseif start > now then
+        start_1 = start - start % period_1
+      elseif start < start_1 then
+        current, previous = 0, current
+      end
+      current_1, previous_1 = current, previous
+      mended_1 = mended_1 and current + previous > 0
+    end
+  end
+  local left_1 = start_1 + period_1 - now
+  local granted = 0
+  local fits_1
+  repeat
+    fits_1 = cost == 0
+      or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
+    local admitted = fits_1
+    if admitted then
+      granted = granted + 1
+      if cost > 0 then
+        current_1 = current_1 + cost
+      end
+    end
+  until not admitted or granted == count
+  if cost == 0 then
+    granted = count
+  elseif granted > 0 then
+    local end_1 = start_1 + period_1
+    if current_1 > 0 then
+      end_1 = end_1 + period_1
+    end
+    call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  else
+    if mended_1 then
+      local end_1 = start_1 + period_1
+      if current_1 > 0 then
+        end_1 = end_1 + period_1
+      end
+      call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  end
+  local first_1, second_1, third_1 = current_1, previous_1, left_1
+  if not fits_1 then first_1 = -1 - first_1 end
+  if counted then
+    place = place + 1
+    replies[place] = granted
+  end
+  place = place + 1
+  replies[place] = first_1
+  place = place + 1
+  replies[place] = second_1
+  place = place + 1
+  replies[place] = third_1
+end
+replies[place + 1] = now
+return replies

@@ -1,0 +1,94 @@
+-- tollgate, assembled for: TokenBucket
+local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = now + 0
+end
+local cost = ARGV[2] + 0
+local amount_1, period_1, burst_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local pace_1 = period_1 / amount_1
+local rest_1 = period_1 % amount_1
+local unit_1 = (period_1 - rest_1) / amount_1
+local top_1, top_part_1, step_1, step_part_1 = unit_1 * burst_1, 0, unit_1 * cost, 0
+if rest_1 > 0 then
+  local parts = rest_1 * burst_1
+  top_part_1 = parts % amount_1
+  top_1 = top_1 + (parts - top_part_1) / amount_1
+  parts = rest_1 * cost
+  step_part_1 = parts % amount_1
+  step_1 = step_1 + (parts - step_part_1) / amount_1
+end
+local each, first_count = 1, 6
+local counted = ARGV[first_count]
+local replies, place = {}, 0
+for at = 0, #KEYS - each, each do
+  local key_1 = KEYS[at + 1]
+  local count = 1
+  if counted then
+    count = ARGV[first_count + at / each] + 0
+  end
+  local ahead_1, part_1, mended_1 = 0, 0, false
+  local state_1 = states[at + 1]
+  if state_1 and #state_1 == 24 then
+    local full, part, pace = unpack('<ddd', state_1)
+    if full >= now and part >= 0 then
+      ahead_1, part_1 = full - now, part
+      if pace ~= pace_1 then
+        local units = ahead_1 / pace
+        ahead_1, part_1, mended_1 = 0, 0, true
+        if units >= 0 and units <= 9007199254740992 then
+          ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+        end
+      end
+      if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+        ahead_1, part_1, mended_1 = top_1, top_part_1, true
+      end
+    end
+  end
+  local granted = 0
+  local fits_1
+  repeat
+    local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
+    if next_part_1 >= amount_1 then
+      next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
+    end
+    fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1
+    local admitted = fits_1
+    if admitted then
+      granted = granted + 1
+      if cost > 0 then
+        ahead_1, part_1 = next_1, next_part_1
+      end
+    end
+  until not admitted or granted == count
+  if cost == 0 then
+    granted = count
+  elseif granted > 0 then
+    local full_1 = now + ahead_1
+    call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+  else
+    if mended_1 then
+      local full_1 = now + ahead_1
+      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+    end
+  end
+  local first_1, second_1 = ahead_1, part_1
+  if not fits_1 then first_1 = -1 - first_1 end
+  if counted then
+    place = place + 1
+    replies[place] = granted
+  end
+  place = place + 1
+  replies[place] = first_1
+  if rest_1 > 0 then
+    place = place + 1
+    replies[place] = second_1
+  end
+end
+replies[place + 1] = now
+return replies
