@@ -9,8 +9,8 @@
 //! so after about four seconds. With the same `REDIS_URL` two instances of it keep the limit together: start the second
 //! with another `LISTEN`, and both take twice as long.
 //!
-//! Then it calls without the limit, and is denied; `RetryAfterLayer` obeys the `Retry-After` of that answer, so that
-//! the call after it waits and passes.
+//! Then it calls without the limit: `RetryAfterLayer` obeys what the other side says, that nothing is left for now, so
+//! that the call after it waits a second and passes. Had it been denied, it would obey `Retry-After`.
 
 use std::time::{Duration, Instant};
 
