@@ -20,8 +20,42 @@
 //! # let _ = app;
 //! ```
 //!
+//! # Stacking
+//!
 //! Limits on the same key belong in one limiter, where they are decided together, all or nothing.
-//! Stack layers for different keys: each adds its member to the `RateLimit` fields.
+//! Stack layers for different keys: on the router, on a nested router, on a route. Each layer
+//! decides by itself and adds its member to the `RateLimit` fields; the strictest `Retry-After`
+//! wins. What an outer layer has spent stays spent when an inner one denies.
+//!
+//! The order is trace, CORS, rate limit, the rest: denials are traced and readable by browsers, and
+//! cost nothing of what is inside. A limit per user stands inside the authentication, one that
+//! protects the authentication outside. In axum the layer added last is the outermost; in a
+//! `ServiceBuilder` it is the one added first.
+//!
+//! Two layers around one route that spend from the same policy and key count each request twice.
+//! That is found out by the first requests, and logged once, at `error`, with the code
+//! `TOLLGATE-DOUBLE-COUNT`.
+//!
+//! # Seeing it
+//!
+//! Denials are logged at `debug`, outages by the limiter at `warn`, both without the key. With the
+//! feature `metrics` there are, through the facade of that name:
+//!
+//! | metric | labels | |
+//! |---|---|---|
+//! | `tollgate_decisions_total` | `policy`, `outcome` | `allowed`, `denied`, or `shadowed` for a denial in [shadow](RateLimitBuilder::shadow) |
+//! | `tollgate_rejections_total` | `reason` | `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
+//! | `tollgate_degraded_total` | `reason` | decisions without the store: `timeout`, `unavailable`, `misconfigured` |
+//! | `tollgate_check_duration_seconds` | | from the question to the decision, waiting included |
+//! | `tollgate_waiting` | | requests that are held for their turn |
+//!
+//! Install the recorder before the first request. No label comes from a request.
+//!
+//! # Features
+//!
+//! `axum` (on by default) reads the peer's address and the matched route where axum leaves them,
+//! and makes [`Decisions`] an extractor. `tonic` reads the peer's address where tonic leaves it.
+//! `metrics` see above.
 
 mod answer;
 mod builder;

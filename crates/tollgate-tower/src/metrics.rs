@@ -86,7 +86,7 @@ mod off {
     use tollgate::Decision;
 
     #[derive(Default)]
-    pub(crate) struct Limit;
+    pub(crate) struct Limit(());
 
     pub(crate) struct Timer;
 

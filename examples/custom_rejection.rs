@@ -1,0 +1,59 @@
+//! Answers in the service's own words: another body, another dialect, and a limit that is only tried out.
+//!
+//! ```text
+//! cargo run --example custom_rejection
+//! for i in 1 2 3; do curl -i http://127.0.0.1:3000/; done
+//! for i in 1 2 3; do curl -i http://127.0.0.1:3000/trial; done
+//! ```
+//!
+//! `/` answers the third request in a minute with the service's own error document; the middleware adds `Retry-After`
+//! and the `X-RateLimit` fields to it. `/trial` has the same limit in shadow: nobody is refused, and the decision says
+//! who would have been.
+
+use axum::{
+    Json, Router,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tollgate::{Limiter, Policy, Quota};
+use tollgate_examples::{Failure, listen, serve, store};
+use tollgate_tower::{Dialect, RateLimitLayer, Rejection, Reset, key::PeerIp, rejection::Reason, respond_fn};
+
+const HOME: Policy = Policy::token_bucket("home", Quota::per_minute(2));
+const TRIAL: Policy = Policy::token_bucket("trial", Quota::per_minute(2));
+
+fn refuse(rejection: &Rejection<'_>) -> Response {
+    let message = match rejection.reason() {
+        Reason::Denied(_) => "slow down, please",
+        Reason::Unavailable(_) => "we cannot serve you now",
+        _ => "we cannot serve this",
+    };
+    let body = serde_json::json!({ "error": { "message": message, "retry_in": rejection.retry_after_seconds() } });
+    (rejection.status(), Json(body)).into_response()
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let store = store()?;
+    let home = RateLimitLayer::builder(Limiter::new(store.clone(), HOME), PeerIp::new())
+        .fields(Dialect::Legacy { reset: Reset::Seconds })
+        .respond_with(respond_fn(refuse))
+        .build();
+    let trial =
+        RateLimitLayer::builder(Limiter::new(store, TRIAL), PeerIp::new()).shadow(true).expose_decisions(true).build();
+    let report = |decisions: Option<tollgate_tower::Decisions>| async move {
+        match decisions.is_some_and(|it| it.iter().any(tollgate::Decision::is_denied)) {
+            true => "this would have been denied\n",
+            false => "this would have passed\n",
+        }
+    };
+    let router =
+        Router::new().route("/", get(|| async { "hello\n" }).layer(home)).route("/trial", get(report).layer(trial));
+
+    let listener = listen().await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("Listening on {url}: GET / is limited to 2 per minute, GET /trial to the same in shadow.");
+    println!("Try:");
+    println!("  for i in 1 2 3; do curl -i {url}/; curl -i {url}/trial; done");
+    serve(listener, router).await
+}
