@@ -86,5 +86,5 @@ impl fmt::Debug for Clock {
 
 /// Whole microseconds of a duration; more than 584 000 years is capped.
 pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
 }

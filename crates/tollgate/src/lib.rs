@@ -35,6 +35,7 @@ mod limiter;
 mod memory;
 mod outage;
 mod policy;
+mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
@@ -53,7 +54,8 @@ pub use key::{Key, Secret};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::Outage;
-pub use policy::{Policy, PolicySet};
+pub use policy::Policy;
+pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};

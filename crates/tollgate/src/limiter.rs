@@ -125,11 +125,14 @@ impl Limiter {
         }
         let key = key.into();
         let check = Check::new(&inner.policies, &key, cost).with_tag(tag);
-        match inner.store.check(check).into_ready() {
-            Ok(Ok(decision)) => {
-                inner.fallback.returned();
-                StoreFuture::ready(Ok(decision))
-            }
+        let answer = inner.store.check(check);
+        if answer.is_decided() {
+            // As it came: unwrapped and wrapped again it would be copied twice.
+            inner.fallback.returned();
+            return answer;
+        }
+        match answer.into_ready() {
+            Ok(Ok(decision)) => StoreFuture::ready(Ok(decision)),
             Ok(Err(error)) => StoreFuture::ready(inner.fallback.answer(check, error)),
             Err(pending) => {
                 let inner = Arc::clone(inner);

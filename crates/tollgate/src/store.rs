@@ -101,6 +101,11 @@ impl<T> StoreFuture<T> {
         Self(Answer::Pending(Box::pin(answer)))
     }
 
+    /// Whether the answer is there, and no error.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(self.0, Answer::Ready(Some(Ok(_))))
+    }
+
     /// The answer if it is there already.
     ///
     /// # Errors

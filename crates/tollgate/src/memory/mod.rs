@@ -96,8 +96,9 @@ impl MemoryStore {
 
     fn shard(&self, key: &Key) -> (u64, &Mutex<Shard>) {
         let hash = self.0.hasher.hash_one(key.as_bytes());
-        // The table inside uses the low bits and the topmost seven.
-        let at = (hash >> 48) as usize % self.0.shards.len();
+        // The table inside uses the low bits and the topmost seven of a product of it. This is the
+        // upper half's share of the shards: a multiplication where a remainder would be a division.
+        let at = (((hash >> 32) * self.0.shards.len() as u64) >> 32) as usize;
         (hash, &self.0.shards[at])
     }
 

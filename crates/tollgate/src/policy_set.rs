@@ -1,0 +1,176 @@
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+use std::{fmt, ops::Deref, sync::Arc};
+
+#[cfg(feature = "redis")]
+use crate::redis::Plan;
+use crate::{Algorithm, Cost, Error, ErrorKind, Policy};
+
+/// The policies that are checked together: all are charged, or none.
+///
+/// Made from one policy, an array or a vector; cheap to clone.
+///
+/// ```
+/// use tollgate::{Policy, PolicySet, Quota};
+///
+/// let set = PolicySet::from([
+///     Policy::token_bucket("burst", Quota::per_second(20)),
+///     Policy::fixed_window("daily", Quota::per_day(50_000)),
+/// ]);
+/// assert_eq!(set.iter().map(Policy::name).collect::<Vec<_>>(), ["burst", "daily"]);
+/// ```
+#[derive(Clone)]
+pub struct PolicySet(Arc<Set>);
+
+struct Set {
+    policies: Box<[Arc<Policy>]>,
+    /// What the set needs at a Redis server, worked out when it is first asked there.
+    #[cfg(feature = "redis")]
+    plan: OnceLock<Plan>,
+}
+
+/// More policies in one set would make one decision too long for the server that makes them all.
+const MAX_POLICIES: usize = 8;
+
+impl PolicySet {
+    /// A set from values that are known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when there is no policy, more than 8, or two of one name.
+    pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
+        let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
+        if policies.is_empty() || policies.len() > MAX_POLICIES {
+            return Err(Error::config(format!(
+                "policies must be 1 to {MAX_POLICIES} in a set, got {}",
+                policies.len()
+            )));
+        }
+        for (at, policy) in policies.iter().enumerate() {
+            if policies[..at].iter().any(|other| other.name() == policy.name()) {
+                return Err(Error::config(format!(
+                    "policies of a set must differ in name, got {:?} twice",
+                    policy.name()
+                )));
+            }
+        }
+        Ok(Self::of(policies.into()))
+    }
+
+    /// The policies, in the order they were given.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Policy> + DoubleEndedIterator {
+        self.0.policies.iter().map(Deref::deref)
+    }
+
+    /// How many there are; never zero.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.policies.len()
+    }
+
+    pub(crate) fn shared(&self) -> &[Arc<Policy>] {
+        &self.0.policies
+    }
+
+    pub(crate) fn share(&self, replicas: u32) -> Self {
+        Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
+    }
+
+    /// Whether the other set holds the same policies.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn plan(&self) -> &Plan {
+        self.0.plan.get_or_init(|| Plan::new(self))
+    }
+
+    fn of(policies: Box<[Arc<Policy>]>) -> Self {
+        Self(Arc::new(Set {
+            policies,
+            #[cfg(feature = "redis")]
+            plan: OnceLock::new(),
+        }))
+    }
+
+    /// The sliding log to read entries from: that which looks back farthest.
+    pub(crate) fn log(&self) -> Result<&Policy, Error> {
+        let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "no policy of the set is a sliding log, which keeps entries")
+        })
+    }
+
+    /// Refuses a cost that can never fit, before anything is asked.
+    pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
+        match self.iter().find(|policy| !policy.quota().admits(cost)) {
+            None => Ok(()),
+            Some(policy) => Err(Error::new(
+                ErrorKind::CostExceedsBurst,
+                format!(
+                    "cost {} exceeds the burst {} of policy {}",
+                    cost.units(),
+                    policy.quota().burst(),
+                    policy.name()
+                ),
+            )),
+        }
+    }
+}
+
+impl From<Policy> for PolicySet {
+    fn from(policy: Policy) -> Self {
+        Self::of([Arc::new(policy)].into())
+    }
+}
+
+impl<const N: usize> From<[Policy; N]> for PolicySet {
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] would fail.
+    fn from(policies: [Policy; N]) -> Self {
+        Self::expect(policies)
+    }
+}
+
+impl From<Vec<Policy>> for PolicySet {
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] would fail.
+    fn from(policies: Vec<Policy>) -> Self {
+        Self::expect(policies)
+    }
+}
+
+impl PolicySet {
+    fn expect(policies: impl IntoIterator<Item = Policy>) -> Self {
+        match Self::try_new(policies) {
+            Ok(set) => set,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl fmt::Debug for PolicySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn a_name_twice_is_refused_and_named() {
+        let policy = Policy::token_bucket("a", Quota::per_second(1));
+        let error = PolicySet::try_new([policy.clone(), policy]).unwrap_err();
+        assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "a" twice"#);
+        let error = PolicySet::try_new([]).unwrap_err();
+        assert_eq!(error.to_string(), "policies must be 1 to 8 in a set, got 0");
+    }
+}

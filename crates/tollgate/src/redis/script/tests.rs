@@ -1,0 +1,104 @@
+use std::{fs, path::Path};
+
+use super::*;
+
+const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm::TokenBucket,
+    Algorithm::IntervalBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::WindowFromFirstHit,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingBuckets { buckets: 10 },
+    Algorithm::SlidingLog,
+];
+
+fn file_name(algorithm: Algorithm) -> String {
+    let mut snake = String::new();
+    for letter in name(algorithm).chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+fn scripts() -> impl Iterator<Item = (String, Script)> {
+    let decide = ALGORITHMS.into_iter().flat_map(|algorithm| {
+        let name = file_name(algorithm);
+        [
+            (format!("{name}.check.lua"), Script::check(&[algorithm])),
+            (format!("{name}.batch.lua"), Script::batch(&[algorithm])),
+            (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
+        ]
+    });
+    decide.chain([("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog]))])
+}
+
+/// A changed script is a deliberate act: two versions run side by side during a roll-out. To
+/// say that it is meant, run this test with `TOLLGATE_BLESS=1`.
+#[test]
+fn the_scripts_that_run_are_those_that_are_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+    let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
+    let mut sums = String::new();
+    for (name, script) in scripts() {
+        sums.push_str(&format!("{}  standalone/{name}\n", script.sha));
+        let path = folder.join("standalone").join(&name);
+        if bless {
+            fs::write(&path, &script.text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), script.text, "{name}");
+    }
+    let path = folder.join("SHA1SUMS");
+    if bless {
+        fs::write(&path, &sums).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), sums);
+}
+
+#[test]
+fn no_line_of_a_frame_or_a_place_is_left_over() {
+    let kinds = ALGORITHMS.len();
+    for count in 1..=3 {
+        for shape in 0..kinds.pow(count) {
+            let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / kinds.pow(at) % kinds]).collect();
+            for script in [Script::check(&set), Script::batch(&set), Script::refund(&set)] {
+                assert!(!script.text.contains("--@"), "{}", script.text);
+                let places = script.text.matches("KEYS[").count();
+                assert_eq!(places, set.len());
+                assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
+            }
+        }
+    }
+}
+
+/// Lua allows 200 local variables in a function, counting those of the blocks that are open.
+#[test]
+fn a_set_of_the_most_policies_compiles() {
+    for algorithm in ALGORITHMS {
+        for script in [Script::check(&[algorithm; 8]), Script::batch(&[algorithm; 8]), Script::refund(&[algorithm; 8])]
+        {
+            let (mut open, mut most) = (vec![0], 0);
+            for line in script.text.lines() {
+                let depth = (line.len() - line.trim_start().len()) / 2;
+                open.resize(depth + 1, 0);
+                if let Some(names) = line.trim_start().strip_prefix("local ") {
+                    open[depth] += names.split(" = ").next().map_or(0, |names| names.split(", ").count());
+                }
+                most = most.max(open.iter().sum());
+            }
+            assert!(most < 195, "{algorithm:?}: {most}");
+        }
+    }
+}
+
+#[test]
+fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
+    for (name, script) in scripts() {
+        assert_eq!(script.text.matches("'TIME'").count(), 1, "{name}");
+        assert!(!script.text.contains(".."), "{name}");
+        assert!(!script.text.contains("tostring"), "{name}");
+    }
+}

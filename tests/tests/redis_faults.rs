@@ -1,0 +1,237 @@
+//! `RedisStore` through the faults of its server.
+
+use std::time::{Duration, Instant};
+
+use tollgate::{Cost, Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
+
+/// Long enough that a slow machine never decides without the server by mistake.
+const PATIENT: Duration = Duration::from_secs(20);
+
+/// So slow that nothing accrues while a test runs.
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+fn limiter(store: RedisStore, policy: Policy) -> Limiter {
+    Limiter::builder(store).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build()
+}
+
+async fn remaining(limiter: &Limiter, key: &str) -> u64 {
+    limiter.peek(key).await.expect("a decision").states().next().expect("a state").remaining()
+}
+
+#[tokio::test]
+async fn a_forgotten_script_is_sent_once_and_charged_once() {
+    let server = RedisServer::start();
+    let limiter = limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
+    for spent in 1..=4 {
+        server.command(&["SCRIPT", "FLUSH"]);
+        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+        assert_eq!(server.calls("eval"), spent);
+        assert_eq!(remaining(&limiter, "acme").await, 5 - spent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_notices_a_storm_of_script_flushes() {
+    let server = RedisServer::start();
+    let limiter = limiter(
+        RedisStore::connect(server.url()).await.expect("a store"),
+        Policy::fixed_window("storm", Quota::per_day(1_000_000)),
+    );
+    let addr = server.addr();
+    let flushing = std::thread::spawn(move || {
+        let mut client = Client::connect(addr).expect("a client");
+        for _ in 0..2_000 {
+            client.command(&["SCRIPT", "FLUSH"]).expect("a reply");
+        }
+    });
+    let mut asked = 0;
+    while !flushing.is_finished() {
+        let decision = limiter.check("acme").await.expect("no error surfaces");
+        assert!(!decision.is_degraded());
+        asked += 1;
+    }
+    assert!(asked > 0);
+    assert_eq!(remaining(&limiter, "acme").await, 1_000_000 - asked);
+}
+
+#[tokio::test]
+async fn damaged_and_foreign_state_counts_as_absent() {
+    let server = RedisServer::start();
+    let policies = [
+        HOURLY,
+        Policy::fixed_window("fixed", Quota::per_hour(5)),
+        Policy::window_from_first_hit("hit", Quota::per_hour(5)),
+    ];
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    for policy in policies {
+        let limiter = limiter(store.clone(), policy);
+        let _ = limiter.check("acme").await.expect("a decision");
+        let key = server.command(&["KEYS", "*"]).items()[0].text();
+        let plants: [&[&[u8]]; 9] = [
+            &[b"SET", key.as_bytes(), b""],
+            &[b"SET", key.as_bytes(), b"7"],
+            &[b"SET", key.as_bytes(), b"nan"],
+            &[b"SET", key.as_bytes(), &[0xff; 24]],
+            &[b"SET", key.as_bytes(), &[0xff; 16]],
+            &[b"SET", key.as_bytes(), &[0; 24]],
+            &[b"RPUSH", key.as_bytes(), b"1", b"2"],
+            &[b"HSET", key.as_bytes(), b"tokens", b"3"],
+            &[b"ZADD", key.as_bytes(), b"1", b"a"],
+        ];
+        for plant in plants {
+            server.command(&["DEL", &key]);
+            assert!(!server.command(plant).is_error());
+            assert_eq!(remaining(&limiter, "acme").await, 5, "{policy:?} after {plant:?}", policy = limiter.policies());
+            assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+            assert_eq!(remaining(&limiter, "acme").await, 4, "{policy:?} after {plant:?}", policy = limiter.policies());
+            assert!(server.command(&["PTTL", &key]).int() > 0, "a planted key heals");
+        }
+        server.command(&["FLUSHALL"]);
+    }
+    let stats = server.info("commandstats");
+    assert!(stats["cmdstat_eval"].contains("failed_calls=0"), "{stats:?}");
+    assert!(stats["cmdstat_evalsha"].contains("failed_calls=3"), "NOSCRIPT, once per policy: {stats:?}");
+}
+
+#[tokio::test]
+async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
+    let url = format!("redis://127.0.0.1:{}", ports::free());
+    let error = RedisStore::connect(&url).await.expect_err("nobody is there");
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Unavailable, "nothing listens at the redis address")
+    );
+
+    let limiter = Limiter::new(RedisStore::open(&url).expect("a store"), HOURLY);
+    for spent in 1..=5 {
+        let decision = limiter.check("acme").await.expect("the replica decides by itself");
+        assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
+        assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent);
+    }
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+}
+
+#[tokio::test]
+async fn limits_resume_by_themselves_when_the_server_comes() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder(RedisStore::open(server.url()).expect("a store"))
+        .policies(HOURLY)
+        .on_outage(Outage::Open)
+        .deadline(Duration::from_secs(2))
+        .build();
+    server.kill();
+    assert!(limiter.check("acme").await.expect("open").is_degraded());
+    server.restart();
+    wait::until_async("the store decides again", PATIENT, async || {
+        !limiter.check("acme").await.expect("open").is_degraded()
+    })
+    .await;
+    // Broken while it is in use, and back again.
+    server.kill();
+    assert!(limiter.check("acme").await.expect("open").is_degraded());
+    server.restart();
+    wait::until_async("the store decides again", PATIENT, async || {
+        !limiter.check("acme").await.expect("open").is_degraded()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let build = |outage| {
+        Limiter::builder(store.clone()).policies(HOURLY).on_outage(outage).deadline(Duration::from_millis(40)).build()
+    };
+    let (local, open, closed) = (build(Outage::default()), build(Outage::Open), build(Outage::Closed));
+    server.pause();
+    let began = Instant::now();
+    let decision = local.check("acme").await.expect("the replica decides by itself");
+    assert!(began.elapsed() >= Duration::from_millis(40));
+    assert_eq!(decision.degraded(), Some(Degraded::Timeout));
+    assert_eq!(decision.states().len(), 1);
+    let decision = open.check("acme").await.expect("everybody passes");
+    assert!(decision.is_allowed() && decision.is_degraded());
+    assert_eq!(decision.states().len(), 0);
+    let error = closed.check("acme").await.expect_err("no decision");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    server.resume();
+    wait::until_async("the store decides again", PATIENT, async || {
+        local.check("other").await.is_ok_and(|decision| !decision.is_degraded())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nonsense_and_cut_replies_are_typed_errors() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::Refuse, Mode::ResetAfter(0)] {
+        proxy.set(Mode::Pass);
+        let limiter = limiter(RedisStore::connect(proxy.url()).await.expect("a store"), HOURLY);
+        assert!(!limiter.check("acme").await.expect("a decision").is_degraded());
+        proxy.set(mode.clone());
+        let error = limiter.check("acme").await.expect_err("no decision");
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Protocol), "{mode:?}: {error:?}");
+        proxy.set(Mode::Pass);
+        wait::until_async("the next connection works", PATIENT, async || limiter.check("other").await.is_ok()).await;
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_clear_error_without_the_password() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let addr = server.addr();
+    for url in [format!("redis://:letmein@{addr}"), format!("redis://{addr}"), format!("redis://nobody:letmein@{addr}")]
+    {
+        let error = RedisStore::connect(&url).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert_eq!(error.to_string(), "redis refuses the user or password");
+        let limiter = Limiter::new(RedisStore::open(&url).expect("a store"), HOURLY);
+        let decision = limiter.check("acme").await.expect("the replica decides by itself");
+        assert_eq!(decision.degraded(), Some(Degraded::Misconfigured));
+    }
+    let limiter = limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
+    let server = RedisServer::start();
+    let rights = ["+evalsha", "+eval", "+time", "+get", "+set", "+del", "+ping", "~tollgate:*"];
+    let grant = |name: &str, without: &str| {
+        let mut command = vec!["ACL", "SETUSER", name, "on", ">secret", "resetkeys"];
+        command.extend(rights.iter().filter(|right| **right != without));
+        assert!(!server.command(&command).is_error());
+        format!("redis://{name}:secret@{}", server.addr())
+    };
+    let limiter_of = async |url: String| limiter(RedisStore::open(url).expect("a store"), HOURLY);
+    let enough = limiter_of(grant("enough", "")).await;
+    let decision = enough.check("acme").await.expect("a decision");
+    enough.refund_decision("acme", &decision, Cost::ONE).await.expect("a refund");
+    for without in ["+evalsha", "+time", "+set", "~tollgate:*"] {
+        let error = limiter_of(grant("less", without)).await.check("acme").await.expect_err("a right is missing");
+        assert_eq!(error.kind(), ErrorKind::Config, "{without}: {error}");
+        assert!(error.to_string().contains("right"), "{without}: {error}");
+        server.command(&["ACL", "DELUSER", "less"]);
+    }
+}
+
+#[tokio::test]
+async fn an_unfit_server_is_an_outage_of_its_own_kind() {
+    let server = RedisServer::start();
+    let limiter = limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = limiter.check("acme").await.expect_err("no decision");
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, "redis is out of memory (OOM)"));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = limiter.check("acme").await.expect_err("no decision");
+    assert!(error.to_string().contains("READONLY"), "{error}");
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
