@@ -105,7 +105,9 @@ async fn two_servers_with_one_redis_share_one_limit() {
     let mut clients = [GreeterClient::new(channel(at_one).await), GreeterClient::new(channel(at_other).await)];
     let (passed, most) = flood(&mut clients, 40).await;
     assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
-    assert!(redis.calls("evalsha") >= 39, "both ask the server");
+    // A denial is remembered in the process while it holds, so denied calls need not reach the server.
+    let asked = redis.calls("evalsha");
+    assert!(asked >= passed as u64, "both ask the server, which was asked {asked} times for {passed} calls");
     drop(clients);
     assert!(one.interrupt().success() && other.terminate().success());
 }

@@ -150,3 +150,37 @@ async fn without_a_responder_for_http_its_clients_are_told_the_status() {
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(denied.headers()["retry-after"], "30");
 }
+
+/// What is logged goes into a string.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_log_names_the_service_and_the_method_and_no_key() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let router = one_port();
+    for _ in 0..3 {
+        ask(&router, Some("application/grpc")).await;
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line = log.lines().find(|line| line.contains("call refused")).unwrap();
+    assert!(line.contains(r#"rpc.service="echo.Echo" rpc.method="Unary" code=ResourceExhausted"#), "{log}");
+    assert!(!log.contains("acme"), "{log}");
+}

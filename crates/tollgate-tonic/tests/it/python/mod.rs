@@ -119,7 +119,7 @@ async fn a_python_client_decodes_a_denial_over_tls() {
 #[tokio::test]
 async fn a_python_client_with_a_retry_policy_waits_as_the_pushback_says() {
     // Its own back-off would be 20 s, give or take a fifth; the pushback says up to two.
-    let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("slow", Quota::per_minute(30)));
+    let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("slow", Quota::per_minute(30).with_burst(1)));
     let layer =
         tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).respond_with(GrpcStatus::new().pushback()).build();
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
