@@ -21,7 +21,9 @@ const fn mutant(mistake: &'static str, algorithm: Algorithm, right: &'static str
     Mutant { mistake, algorithm, right, wrong }
 }
 
-use Algorithm::{FixedWindow, TokenBucket, WindowFromFirstHit};
+use Algorithm::{FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit};
+
+const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
 const EXPIRY: &str = "'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1)";
 
@@ -104,6 +106,132 @@ const MUTANTS: &[Mutant] = &[
         "now - start <= period_1",
     ),
     mutant("a first hit ahead of the clock is believed", WindowFromFirstHit, "if start > now then", "if false then"),
+    mutant("one more than is left", IntervalBucket, "used_1 + cost <= burst_1", "used_1 < burst_1"),
+    mutant(
+        "the part of a period that has passed is lost",
+        IntervalBucket,
+        "used_1, start_1 = used, start + passed",
+        "used_1, start_1 = used, now",
+    ),
+    mutant(
+        "the fill comes one microsecond early",
+        IntervalBucket,
+        "local passed = now - start\n",
+        "local passed = now - start + 1\n",
+    ),
+    mutant("a fill fills to the brim", IntervalBucket, "passed / period_1 * amount_1", "passed / period_1 * burst_1"),
+    mutant(
+        "no expiry of an interval bucket",
+        IntervalBucket,
+        ", 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1)",
+        "",
+    ),
+    mutant("a timer ahead of the clock locks out", IntervalBucket, "if start > now then", "if false then"),
+    mutant(
+        "a refund crosses a fill",
+        IntervalBucket,
+        "if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then",
+        "if true then",
+    ),
+    mutant("one more than the queue holds", LeakyBucket, "next_part_1 <= top_part_1", "next_part_1 <= top_part_1 + 1"),
+    mutant(
+        "who is denied joins the queue all the same",
+        LeakyBucket,
+        "local admitted = fits_1",
+        "ahead_1, part_1 = next_1, next_part_1\nlocal admitted = fits_1",
+    ),
+    mutant("the queue expires before it is drained", LeakyBucket, "(full_1 - full_1 % 1000) / 1000 + 1", "now / 1000"),
+    mutant(
+        "a place given back is not",
+        LeakyBucket,
+        "ahead_1, part_1 = ahead_1 - step_1,",
+        "ahead_1, part_1 = ahead_1,",
+    ),
+    mutant(
+        "the weight of the window before is dropped",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <=",
+        "0 * math.min(left_1, period_1) <=",
+    ),
+    mutant(
+        "the window before counts in full",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <=",
+        "previous_1 * period_1 <=",
+    ),
+    mutant(
+        "the share is rounded down",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1",
+        "math.floor(previous_1 * math.min(left_1, period_1) / period_1) <= amount_1 - current_1 - cost",
+    ),
+    mutant(
+        "the last share is not let through",
+        SlidingWindow,
+        "<= (amount_1 - current_1 - cost) * period_1",
+        "< (amount_1 - current_1 - cost) * period_1",
+    ),
+    mutant("the counters expire with their window", SlidingWindow, "end_1 = end_1 + period_1", "end_1 = end_1 + 0"),
+    mutant(
+        "what was spent two windows ago counts",
+        SlidingWindow,
+        "start >= start_1 - period_1 and",
+        "start >= start_1 - 2 * period_1 and",
+    ),
+    mutant(
+        "the oldest bucket is left out",
+        BUCKETS,
+        "math.max(newest, now_at_1) - buckets_1\n",
+        "math.max(newest, now_at_1) - buckets_1 + 1\n",
+    ),
+    mutant(
+        "a bucket stays too long",
+        BUCKETS,
+        "local first = math.max(newest, now_at_1) - buckets_1",
+        "local first = math.max(newest, now_at_1) - buckets_1 - 1",
+    ),
+    mutant(
+        "the sum keeps what has left",
+        BUCKETS,
+        "used_1, from_1 = used_1 - count, from_1 + 6",
+        "from_1 = from_1 + 6",
+    ),
+    mutant("one more than the buckets hold", BUCKETS, "used_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant(
+        "a clock step back opens an older bucket",
+        BUCKETS,
+        "newest_1 >= now_at_1 then",
+        "newest_1 == now_at_1 then",
+    ),
+    mutant("no expiry of the buckets", BUCKETS, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
+    mutant(
+        "denied attempts are stored",
+        SlidingLog,
+        "local admitted = fits_1",
+        "if cost > 0 and not fits_1 then call('LPUSH', key_1, pack('<dc0', now, tag)) end\nlocal admitted = fits_1",
+    ),
+    mutant(
+        "what has left is never trimmed",
+        SlidingLog,
+        "call('LTRIM', key_1, '0', format('%d', used_1 - 1))",
+        "local untrimmed = true",
+    ),
+    mutant("one more than the log holds", SlidingLog, "used_1 + add_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant("an entry leaves a microsecond late", SlidingLog, "if time > edge then", "if time >= edge then"),
+    mutant("a cost is logged once", SlidingLog, "for left = add_1, 1, -1000 do", "for left = 1, 1, -1000 do"),
+    mutant(
+        "the log's expiry is that of its oldest entry",
+        SlidingLog,
+        "local end_1 = newest_1 + period_1",
+        "local end_1 = oldest_1 + period_1",
+    ),
+    mutant(
+        "no expiry of the log",
+        SlidingLog,
+        "call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))",
+        "local forever = true",
+    ),
+    mutant("the log's clock goes back", SlidingLog, "elseif newest_1 < now then", "else"),
 ];
 
 #[test]

@@ -10,6 +10,7 @@ mod failure;
 mod lint;
 mod need;
 mod package;
+mod plots;
 mod tally;
 mod test;
 mod workspace;
@@ -35,6 +36,9 @@ Tasks:
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
         --benches adds clippy on the benches and the peers they build.
+  plots
+        Draws the pictures in docs/plots anew, from the functions that decide;
+        the tests compare them.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("lint") => lint::run(&rest),
+        Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

@@ -38,7 +38,7 @@ mod messages;
 mod methods;
 mod status;
 
-use tollgate_tower::{Dialect, Limits, RateLimitBuilder, RateLimitLayer};
+use tollgate_tower::{Dialect, KeyExtractor, Limits, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]
 pub use interceptor::{AsyncRateLimitInterceptor, InterceptFuture};
@@ -53,7 +53,7 @@ pub use status::{GrpcStatus, error_status, status};
 ///
 /// A request that is no gRPC call is answered with its HTTP status and an empty body.
 #[must_use]
-pub fn layer<K>(limits: impl Into<Limits>, key: K) -> RateLimitLayer<K, GrpcStatus> {
+pub fn layer<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitLayer<K, GrpcStatus> {
     builder(limits, key).build()
 }
 
@@ -74,6 +74,6 @@ pub fn layer<K>(limits: impl Into<Limits>, key: K) -> RateLimitLayer<K, GrpcStat
 ///     .build();
 /// # let _ = layer;
 /// ```
-pub fn builder<K>(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
+pub fn builder<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
     RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).fields(Dialect::None)
 }

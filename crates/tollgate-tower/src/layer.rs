@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use crate::{Limits, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
+use crate::{KeyExtractor, Limits, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
 
 /// Puts a rate limit in front of a service.
 ///
@@ -50,7 +50,7 @@ pub struct RateLimitLayer<K, R = Problem> {
     shared: Arc<Shared<K, R>>,
 }
 
-impl<K> RateLimitLayer<K> {
+impl<K: KeyExtractor> RateLimitLayer<K> {
     /// A layer with the default options: `limits` says how much, one [`Limiter`](tollgate::Limiter)
     /// or [`Tiers`](crate::Tiers); `key` says whose.
     #[must_use]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![cfg(feature = "async-interceptor")]
 
+mod examples;
 mod generated;
 mod interceptors;
 mod messages;

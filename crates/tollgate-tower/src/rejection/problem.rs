@@ -90,6 +90,7 @@ impl Default for Problem {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<B: From<String>> Respond<B> for Problem {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         let (body, media) = match Form::of(rejection.request()) {

@@ -30,6 +30,7 @@ impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Empty;
 
+#[diagnostic::do_not_recommend]
 impl<B: Default> Respond<B> for Empty {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         let mut response = Response::new(B::default());

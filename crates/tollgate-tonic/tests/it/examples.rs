@@ -1,0 +1,147 @@
+//! The example programs as a stranger runs them.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+    time::Instant,
+};
+
+use tokio_stream::StreamExt;
+use tollgate_tests::{Process, RedisServer, ports};
+use tonic::{Code, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+use tonic_types::StatusExt;
+
+use crate::support::channel;
+
+#[allow(missing_docs, missing_debug_implementations, unreachable_pub, dead_code, clippy::all, reason = "generated")]
+#[rustfmt::skip]
+#[path = "../../../../examples/grpc/helloworld.rs"]
+mod helloworld;
+
+use helloworld::{HelloRequest, greeter_client::GreeterClient};
+
+/// Starts an example on a free port, counting where `redis` says.
+fn start(name: &str, redis: Option<&RedisServer>) -> (Process, SocketAddr) {
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let mut command: Command = Process::example(name);
+    command.env("LISTEN", address.to_string());
+    if let Some(redis) = redis {
+        command.env("REDIS_URL", redis.url());
+    }
+    (Process::start(command, "Listening on"), address)
+}
+
+fn ada() -> HelloRequest {
+    HelloRequest { name: "Ada".to_owned() }
+}
+
+/// Calls each server in turn; answers how many passed, and the most that may have.
+async fn flood(clients: &mut [GreeterClient<Channel>], calls: usize) -> (usize, usize) {
+    let began = Instant::now();
+    let mut passed = 0;
+    for call in 0..calls {
+        let at = call % clients.len();
+        match clients[at].say_hello(ada()).await {
+            Ok(reply) => {
+                assert_eq!(reply.into_inner().message, "Hello Ada!");
+                passed += 1;
+            }
+            Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status}"),
+        }
+    }
+    (passed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_limits_greetings_and_neither_health_nor_reflection() {
+    let (mut server, address) = start("grpc_server", None);
+    let channel = channel(address).await;
+    let mut client = GreeterClient::new(channel.clone());
+
+    let stream = client.say_hello_stream(ada()).await.unwrap().into_inner();
+    let greetings: Vec<_> = stream.map(|it| it.unwrap().message).collect().await;
+    assert_eq!(greetings, ["Hello Ada, 1 of 3!", "Hello Ada, 2 of 3!", "Hello Ada, 3 of 3!"]);
+
+    let (passed, most) = flood(&mut [client.clone()], 40).await;
+    assert!((9..=most).contains(&passed), "{passed} passed, at most {most} may");
+    let status = loop {
+        if let Err(status) = client.say_hello_stream(ada()).await {
+            break status;
+        }
+    };
+    let delay = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!(delay.as_millis() <= 200, "{delay:?}");
+
+    let mut health = HealthClient::new(channel.clone());
+    let mut reflection = ServerReflectionClient::new(channel);
+    for _ in 0..20 {
+        let request = HealthCheckRequest { service: "helloworld.Greeter".to_owned() };
+        assert_eq!(health.check(request).await.unwrap().into_inner().status, 1);
+    }
+    for _ in 0..20 {
+        let list = Some(MessageRequest::ListServices(String::new()));
+        let request = ServerReflectionRequest { host: String::new(), message_request: list };
+        let mut answers = reflection.server_reflection_info(tokio_stream::iter([request])).await.unwrap().into_inner();
+        let answer = answers.next().await.unwrap().unwrap().message_response;
+        let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
+        assert!(list.service.iter().any(|it| it.name == "helloworld.Greeter"), "{list:?}");
+    }
+    drop((health, reflection, client));
+    assert!(server.terminate().success(), "SIGTERM ends it well");
+    assert!(server.output().ends_with("Stopped."), "{}", server.output());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_with_one_redis_share_one_limit() {
+    let redis = RedisServer::start();
+    let ((mut one, at_one), (mut other, at_other)) =
+        (start("grpc_server", Some(&redis)), start("grpc_server", Some(&redis)));
+    let mut clients = [GreeterClient::new(channel(at_one).await), GreeterClient::new(channel(at_other).await)];
+    let (passed, most) = flood(&mut clients, 40).await;
+    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
+    assert!(redis.calls("evalsha") >= 39, "both ask the server");
+    drop(clients);
+    assert!(one.interrupt().success() && other.terminate().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_waits_as_it_is_told_and_is_served_twelve_times() {
+    let (_server, address) = start("grpc_server", None);
+    let mut command = Process::example("grpc_client");
+    command.arg(format!("http://{address}"));
+    let client = Process::start(command, "12: Hello Ada!");
+    let output = client.output();
+    assert_eq!(output.matches("Hello Ada!").count(), 12, "{output}");
+    assert!(output.contains("rate limit exceeded (greeter: 5 per 1s, 10 at once), waiting"), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_one_port_grpc_and_http_share_a_limit_and_are_refused_apart() {
+    let (mut server, address) = start("grpc_and_http_one_port", None);
+    let get = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.to_ascii_lowercase()
+    };
+    assert!(get().starts_with("http/1.1 200"));
+    let mut client = GreeterClient::new(channel(address).await);
+    let (passed, most) = flood(&mut [client.clone()], 40).await;
+    assert!((9..=most).contains(&passed), "{passed} passed, at most {most} may");
+    let denied = (0..20).map(|_| get()).find(|answer| answer.starts_with("http/1.1 429")).unwrap();
+    for part in ["retry-after: 1", "ratelimit-policy: \"everything\";q=5;w=1", "application/problem+json"] {
+        assert!(denied.contains(part), "{part} in {denied}");
+    }
+    let (_, _) = flood(&mut [client.clone()], 20).await;
+    let status = client.say_hello(ada()).await;
+    assert!(status.is_ok() || status.is_err_and(|it| it.get_details_retry_info().is_some()));
+    drop(client);
+    assert!(server.interrupt().success(), "Ctrl-C ends it well");
+}

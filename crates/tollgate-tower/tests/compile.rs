@@ -1,0 +1,128 @@
+//! What a user reads when a type does not fit. Each case is a program that must not compile.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The program, and what the compiler has to say about it.
+const CASES: &[(&str, &[&str])] = &[
+    (
+        r#"RateLimitLayer::new(limiter(), "x-api-key");"#,
+        &["`&str` does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+    ),
+    (
+        r#"RateLimitLayer::new(limiter(), |parts: &http::request::Parts| Key::new(parts.uri.path()));"#,
+        &["does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+    ),
+    (
+        r#"key_fn(|parts| parts.uri.path().len());"#,
+        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes one of text"],
+    ),
+    (
+        r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<Unheard>()));"#,
+        &["Problem` cannot answer with a body of type `Unheard`", "MapResponseBodyLayer"],
+    ),
+    (
+        r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(Empty).build().layer(answers::<Unheard>()));"#,
+        &["Empty` cannot answer with a body of type `Unheard`"],
+    ),
+    (
+        r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(429).build().layer(answers::<String>()));"#,
+        &["cannot answer with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
+    ),
+];
+
+const PRELUDE: &str = r#"#![allow(unused)]
+use http::{Request, Response};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+use tollgate_tower::{RateLimitLayer, key::Global, key_fn, rejection::Empty};
+use tower_layer::Layer;
+use tower_service::Service;
+
+struct Unheard;
+
+fn limiter() -> Limiter {
+    Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(1)))
+}
+
+struct Answers<B>(std::marker::PhantomData<fn() -> B>);
+
+impl<B> Clone for Answers<B> {
+    fn clone(&self) -> Self {
+        answers()
+    }
+}
+
+fn answers<B>() -> Answers<B> {
+    Answers(std::marker::PhantomData)
+}
+
+impl<B> Service<Request<()>> for Answers<B> {
+    type Response = Response<B>;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Pending<Result<Response<B>, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        std::future::pending()
+    }
+}
+
+fn is_service<S: Service<Request<()>>>(_: S) {}
+"#;
+
+/// A crate of its own, which keeps what it builds: only the first run takes its time.
+fn compile(programs: &[(String, String)]) -> String {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compile");
+    let _ = fs::remove_dir_all(root.join("src"));
+    fs::create_dir_all(root.join("src/bin")).unwrap();
+    let dependency = |name: &str, path: &Path| format!("{name} = {{ path = {path:?}, default-features = false }}\n");
+    let manifest = String::from("[package]\nname = \"compile\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n")
+        + "http = \"1\"\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n"
+        + &dependency("tollgate", &here.join("../tollgate"))
+        + &dependency("tollgate-tower", here);
+    fs::write(root.join("Cargo.toml"), manifest).unwrap();
+    fs::copy(here.join("../../Cargo.lock"), root.join("Cargo.lock")).unwrap();
+    for (name, text) in programs {
+        fs::write(root.join("src/bin").join(name).with_extension("rs"), text).unwrap();
+    }
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["check", "--bins", "--keep-going", "--offline", "--color=never"])
+        .env("CARGO_TARGET_DIR", root.join("target"))
+        .env_remove("RUSTFLAGS")
+        .current_dir(&root)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn the_compiler_says_what_does_not_fit_and_what_would() {
+    let program = |statement: &str| format!("{PRELUDE}\nfn main() {{\n    {statement}\n}}\n");
+    let mut programs: Vec<_> =
+        CASES.iter().enumerate().map(|(at, (statement, _))| (format!("case{at}"), program(statement))).collect();
+    programs.push((
+        "fits".to_owned(),
+        program("is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<String>()));"),
+    ));
+    let told = compile(&programs);
+    let mut faults = String::new();
+    for (at, (statement, expected)) in CASES.iter().enumerate() {
+        let name = format!("case{at}.rs");
+        let errors: Vec<_> = told.split("\n\n").filter(|error| error.contains(&name)).collect();
+        for text in expected.iter().filter(|text| !errors.iter().any(|error| error.contains(*text))) {
+            let _ = writeln!(faults, "{statement}\n  is not told {text:?}");
+        }
+    }
+    assert!(!told.contains("fits.rs"), "what fits does not compile:\n{told}");
+    assert!(faults.is_empty(), "{faults}\n{told}");
+}
