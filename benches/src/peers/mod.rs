@@ -6,6 +6,7 @@ mod plain;
 mod tiers;
 pub(crate) mod wrk;
 
+use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
 pub(crate) use tiers::Tiers;
 

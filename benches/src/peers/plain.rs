@@ -1,7 +1,7 @@
 //! What one writes without a library: a script over a shared connection, over a pool, and in two trips.
 
 use deadpool_redis::{Config, Pool, Runtime};
-use redis::{Client, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
 use tollgate::{Cost, Key, Policy, testing::Script};
 
 use crate::{keys, load::Decide, server::Server};
@@ -65,9 +65,11 @@ impl Shared {
     }
 }
 
-async fn connect(server: &Server) -> MultiplexedConnection {
+/// A connection that waits for its answers however long a disturbed machine takes.
+pub(crate) async fn connect(server: &Server) -> MultiplexedConnection {
     let client = Client::open(server.url()).expect("the server's own URL");
-    client.get_multiplexed_async_connection().await.expect("the server is up")
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&patient).await.expect("the server is up")
 }
 
 impl Decide for Shared {

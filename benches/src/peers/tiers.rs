@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Client;
 use tower_rate_tier::{Quota, RateTier, RedisStorage};
 
+use super::connect;
 use crate::{keys, load::Decide, server::Server};
 
 /// Its `check`, without its middleware.
@@ -17,9 +17,7 @@ const TIER: &str = "pro";
 
 impl Tiers {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
-        let client = Client::open(server.url()).expect("the server's own URL");
-        let connection = client.get_multiplexed_async_connection().await.expect("the server is up");
-        let storage = RedisStorage::new(connection).timeout(Duration::from_secs(5));
+        let storage = RedisStorage::new(connect(server).await).timeout(Duration::from_secs(5));
         // Its burst is its count: enough for a run that admits everybody.
         let quota = Quota::per_hour(100_000_000);
         let limiter = RateTier::builder().tier(TIER, quota).storage(Arc::new(storage)).build();
