@@ -69,6 +69,7 @@ fn two_instances_with_one_redis_share_one_limit() {
     let ((mut one, at_one), (mut other, at_other)) = (quickstart(Some(&redis)), quickstart(Some(&redis)));
     let (passed, most) = flood(&[at_one, at_other], 30);
     assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
-    assert!(redis.calls("evalsha") >= 29, "both ask the server");
+    // A denial that is known to hold is not asked for again.
+    assert!(redis.calls("evalsha") + redis.calls("eval") >= passed as u64, "what passes is decided at the server");
     assert!(one.interrupt().success() && other.terminate().success());
 }
