@@ -116,6 +116,26 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
 
 /// From the time until the bucket is full: `words` are its whole and its part.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+    match quota.span(1) {
+        // A unit is a whole number of microseconds, as it most often is: no product is wide.
+        (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost),
+        _ => wide_numbers(quota, words, cost),
+    }
+}
+
+fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64) -> Numbers {
+    let room = (unit * quota.burst_u64()).saturating_sub(ahead);
+    let remaining = room / unit;
+    let until = |units: u64| (units * unit).saturating_sub(room);
+    Numbers {
+        remaining,
+        retry_us: until(cost),
+        reset_us: ahead,
+        more_us: if ahead == 0 { 0 } else { until(remaining + 1) },
+    }
+}
+
+fn wide_numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let n = i128::from(quota.amount_u64());
     let period = i128::from(quota.period_us());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
@@ -141,4 +161,23 @@ pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
 
 fn ceil_div(a: i128, b: i128) -> u64 {
     ((a + b - 1) / b) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_same_the_short_way_and_the_wide_way() {
+        for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
+            let (unit, _) = quota.span(1);
+            let (top, _) = quota.span(quota.burst_u64());
+            for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top] {
+                for cost in 0..=quota.burst_u64() {
+                    let words = [ahead, 0, 0, 0];
+                    assert_eq!(whole_numbers(&quota, unit, ahead, cost), wide_numbers(&quota, &words, cost));
+                }
+            }
+        }
+    }
 }
