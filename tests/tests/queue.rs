@@ -65,10 +65,9 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
         }
     }
     assert!(-closest <= LATE_US as i64, "departures closer than their turns by {} µs", -closest);
-    // Nobody is forgotten either: the queue was never empty, so it took as long as it had to.
+    // No turn is left unused either: who had one comes back at once, so from when all are there the queue is never empty.
     let took = came[came.len() - 1] - came[0];
     let most = (came.len() as u64 - 1) * UNIT_US + LATE_US;
-    // The last tasks leave fewer than the queue holds; those who come back at once keep it from running dry.
     assert!(took <= most + start_apart(&turns), "{took} µs for {} departures", came.len());
 
     // First come, first served. What is known is when each began to ask; the server was reached a little later.

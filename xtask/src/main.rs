@@ -27,6 +27,8 @@ Tasks:
         Runs every test: unit, doc, and integration against servers the tests
         start themselves. Installs redis-server first if neither it nor
         valkey-server is there; REDIS_SERVER may name a binary and wins.
+        Repeats a part of them on valkey-server where it is there or can be
+        installed; VALKEY_SERVER may name it. A loud line says when not.
         The last line is `N passed, N failed, N skipped`.
   bench [--quick] [--write] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's

@@ -21,19 +21,30 @@ struct Need {
     /// The Debian package and the brew formula it comes in.
     apt: &'static str,
     brew: &'static str,
-    /// Without a required one nothing runs. The tests that start an optional one say themselves that it is missing.
+    /// Without a required one nothing runs. An optional one is installed where the package manager knows it; the tests
+    /// that start it say themselves that it is missing.
     is_required: bool,
 }
 
 /// Everything the tests start. A test that needs more adds a line here.
-const NEEDS: &[Need] = &[Need {
-    name: "a Redis server",
-    binaries: &["redis-server", "valkey-server"],
-    variable: "REDIS_SERVER",
-    apt: "redis-server",
-    brew: "redis",
-    is_required: true,
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        name: "a Redis server",
+        binaries: &["redis-server", "valkey-server"],
+        variable: "REDIS_SERVER",
+        apt: "redis-server",
+        brew: "redis",
+        is_required: true,
+    },
+    Need {
+        name: "a Valkey server",
+        binaries: &["valkey-server"],
+        variable: "VALKEY_SERVER",
+        apt: "valkey-server",
+        brew: "valkey",
+        is_required: false,
+    },
+];
 
 /// Finds or installs everything in the table.
 ///
@@ -59,8 +70,13 @@ impl Need {
             return Ok(Some(binary));
         }
         if !self.is_required {
-            eprintln!("not here, and optional: {}", self.advice());
-            return Ok(None);
+            let installed = if self.is_known() { self.install() } else { Err(Failure::new(self.advice())) };
+            let found = if installed.is_ok() { self.find()? } else { None };
+            if found.is_none() {
+                let why = installed.err().map_or_else(|| self.advice(), |failure| failure.to_string());
+                eprintln!("{}", self.left_out(&why));
+            }
+            return Ok(found);
         }
         self.install()?;
         match self.find()? {
@@ -78,6 +94,19 @@ impl Need {
             }),
             None => Ok(self.binaries.iter().find_map(|binary| on_path(&path, &OsString::from(binary)))),
         }
+    }
+
+    /// Whether the package manager has it to install. Its lists are taken as they are: for what is optional nothing is
+    /// fetched that may not be there.
+    fn is_known(&self) -> bool {
+        let mut ask = if cfg!(target_os = "macos") { Command::new("brew") } else { Command::new("apt-cache") };
+        let words = if cfg!(target_os = "macos") { ["info", self.brew] } else { ["show", self.apt] };
+        failure::succeeds(ask.args(words))
+    }
+
+    /// Not to be overlooked among what the build prints.
+    fn left_out(&self, why: &str) -> String {
+        format!("*** THE TESTS ON {} ARE LEFT OUT: {why} ***", self.name.to_uppercase())
     }
 
     fn install(&self) -> Result<(), Failure> {
@@ -202,6 +231,22 @@ mod tests {
         assert_eq!(on_path(&path, &file), Some(PathBuf::from("/bin/sh")));
         assert_eq!(on_path(&path, &OsString::from("no-such-program")), None);
         assert_eq!(on_path(&path, &OsString::from("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn what_no_package_manager_knows_is_left_out_aloud() {
+        let need = Need {
+            name: "a server of nobody's",
+            binaries: &["no-such-program"],
+            variable: "NO_SUCH_VARIABLE_ANYWHERE",
+            apt: "no-such-package-anywhere",
+            brew: "no-such-formula-anywhere",
+            is_required: false,
+        };
+        assert!(!need.is_known());
+        assert_eq!(need.provide().expect("it is optional"), None);
+        let line = need.left_out(&need.advice());
+        assert!(line.starts_with("*** THE TESTS ON A SERVER OF NOBODY'S ARE LEFT OUT: the tests need"), "{line}");
     }
 
     #[test]

@@ -86,7 +86,10 @@ pub struct InRedis {
 
 impl InRedis {
     pub fn new() -> Self {
-        let server = RedisServer::start();
+        Self::on(RedisServer::start())
+    }
+
+    pub fn on(server: RedisServer) -> Self {
         let client = Client::connect(server.addr()).expect("the server that just started");
         Self { server, client, now_us: START_US, loaded: HashSet::new() }
     }

@@ -99,7 +99,8 @@ pub fn bound(policy: &Policy, span_us: u64) -> u64 {
     let (span, period) = (u128::from(span_us), quota.period().as_micros());
     let most = match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => b + n * span / period,
-        Algorithm::IntervalBucket => b + n * span.div_ceil(period),
+        // The first spend starts the timer, so it lies before the first fill.
+        Algorithm::IntervalBucket => b - 1 + n * span.div_ceil(period),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => n * span.div_ceil(period),
         // A window holds its first hit; the rest of it and another whole one fit beside that.
         Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow if span <= period => 2 * n - 1,
