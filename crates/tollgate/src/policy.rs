@@ -185,7 +185,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when the name is not allowed, or the quota does not fit the algorithm.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the name is not allowed, or the quota does not fit the algorithm.
     pub fn try_new(name: impl Into<String>, algorithm: Algorithm, quota: Quota) -> Result<Self, Error> {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
