@@ -22,12 +22,9 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// Runs a part of the service, which may panic.
-    pub(crate) fn running<T>(&mut self, run: impl FnOnce() -> T) -> T {
-        match &mut self.charge {
-            Some(charge) => charge.running(run),
-            None => run(),
-        }
+    /// What has to know that the service is running, which may panic.
+    pub(crate) fn charge(&mut self) -> Option<&mut Charge> {
+        self.charge.as_deref_mut()
     }
 
     /// The service ended with an error.
@@ -40,6 +37,7 @@ impl Passed {
 
 impl<K, R> Shared<K, R> {
     /// How the request passes (`None` without a decision), or the answer to it.
+    #[inline(always)]
     pub(crate) fn judge<B>(
         &self,
         answer: Result<Decision, Error>,
@@ -73,7 +71,7 @@ impl<K, R> Shared<K, R> {
         }
         let charge = match (&options.settle, key) {
             (Some(settle), Some(key)) if decision.is_allowed() => {
-                Some(Box::new(Charge::new(limit.limiter.clone(), key, decision.clone(), settle.clone())))
+                Some(Box::new(Charge::new(limit.limiter.clone(), *key, decision.clone(), settle.clone())))
             }
             _ => None,
         };
@@ -123,23 +121,26 @@ impl<K, R> Shared<K, R> {
     }
 
     /// Completes the service's own response.
-    pub(crate) fn finish<B>(&self, passed: Passed, response: Response<B>) -> Response<B> {
+    #[inline(always)]
+    pub(crate) fn finish<B>(&self, passed: Passed, mut response: Response<B>) -> Response<B> {
         let Passed { decision, at, charge, exposed } = passed;
-        let (mut parts, body) = response.into_parts();
         if let Some(mut charge) = charge {
+            let (parts, body) = response.into_parts();
             charge.settle(Outcome::Response(&parts));
+            response = Response::from_parts(parts, body);
         }
         if let Some(decisions) = exposed {
-            decisions.tell(&mut parts.extensions);
+            decisions.tell(response.extensions_mut());
         }
         if !self.options.is_shadow {
+            let headers = response.headers_mut();
+            fields::postpone(&decision, headers);
             if let Some(told) = self.tell(&self.limits[at], &decision) {
-                fields::merge(&mut parts.headers, told);
-                self.expose(&mut parts.headers);
+                fields::merge(headers, told);
+                self.expose(headers);
             }
-            fields::postpone(&decision, &mut parts.headers);
         }
-        Response::from_parts(parts, body)
+        response
     }
 
     fn tell(&self, limit: &Limit, decision: &Decision) -> Option<Told> {

@@ -40,13 +40,19 @@ pin_project! {
     #[project = StateProj]
     enum State<S, K, R, B, F, A> {
         Answered { response: Option<A> },
-        Deciding { #[pin] check: CheckFuture, asked: Option<Asking<S, B>>, shared: Arc<Shared<K, R>> },
+        Deciding { asking: Option<Box<Asking<S, B>>>, shared: Arc<Shared<K, R>> },
         Serving { #[pin] future: F, passed: Option<(Passed, Arc<Shared<K, R>>)> },
     }
 }
 
-/// The service that is ready, and what it is to be called with.
-type Asking<S, B> = (S, Request<B>, Ticket);
+/// A decision that has to be waited for, the service that is ready, and what it is to be called with: apart, so that
+/// nobody else carries it along.
+pub(crate) struct Asking<S, B> {
+    pub(crate) check: CheckFuture,
+    pub(crate) ready: S,
+    pub(crate) request: Request<B>,
+    pub(crate) ticket: Ticket,
+}
 
 impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
     /// The service is called without a decision.
@@ -55,6 +61,7 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
     }
 
     /// The service is called with a decision, if there is one.
+    #[inline(always)]
     pub(crate) fn serve(
         service: &mut S,
         request: Request<B>,
@@ -70,8 +77,8 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
     }
 
     /// The decision has to be waited for.
-    pub(crate) fn deciding(check: CheckFuture, asked: Asking<S, B>, shared: Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Deciding { check, asked: Some(asked), shared } }
+    pub(crate) fn deciding(asking: Asking<S, B>, shared: Arc<Shared<K, R>>) -> Self {
+        Self { state: State::Deciding { asking: Some(Box::new(asking)), shared } }
     }
 }
 
@@ -79,7 +86,10 @@ impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> 
     fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>, shared: Arc<Shared<K, R>>) -> Self {
         match passed {
             Some(mut passed) => {
-                let future = passed.running(|| service.call(request));
+                let future = match passed.charge() {
+                    Some(charge) => charge.running(|| service.call(request)),
+                    None => service.call(request),
+                };
                 Self::Serving { future, passed: Some((passed, shared)) }
             }
             None => Self::Serving { future: service.call(request), passed: None },
@@ -105,8 +115,9 @@ where
                     return Poll::Ready(Ok(response.take().expect("a response is taken once")));
                 }
                 StateProj::Serving { future, passed } => {
-                    let answer = ready!(match passed {
-                        Some((passed, _)) => passed.running(|| future.poll(cx)),
+                    let charge = passed.as_mut().and_then(|(passed, _)| passed.charge());
+                    let answer = ready!(match charge {
+                        Some(charge) => charge.running(|| future.poll(cx)),
                         None => future.poll(cx),
                     });
                     return Poll::Ready(match (answer, passed.take()) {
@@ -118,9 +129,10 @@ where
                         (answer, None) => answer,
                     });
                 }
-                StateProj::Deciding { check, asked, shared } => {
-                    let answer = ready!(check.poll(cx));
-                    let (mut ready, request, ticket) = asked.take().expect("a decision is made once");
+                StateProj::Deciding { asking, shared } => {
+                    let check = &mut asking.as_mut().expect("a decision is made once").check;
+                    let answer = ready!(Pin::new(check).poll(cx));
+                    let Asking { mut ready, request, ticket, .. } = *asking.take().expect("a decision is made once");
                     let (mut parts, body) = request.into_parts();
                     match shared.judge(answer, ticket, &mut parts) {
                         Ok(passed) => {

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use crate::{
     KeyExtractor, Respond,
-    future::ResponseFuture,
+    future::{Asking, ResponseFuture},
     rejection::Problem,
     shared::{Asked, Shared},
 };
@@ -79,8 +79,8 @@ where
                 // The service that is ready goes along; what stays has to become ready again.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                let asked = (ready, Request::from_parts(parts, body), ticket);
-                ResponseFuture::deciding(check, asked, Arc::clone(&self.shared))
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::deciding(Asking { check, ready, request, ticket }, Arc::clone(&self.shared))
             }
         }
     }

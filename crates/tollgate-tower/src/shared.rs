@@ -66,7 +66,7 @@ pub(crate) struct Ticket {
     /// Which limiter is asked.
     pub(crate) at: usize,
     /// Whose quota is spent, where something may be given back.
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<Box<Key>>,
     pub(crate) timer: metrics::Timer,
 }
 
@@ -90,6 +90,7 @@ impl<K, R> Shared<K, R> {
     }
 
     /// Asks the limiter about a request.
+    #[inline(always)]
     pub(crate) fn ask(&self, parts: &mut Parts) -> Asked
     where
         K: KeyExtractor,
@@ -112,7 +113,8 @@ impl<K, R> Shared<K, R> {
         let limiter = &self.limits[at].limiter;
         self.watch.pass(parts, &key, limiter.policies());
         let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
-        let ticket = Ticket { at, key: options.settle.as_ref().map(|_| key.clone()), timer: metrics::Timer::start() };
+        let ticket =
+            Ticket { at, key: options.settle.as_ref().map(|_| Box::new(key.clone())), timer: metrics::Timer::start() };
         let check = match options.wait {
             Some(max) => wait::until_ready(limiter, key, cost, max),
             None if self.limits[at].has_queue => wait::through_queue(limiter, key, cost),
@@ -122,6 +124,7 @@ impl<K, R> Shared<K, R> {
     }
 
     /// Which limiter, and which key; `None` when the request is exempt.
+    #[inline(always)]
     fn find(&self, parts: &Parts) -> Result<Option<(usize, Key)>, KeyError>
     where
         K: KeyExtractor,

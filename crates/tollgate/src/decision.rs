@@ -1,11 +1,10 @@
 use std::{fmt, time::Duration};
 
-use smallvec::SmallVec;
-
 use crate::{
     Algorithm, Cost, ErrorKind, Policy, PolicySet,
-    algorithm::{Numbers, Reading, delay_us, numbers},
+    algorithm::{Numbers, delay_us, numbers},
     clock::micros,
+    readings::Readings,
 };
 
 /// The outcome of a check: allowed or denied, and what every policy has left.
@@ -28,17 +27,16 @@ use crate::{
 #[derive(Clone)]
 #[must_use = "a decision that is not looked at limits nothing"]
 pub struct Decision {
-    allowed: bool,
-    degraded: Option<Degraded>,
-    cost: Cost,
+    policies: PolicySet,
     at_us: u64,
     /// By how much the turn that was offered lay beyond what the caller would wait; 0 otherwise.
     late_us: u64,
-    policies: PolicySet,
     readings: Readings,
+    cost: Cost,
+    /// One of [`Degraded::ALL`], counted from one; 0 when the store decided. (As an `Option` it would be where every
+    /// enum around a decision keeps its own variant, and a decision would be copied in odd pieces.)
+    degraded: u8,
 }
-
-pub(crate) type Readings = SmallVec<[Reading; 2]>;
 
 /// Why a decision was made without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +52,8 @@ pub enum Degraded {
 }
 
 impl Degraded {
+    const ALL: [Self; 3] = [Self::Timeout, Self::Unavailable, Self::Misconfigured];
+
     pub(crate) fn from_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,
@@ -75,33 +75,18 @@ impl Degraded {
 
 impl Decision {
     /// A decision made from the readings of all policies of a set.
+    #[inline]
     pub(crate) fn from_readings(policies: &PolicySet, readings: Readings, cost: Cost, at_us: u64) -> Self {
-        Self {
-            allowed: readings.iter().all(|reading| reading.fits),
-            degraded: None,
-            cost,
-            at_us,
-            late_us: 0,
-            policies: policies.clone(),
-            readings,
-        }
+        Self { policies: policies.clone(), at_us, late_us: 0, readings, cost, degraded: 0 }
     }
 
     /// A decision that no policy was asked for.
     pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Degraded) -> Self {
-        Self {
-            allowed: true,
-            degraded: Some(why),
-            cost,
-            at_us: 0,
-            late_us: 0,
-            policies: policies.clone(),
-            readings: SmallVec::new(),
-        }
+        Self::from_readings(policies, Readings::new(), cost, 0).degraded_by(why)
     }
 
     pub(crate) fn degraded_by(mut self, why: Degraded) -> Self {
-        self.degraded = Some(why);
+        self.degraded = (1..).zip(Degraded::ALL).find_map(|(code, one)| (one == why).then_some(code)).unwrap_or(0);
         self
     }
 
@@ -109,28 +94,29 @@ impl Decision {
     /// from a look at the state without it.
     pub(crate) fn turned_away(mut self, cost: Cost, max_wait: Duration) -> Self {
         let late = self.delay().saturating_sub(max_wait);
-        (self.allowed, self.cost) = (false, cost);
+        self.cost = cost;
         self.late_us = micros(late).max(1);
         self
     }
 
     /// Whether the request may pass. A peek is always allowed: look at what remains.
     #[must_use]
+    #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.allowed
+        self.late_us == 0 && self.readings.fit()
     }
 
     /// Whether the request must not pass.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        !self.allowed
+        !self.is_allowed()
     }
 
     /// How long until the same request would pass, if nobody else spends from this key: exact, the
     /// longest over the policies that deny. `None` when allowed.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.allowed {
+        if self.is_allowed() {
             return None;
         }
         self.states().filter_map(|state| state.retry_after()).max()
@@ -147,13 +133,13 @@ impl Decision {
     /// Why the decision was made without the store, if it was.
     #[must_use]
     pub fn degraded(&self) -> Option<Degraded> {
-        self.degraded
+        Degraded::ALL.get(usize::from(self.degraded).checked_sub(1)?).copied()
     }
 
     /// Whether the decision was made without the store, as [`Outage`](crate::Outage) says.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.degraded.is_some()
+        self.degraded > 0
     }
 
     /// What the request spends, or would have spent.
@@ -172,9 +158,9 @@ impl Decision {
     /// [`Outage::Open`](crate::Outage::Open).
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
-        let cost = self.cost.get();
-        self.policies.iter().zip(&self.readings).map(move |(policy, reading)| {
-            let mut numbers = numbers(policy, reading, cost);
+        let (cost, is_allowed) = (self.cost.get(), self.is_allowed());
+        self.readings.iter(&self.policies).map(move |(policy, reading)| {
+            let mut numbers = numbers(policy, &reading, cost);
             let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
             if is_late {
                 numbers.retry_us = numbers.retry_us.max(self.late_us);
@@ -183,7 +169,7 @@ impl Decision {
                 policy,
                 is_exceeded: !reading.fits || is_late,
                 numbers,
-                delay_us: if self.allowed { delay_us(policy, reading, cost) } else { 0 },
+                delay_us: if is_allowed { delay_us(policy, &reading, cost) } else { 0 },
             }
         })
     }
@@ -222,8 +208,8 @@ impl Decision {
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
-            .field("allowed", &self.allowed)
-            .field("degraded", &self.degraded)
+            .field("allowed", &self.is_allowed())
+            .field("degraded", &self.degraded())
             .field("cost", &self.cost.units())
             .field("states", &self.states().collect::<Vec<_>>())
             .finish()

@@ -31,6 +31,7 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
+    is_in_process: bool,
     policies: PolicySet,
     deadline: Duration,
     fallback: Fallback,
@@ -114,47 +115,7 @@ impl Limiter {
     /// As [`check_cost`](Self::check_cost), and [`ErrorKind::Config`] for a tag of more than 64
     /// bytes.
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
-        let inner = &self.0;
-        let tag = tag.as_ref();
-        if tag.len() > TAG_BYTES {
-            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
-            return StoreFuture::ready(Err(error));
-        }
-        if let Err(error) = inner.policies.admits(cost) {
-            return StoreFuture::ready(Err(error));
-        }
-        let key = key.into();
-        let check = Check::new(&inner.policies, &key, cost).with_tag(tag);
-        let answer = inner.store.check(check);
-        if answer.is_decided() {
-            // As it came: unwrapped and wrapped again it would be copied twice.
-            inner.fallback.returned();
-            return answer;
-        }
-        match answer.into_ready() {
-            Ok(Ok(decision)) => StoreFuture::ready(Ok(decision)),
-            Ok(Err(error)) => StoreFuture::ready(inner.fallback.answer(check, error)),
-            Err(pending) => {
-                let inner = Arc::clone(inner);
-                let tag = Box::<[u8]>::from(tag);
-                StoreFuture::pending(async move {
-                    let answer = match tokio::time::timeout(inner.deadline, pending).await {
-                        Ok(answer) => answer,
-                        Err(_) => Err(inner.late()),
-                    };
-                    match answer {
-                        Ok(decision) => {
-                            inner.fallback.returned();
-                            Ok(decision)
-                        }
-                        Err(error) => {
-                            let check = Check::new(&inner.policies, &key, cost).with_tag(&tag);
-                            inner.fallback.answer(check, error)
-                        }
-                    }
-                })
-            }
-        }
+        self.0.check(&key.into(), cost, tag.as_ref())
     }
 
     /// Looks at what is left and spends nothing.
@@ -236,7 +197,7 @@ impl Limiter {
     /// Whether decisions are made inside this process, at once.
     #[must_use]
     pub fn is_in_process(&self) -> bool {
-        self.0.store.is_in_process()
+        self.0.is_in_process
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -253,6 +214,51 @@ impl Limiter {
 }
 
 impl Inner {
+    fn check(self: &Arc<Self>, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
+        if tag.len() > TAG_BYTES {
+            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
+            return StoreFuture::ready(Err(error));
+        }
+        if let Err(error) = self.policies.admits(cost) {
+            return StoreFuture::ready(Err(error));
+        }
+        let check = Check::new(&self.policies, key, cost).with_tag(tag);
+        if self.is_in_process {
+            // Handed on where it lies: to be copied would be a good part of what the decision costs.
+            return self.store.check(check);
+        }
+        match self.store.check(check).into_ready() {
+            Ok(Ok(decision)) => {
+                self.fallback.returned();
+                StoreFuture::ready(Ok(decision))
+            }
+            Ok(Err(error)) => StoreFuture::ready(self.fallback.answer(check, error)),
+            Err(pending) => self.wait(pending, check),
+        }
+    }
+
+    /// Sees a check through that a store is at, until the deadline.
+    fn wait(self: &Arc<Self>, pending: CheckFuture, check: Check<'_>) -> CheckFuture {
+        let inner = Arc::clone(self);
+        let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
+        StoreFuture::pending(async move {
+            let answer = match tokio::time::timeout(inner.deadline, pending).await {
+                Ok(answer) => answer,
+                Err(_) => Err(inner.late()),
+            };
+            match answer {
+                Ok(decision) => {
+                    inner.fallback.returned();
+                    Ok(decision)
+                }
+                Err(error) => {
+                    let check = Check::new(&inner.policies, &key, cost).with_tag(&tag);
+                    inner.fallback.answer(check, error)
+                }
+            }
+        })
+    }
+
     async fn refund(&self, key: Key, cost: Cost, decision: Option<&Decision>) -> Result<(), Error> {
         if cost == Cost::ZERO {
             return Ok(());
@@ -351,7 +357,8 @@ impl LimiterBuilder<PolicySet> {
     pub fn build(self) -> Limiter {
         let fallback = Fallback::new(self.outage, &self.policies);
         let Self { store, policies, deadline, .. } = self;
-        Limiter(Arc::new(Inner { store, policies, deadline, fallback, lines: Lines::new(self.max_waiting) }))
+        let (is_in_process, lines) = (store.is_in_process(), Lines::new(self.max_waiting));
+        Limiter(Arc::new(Inner { store, is_in_process, policies, deadline, fallback, lines }))
     }
 }
 

@@ -3,7 +3,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{Check, Clock, Cost, Decision, Degraded, Error, ErrorKind, MemoryStore, PolicySet};
+use crate::{Check, Clock, Decision, Degraded, Error, ErrorKind, MemoryStore, PolicySet};
 
 /// What to answer when the store cannot decide in time.
 ///
@@ -70,8 +70,7 @@ impl Fallback {
             (Outage::Local { .. }, Some((store, policies))) => {
                 // A share may be too small for a cost that the whole quota can hold: it is then
                 // spent whole.
-                let most = policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0);
-                let cost = check.cost.min(Cost::new(most));
+                let cost = check.cost.min(policies.most());
                 let decision = store.decide(Check { policies, cost, ..check });
                 Ok(decision.degraded_by(why))
             }

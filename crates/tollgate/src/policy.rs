@@ -231,6 +231,11 @@ impl Policy {
         self.quota
     }
 
+    #[inline]
+    pub(crate) fn quota_ref(&self) -> &Quota {
+        &self.quota
+    }
+
     /// How the sub-windows of [`Algorithm::SlidingBuckets`] lie.
     pub(crate) fn buckets(&self) -> Buckets {
         let count = match self.algorithm {
@@ -247,6 +252,12 @@ impl Policy {
             quota = quota.with_burst(quota.amount());
         }
         Self { name: self.name.clone(), algorithm: self.algorithm, quota, mark: self.mark }
+    }
+
+    /// Whether a state of this policy is one of the other's too: they have the name in common, and the form of the
+    /// state.
+    pub(crate) fn shares_state(&self, other: &Self) -> bool {
+        self.algorithm.reads(other.algorithm) && self.name() == other.name()
     }
 
     /// A number that policies of one name have in common, and hardly any others.

@@ -24,6 +24,8 @@ pub struct PolicySet(Arc<Set>);
 
 struct Set {
     policies: Box<[Arc<Policy>]>,
+    /// The least of the bursts: no more than this can ever fit all.
+    most: u32,
     /// What the set needs at a Redis server, worked out when it is first asked there.
     #[cfg(feature = "redis")]
     plan: OnceLock<Plan>,
@@ -90,6 +92,7 @@ impl PolicySet {
 
     fn of(policies: Box<[Arc<Policy>]>) -> Self {
         Self(Arc::new(Set {
+            most: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             policies,
             #[cfg(feature = "redis")]
             plan: OnceLock::new(),
@@ -104,8 +107,20 @@ impl PolicySet {
         })
     }
 
+    /// The greatest cost that can ever fit all policies.
+    #[inline]
+    pub(crate) fn most(&self) -> Cost {
+        Cost::new(self.0.most)
+    }
+
     /// Refuses a cost that can never fit, before anything is asked.
+    #[inline]
     pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
+        if cost <= self.most() { Ok(()) } else { self.refuse(cost) }
+    }
+
+    #[cold]
+    fn refuse(&self, cost: Cost) -> Result<(), Error> {
         match self.iter().find(|policy| !policy.quota().admits(cost)) {
             None => Ok(()),
             Some(policy) => Err(Error::new(

@@ -1,6 +1,7 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -33,7 +34,8 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
     }
 
-    /// Whether decisions are made inside this process, at once: the futures are then ready.
+    /// Whether decisions are made inside this process, at once. The futures are then ready, and a
+    /// limiter hands them on as they are: such a store knows no [`Outage`](crate::Outage).
     fn is_in_process(&self) -> bool {
         false
     }
@@ -86,14 +88,20 @@ pub type CheckFuture = StoreFuture<Decision>;
 pub struct StoreFuture<T>(Answer<T>);
 
 enum Answer<T> {
-    Ready(Option<Result<T, Error>>),
+    Ready(T),
+    Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+    Taken,
 }
 
 impl<T> StoreFuture<T> {
     /// An answer that is there.
+    #[inline]
     pub fn ready(answer: Result<T, Error>) -> Self {
-        Self(Answer::Ready(Some(answer)))
+        Self(match answer {
+            Ok(answer) => Answer::Ready(answer),
+            Err(error) => Answer::Failed(error),
+        })
     }
 
     /// An answer that has to be waited for.
@@ -101,19 +109,16 @@ impl<T> StoreFuture<T> {
         Self(Answer::Pending(Box::pin(answer)))
     }
 
-    /// Whether the answer is there, and no error.
-    pub(crate) fn is_decided(&self) -> bool {
-        matches!(self.0, Answer::Ready(Some(Ok(_))))
-    }
-
     /// The answer if it is there already.
     ///
     /// # Errors
     ///
     /// The future itself, when it has to be waited for.
+    #[inline]
     pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
         match self.0 {
-            Answer::Ready(Some(answer)) => Ok(answer),
+            Answer::Ready(answer) => Ok(Ok(answer)),
+            Answer::Failed(error) => Ok(Err(error)),
             pending => Err(Self(pending)),
         }
     }
@@ -129,12 +134,13 @@ where
     ///
     /// When polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Answer::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => panic!("a store's answer was polled after it was ready"),
-            },
-            Answer::Pending(answer) => answer.as_mut().poll(cx),
+        if let Answer::Pending(answer) = &mut self.0 {
+            return answer.as_mut().poll(cx);
+        }
+        match mem::replace(&mut self.0, Answer::Taken) {
+            Answer::Ready(answer) => Poll::Ready(Ok(answer)),
+            Answer::Failed(error) => Poll::Ready(Err(error)),
+            Answer::Pending(_) | Answer::Taken => panic!("a store's answer was polled after it was ready"),
         }
     }
 }
@@ -142,7 +148,7 @@ where
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Answer::Ready(_) => "StoreFuture::Ready",
+            Answer::Ready(_) | Answer::Failed(_) | Answer::Taken => "StoreFuture::Ready",
             Answer::Pending(_) => "StoreFuture::Pending",
         })
     }

@@ -5,7 +5,10 @@ mod value;
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, Entry},
+};
 use smallvec::SmallVec;
 use tollgate::{Decision, PolicySet, PolicyState};
 
@@ -27,6 +30,7 @@ const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requ
 /// What an answer tells.
 pub(crate) struct Told {
     lines: SmallVec<[Line; 2]>,
+    /// What is left by the policy that binds, in a dialect that speaks of one.
     remaining: u64,
 }
 
@@ -49,6 +53,11 @@ pub(crate) fn configured(dialect: Dialect, policies: &PolicySet) -> Option<Heade
 /// All fields of a decision; none when no policy was asked. `configured` is what the function of
 /// that name says of the decision's policies.
 pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<HeaderValue>) -> Option<Told> {
+    match dialect {
+        Dialect::Ietf08 => return of_08(decision, configured),
+        Dialect::None => return None,
+        _ => {}
+    }
     let state = decision.binding()?;
     let list = |name, value| Line { name, value, is_list: true };
     let one = |name, value| Line { name, value, is_list: false };
@@ -58,7 +67,6 @@ pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<Heade
     let mut lines = SmallVec::new();
     lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value)));
     match dialect {
-        Dialect::Ietf08 => lines.push(list(RATELIMIT, value::states_08(decision))),
         Dialect::Ietf07 => lines.push(one(RATELIMIT, value::state_07(&state))),
         Dialect::Ietf06 => lines.extend([
             number(RATELIMIT_LIMIT, quota.amount().into()),
@@ -85,15 +93,25 @@ pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<Heade
             lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
             lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, seconds(after).max(1))));
         }
-        Dialect::None => return None,
+        Dialect::Ietf08 | Dialect::None => return None,
     }
     Some(Told { lines, remaining })
+}
+
+/// The dialect that needs no policy to be picked: it tells of each.
+fn of_08(decision: &Decision, configured: Option<HeaderValue>) -> Option<Told> {
+    let list = |name, value| Line { name, value, is_list: true };
+    let mut lines = SmallVec::new();
+    lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value)));
+    lines.push(list(RATELIMIT, value::states_08(decision)?));
+    Some(Told { lines, remaining: 0 })
 }
 
 /// Adds the fields to the answer of the service inside, which another layer may have limited too:
 /// lists grow; of single values those of the layer with the least left stay.
 pub(crate) fn merge(headers: &mut HeaderMap, told: Told) {
-    let is_least = remaining_in(headers).is_none_or(|inside| told.remaining < inside);
+    let speaks_of_one = told.lines.iter().any(|line| !line.is_list);
+    let is_least = speaks_of_one && remaining_in(headers).is_none_or(|inside| told.remaining < inside);
     for Line { name, value, is_list } in told.lines {
         if is_list {
             append(headers, name, value);
@@ -122,17 +140,20 @@ fn remaining_in(headers: &HeaderMap) -> Option<u64> {
 
 /// Adds members to a list that a layer further in may have begun.
 pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    let mut joined = Vec::new();
-    for line in headers.get_all(&name) {
-        joined.extend_from_slice(line.as_bytes());
-        joined.extend_from_slice(b", ");
-    }
-    if joined.is_empty() {
-        headers.insert(name, value);
-    } else {
-        joined.extend_from_slice(value.as_bytes());
-        // Valid values, joined by valid bytes.
-        headers.insert(name, HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)).unwrap_or(value));
+    match headers.entry(name) {
+        Entry::Vacant(place) => {
+            place.insert(value);
+        }
+        Entry::Occupied(mut place) => {
+            let mut joined = Vec::new();
+            for line in place.iter() {
+                joined.extend_from_slice(line.as_bytes());
+                joined.extend_from_slice(b", ");
+            }
+            joined.extend_from_slice(value.as_bytes());
+            // Valid values, joined by valid bytes.
+            place.insert_mult(HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)).unwrap_or(value));
+        }
     }
 }
 

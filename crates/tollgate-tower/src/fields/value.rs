@@ -22,7 +22,9 @@ pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
 }
 
 /// `"burst";r=7;t=1, "day";r=49120;t=2`
-pub(super) fn states_08(decision: &Decision) -> HeaderValue {
+///
+/// `None` when no policy was asked.
+pub(super) fn states_08(decision: &Decision) -> Option<HeaderValue> {
     let mut value = Value::new();
     for state in decision.states() {
         value.next();
@@ -33,7 +35,7 @@ pub(super) fn states_08(decision: &Decision) -> HeaderValue {
             value.number(b";t=", more);
         }
     }
-    value.finish()
+    if value.0.is_empty() { None } else { Some(value.finish()) }
 }
 
 /// `limit=20, remaining=7, reset=1`

@@ -109,6 +109,19 @@ impl Algorithm {
     }
 
     /// Whether a burst other than the amount means something.
+    /// How many words its reading has.
+    pub(crate) const fn words(self) -> usize {
+        match self {
+            Self::TokenBucket
+            | Self::LeakyBucket
+            | Self::IntervalBucket
+            | Self::FixedWindow
+            | Self::WindowFromFirstHit => 2,
+            Self::SlidingWindow => 3,
+            Self::SlidingBuckets { .. } | Self::SlidingLog => 4,
+        }
+    }
+
     pub(crate) const fn has_burst(self) -> bool {
         matches!(self, Self::TokenBucket | Self::IntervalBucket | Self::LeakyBucket)
     }

@@ -10,13 +10,13 @@ use crate::Quota;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
     start_us: u64,
-    current: u64,
-    previous: u64,
+    current: u32,
+    previous: u32,
 }
 
 impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let (period, most) = (quota.period_us(), quota.amount_u64());
+        let (period, most) = (quota.period_us(), quota.amount());
         let start = now_us - now_us % period;
         let mut mended = self.current > most || self.previous > most;
         self.current = self.current.min(most);
@@ -34,22 +34,25 @@ impl State {
             let follows = self.start_us + period >= start;
             *self = Self { start_us: start, current: 0, previous: if follows { self.current } else { 0 } };
         }
-        mended && self.current + self.previous > 0
+        mended && self.counts() != (0, 0)
     }
 
     pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
+        let (current, previous) = self.counts();
         cost == 0
-            || self.current + cost <= quota.amount_u64()
-                && self.previous * self.left(quota, now_us).min(quota.period_us())
-                    <= (quota.amount_u64() - self.current - cost) * quota.period_us()
+            || current + cost <= quota.amount_u64()
+                && previous * self.left(quota, now_us).min(quota.period_us())
+                    <= (quota.amount_u64() - current - cost) * quota.period_us()
     }
 
+    /// Spends a cost that fits: the count stays within the amount.
     pub(crate) fn charge(&mut self, cost: u64) {
-        self.current += cost;
+        self.current += cost as u32;
     }
 
     /// Units come back to the window in which they were spent, while it counts.
     pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         if spent_us >= self.start_us {
             self.current = self.current.saturating_sub(cost);
         } else if spent_us + quota.period_us() >= self.start_us {
@@ -61,11 +64,18 @@ impl State {
     #[cfg(feature = "redis")]
     pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
         let start_us = (now_us + words[2]).saturating_sub(quota.period_us());
-        Self { start_us, current: words[0], previous: words[1] }
+        let count = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
+        Self { start_us, current: count(words[0]), previous: count(words[1]) }
+    }
+
+    /// What was spent in this window and in the one before.
+    fn counts(&self) -> (u64, u64) {
+        (self.current.into(), self.previous.into())
     }
 
     pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
-        [self.current, self.previous, self.left(quota, now_us), 0]
+        let (current, previous) = self.counts();
+        [current, previous, self.left(quota, now_us), 0]
     }
 
     pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
@@ -84,7 +94,8 @@ impl State {
     /// The bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        super::doubles(&[self.start_us, self.current, self.previous])
+        let (current, previous) = self.counts();
+        super::doubles(&[self.start_us, current, previous])
     }
 }
 

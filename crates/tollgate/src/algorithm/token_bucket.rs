@@ -6,6 +6,8 @@
 //! a remainder in 1/n µs: k periods give exactly k·n units, for any n and W, without a product
 //! that a double could not hold.
 
+use std::ptr;
+
 use super::{Numbers, Words};
 use crate::{Quota, quota::MAX_EXACT};
 
@@ -16,27 +18,25 @@ pub(crate) struct State {
     full_us: u64,
     /// And this many 1/n of a microsecond, less than n.
     part: u64,
-    /// W/n of the quota that wrote this.
-    pace: f64,
 }
 
 /// A span of time in the state's own units, ordered by value.
 type Span = (u64, u64);
 
 impl State {
-    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let pace = quota.pace();
-        let wrote = std::mem::replace(&mut self.pace, pace);
+    /// Brings the bucket that was stored under the quota `wrote` to `now_us`.
+    #[inline]
+    pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
         if self.full_us < now_us {
             (self.full_us, self.part) = (now_us, 0);
             return false;
         }
         let mut mended = false;
-        if wrote != pace {
+        if !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
             // Another rate: keep the units that were spent, not the time they would have taken.
-            let units = (self.full_us - now_us) as f64 / wrote;
+            let units = (self.full_us - now_us) as f64 / wrote.pace();
             let known = units >= 0.0 && units <= MAX_EXACT as f64;
-            let ahead = if known { (units * pace).ceil() } else { 0.0 };
+            let ahead = if known { (units * quota.pace()).ceil() } else { 0.0 };
             (self.full_us, self.part) = (now_us + ahead.min(MAX_EXACT as f64) as u64, 0);
             mended = true;
         }
@@ -70,8 +70,8 @@ impl State {
 
     /// The state that says these words at `now_us`.
     #[cfg(feature = "redis")]
-    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
-        Self { full_us: now_us + words[0], part: words[1], pace: quota.pace() }
+    pub(crate) fn of_words(words: &Words, now_us: u64) -> Self {
+        Self { full_us: now_us + words[0], part: words[1] }
     }
 
     pub(crate) fn words(&self, now_us: u64) -> Words {
@@ -92,10 +92,10 @@ impl State {
         self.full_us
     }
 
-    /// The bytes that the script stores.
+    /// The bytes that the script stores, under the quota in force.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        [self.full_us as f64, self.part as f64, self.pace].iter().flat_map(|word| word.to_le_bytes()).collect()
+    pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
+        [self.full_us as f64, self.part as f64, quota.pace()].iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 }
 

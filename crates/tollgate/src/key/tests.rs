@@ -123,3 +123,24 @@ fn one_address_is_one_key_however_it_is_written() {
 fn debug_shows_nothing() {
     assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), Secret::new("pepper")), "Key(..) Secret(..)");
 }
+
+#[test]
+fn the_bytes_that_stand_for_themselves_are_these() {
+    for byte in 0..=255_u8 {
+        let expected = byte.is_ascii_alphanumeric() || b"-_./:@+=|$&;?".contains(&byte);
+        for at in [0, 7, 8, 15, 16, 31, 63] {
+            let mut part = vec![b'a'; at + 1];
+            part[at] = byte;
+            assert_eq!(Key::bytes(&part).as_bytes() == part, expected, "{byte:#x} at {at}");
+        }
+    }
+}
+
+#[test]
+fn addresses_are_written_as_the_standard_library_does() {
+    for bits in [0, 1, 0x0a09_6364, 0x7f00_0001, 0xc0a8_ff0a, u32::MAX] {
+        let address = Ipv4Addr::from_bits(bits);
+        assert_eq!(Key::from(IpAddr::V4(address)).encoded(), format!("*{address}"));
+        assert_eq!(Key::network(address.into(), 0).encoded(), "*0.0.0.0/0");
+    }
+}

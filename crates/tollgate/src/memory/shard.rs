@@ -1,12 +1,14 @@
 use std::{ptr, sync::Arc};
 
-use hashbrown::{HashTable, hash_table::Entry as Slot};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use super::subject::Subject;
 use crate::{
     Check, Key, Policy, PolicySet,
     algorithm::{Reading, Settled, State},
-    decision::Readings,
+    readings::Readings,
 };
 
 /// The states of the keys that hash here. All policies of a key do, so one lock is one decision.
@@ -14,40 +16,53 @@ use crate::{
 pub(super) struct Shard {
     states: HashTable<Entry>,
     room: usize,
+    hasher: RandomState,
 }
 
+/// A state, and the policy that wrote it: one line of the processor's cache.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Entry {
-    hash: u64,
-    key: SmallVec<[u8; SHORT_KEY]>,
+    subject: Subject,
     policy: Arc<Policy>,
     state: State,
 }
 
-/// Keys up to this length lie in the entry itself: addresses, numbers, most names of tenants.
-const SHORT_KEY: usize = 24;
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// Where a policy's state is held, if it is, and the state as it is to be.
+struct Place {
+    index: Option<usize>,
+    /// Said to be mended, it is written; otherwise it is put back where it was moved out.
+    settled: Settled,
+    fits: bool,
+}
 
 impl Entry {
-    fn is_of(&self, hash: u64, key: &Key, policy: &Policy) -> bool {
-        self.hash == hash
-            && *self.key == *key.as_bytes()
-            && (ptr::eq(&*self.policy, policy)
-                || self.policy.algorithm().reads(policy.algorithm()) && self.policy.name() == policy.name())
+    #[inline]
+    fn is_of(&self, key: &Key, policy: &Policy) -> bool {
+        self.subject.is(key) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
     }
 
-    fn write(&mut self, policy: &Arc<Policy>, state: State) {
-        self.state = state;
-        if !Arc::ptr_eq(&self.policy, policy)
-            && (self.policy.quota() != policy.quota() || self.policy.algorithm() != policy.algorithm())
-        {
+    /// A state was written under this policy.
+    #[inline]
+    fn sign(&mut self, policy: &Arc<Policy>) {
+        if !Arc::ptr_eq(&self.policy, policy) {
+            self.sign_anew(policy);
+        }
+    }
+
+    #[cold]
+    fn sign_anew(&mut self, policy: &Arc<Policy>) {
+        if self.policy.quota_ref() != policy.quota_ref() || self.policy.algorithm() != policy.algorithm() {
             self.policy = Arc::clone(policy);
         }
     }
 }
 
 impl Shard {
-    pub(super) fn new(room: usize) -> Self {
-        Self { states: HashTable::new(), room }
+    pub(super) fn new(room: usize, hasher: RandomState) -> Self {
+        Self { states: HashTable::new(), room, hasher }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,72 +70,106 @@ impl Shard {
     }
 
     /// Decides over all policies of the check, charges all or none.
+    #[inline]
     pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
         match check.policies.shared() {
-            [policy] => Readings::from_iter([self.check_one(hash, check, policy, now_us)]),
+            [policy] => Readings::one(self.check_one(hash, check, policy, now_us)),
             _ => self.check_all(hash, check, now_us),
         }
     }
 
     /// As [`check_all`](Self::check_all) where there is one policy, which is most often: its state
-    /// is looked up once.
+    /// is decided on in its place.
+    #[inline]
     fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> Reading {
         let cost = check.cost.get();
-        let mut entry = self.find_mut(hash, check.key, policy);
-        let Settled { mut state, mended } = match &mut entry {
-            Some(entry) => entry.state.settle(policy, now_us),
-            None => State::fresh(policy.algorithm()).settle(policy, now_us),
-        };
-        let fits = state.fits(policy, now_us, cost);
-        let charged = fits && cost > 0;
-        if charged {
-            state.charge(policy, now_us, cost, check.tag);
+        let slot = spread(hash, policy);
+        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(check.key, policy)) {
+            let (reading, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
+            if is_written {
+                entry.sign(policy);
+            }
+            return reading;
         }
-        let words = state.words(policy, now_us, if fits { 0 } else { cost });
-        let is_written = charged || (mended && cost > 0);
-        match entry {
-            Some(entry) if is_written => entry.write(policy, state),
-            Some(entry) if !mended && state.is_moved() => entry.state = state,
-            None if is_written => self.put(hash, check.key, policy, state, now_us),
-            _ => {}
+        let mut state = State::fresh(policy.algorithm());
+        let (reading, is_written) = state.decide(policy, policy, now_us, cost, check.tag);
+        if is_written {
+            self.insert(slot, check.key, policy, state, now_us);
         }
-        Reading { fits, words }
+        reading
     }
 
     fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> Readings {
         let cost = check.cost.get();
-        let states = self.settle(hash, check, now_us);
-        let fits: SmallVec<[bool; 4]> = states
-            .iter()
-            .zip(check.policies.iter())
-            .map(|(settled, policy)| settled.state.fits(policy, now_us, cost))
-            .collect();
-        let charged = cost > 0 && fits.iter().all(|&fits| fits);
-        let mut readings = Readings::new();
-        for ((policy, Settled { mut state, mended }), fits) in check.policies.shared().iter().zip(states).zip(fits) {
-            if charged {
+        let mut places = self.places(hash, check, now_us);
+        let is_charged = cost > 0 && places.iter().all(|place| place.fits);
+        let readings = Readings::collect(check.policies.shared().iter().zip(&mut places).map(|(policy, place)| {
+            let Place { index, settled: Settled { state, mended }, fits } = place;
+            if is_charged {
                 state.charge(policy, now_us, cost, check.tag);
             }
-            let denied = if fits { 0 } else { cost };
-            readings.push(Reading { fits, words: state.words(policy, now_us, denied) });
-            if charged || (mended && cost > 0) {
-                self.put(hash, check.key, policy, state, now_us);
-            } else if !mended && state.is_moved() {
-                self.put_back(hash, check.key, policy, state);
+            if *mended && cost == 0 {
+                // Only a look: what is held stays as it is.
+                *index = None;
             }
-        }
+            *mended = is_charged || (*mended && cost > 0);
+            let words = state.words(policy, now_us, if *fits { 0 } else { cost });
+            (&**policy, Reading { fits: *fits, words })
+        }));
+        self.write(hash, check, places, now_us);
         readings
     }
 
-    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        let states = self.settle(hash, check, now_us);
-        for (policy, Settled { mut state, .. }) in check.policies.shared().iter().zip(states) {
-            state.refund(policy, now_us, spent_us, check.cost.get());
-            if state.fresh_at(policy) > now_us {
-                self.put(hash, check.key, policy, state, now_us);
-            } else {
-                self.remove(hash, check.key, policy);
+    /// The states that a decision is about. What is moved out has to be put back.
+    fn places(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[Place; 4]> {
+        let place = |policy: &Arc<Policy>| {
+            let index = self.states.find_bucket_index(spread(hash, policy), |entry| entry.is_of(check.key, policy));
+            let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
+                Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
+                None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
+            };
+            Place { index, fits: settled.state.fits(policy, now_us, check.cost.get()), settled }
+        };
+        check.policies.shared().iter().map(place).collect()
+    }
+
+    /// Writes the states that were charged or mended, and puts back what was moved out.
+    fn write(&mut self, hash: u64, check: Check<'_>, places: SmallVec<[Place; 4]>, now_us: u64) {
+        let mut absent = SmallVec::<[_; 4]>::new();
+        for (policy, Place { index, settled: Settled { state, mended: is_written }, .. }) in
+            check.policies.shared().iter().zip(places)
+        {
+            match index.and_then(|index| self.states.get_bucket_mut(index)) {
+                Some(entry) if is_written => {
+                    entry.state = state;
+                    entry.sign(policy);
+                }
+                Some(entry) if state.is_moved() => entry.state = state,
+                None if is_written => absent.push((policy, state)),
+                _ => {}
             }
+        }
+        // Only now: what is inserted moves what is there.
+        for (policy, state) in absent {
+            self.insert(spread(hash, policy), check.key, policy, state, now_us);
+        }
+    }
+
+    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
+        let mut places = self.places(hash, check, now_us);
+        let mut fresh = SmallVec::<[_; 4]>::new();
+        for (policy, place) in check.policies.shared().iter().zip(&mut places) {
+            let Settled { state, mended } = &mut place.settled;
+            state.refund(policy, now_us, spent_us, check.cost.get());
+            *mended = state.fresh_at(policy) > now_us;
+            if !*mended {
+                place.index = None;
+                fresh.push(policy);
+            }
+        }
+        self.write(hash, check, places, now_us);
+        for policy in fresh {
+            self.remove(hash, check.key, policy);
         }
     }
 
@@ -130,52 +179,25 @@ impl Shard {
         }
     }
 
-    /// The states that a decision is about. What is moved out has to be put back.
-    fn settle(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[Settled; 2]> {
-        let settle = |policy: &Policy| match self.find_mut(hash, check.key, policy) {
-            Some(entry) => entry.state.settle(policy, now_us),
-            None => State::fresh(policy.algorithm()).settle(policy, now_us),
-        };
-        check.policies.iter().map(settle).collect()
-    }
-
     /// The state of a key, and the policy that wrote it.
     pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(&State, &Policy)> {
-        let slot = spread(hash, policy);
-        let entry = self.states.find(slot, |entry| entry.is_of(hash, key, policy))?;
+        let entry = self.states.find(spread(hash, policy), |entry| entry.is_of(key, policy))?;
         Some((&entry.state, &entry.policy))
     }
 
-    fn find_mut(&mut self, hash: u64, key: &Key, policy: &Policy) -> Option<&mut Entry> {
-        let slot = spread(hash, policy);
-        self.states.find_mut(slot, |entry| entry.is_of(hash, key, policy))
-    }
-
-    /// Moves a state that was moved out back, unchanged.
-    fn put_back(&mut self, hash: u64, key: &Key, policy: &Policy, state: State) {
-        if let Some(entry) = self.find_mut(hash, key, policy) {
-            entry.state = state;
-        }
-    }
-
-    fn put(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
-        if self.states.len() >= self.room && self.state(hash, key, policy).is_none() {
+    /// Adds a state that is not there yet.
+    #[cold]
+    fn insert(&mut self, slot: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
+        if self.states.len() >= self.room {
             self.make_room(now_us);
         }
-        let slot = spread(hash, policy);
-        let rehash = |entry: &Entry| spread(entry.hash, &entry.policy);
-        match self.states.entry(slot, |entry| entry.is_of(hash, key, policy), rehash) {
-            Slot::Occupied(mut slot) => slot.get_mut().write(policy, state),
-            Slot::Vacant(slot) => {
-                let key = SmallVec::from_slice(key.as_bytes());
-                slot.insert(Entry { hash, key, policy: Arc::clone(policy), state });
-            }
-        }
+        let hasher = &self.hasher;
+        let rehash = |entry: &Entry| spread(super::hash(hasher, entry.subject.as_bytes()), &entry.policy);
+        self.states.insert_unique(slot, Entry { subject: Subject::of(key), policy: Arc::clone(policy), state }, rehash);
     }
 
     fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
-        let slot = spread(hash, policy);
-        if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(hash, key, policy)) {
+        if let Ok(entry) = self.states.find_entry(spread(hash, policy), |entry| entry.is_of(key, policy)) {
             entry.remove();
         }
     }
@@ -209,18 +231,19 @@ impl Shard {
 impl Entry {
     /// How much of the burst is spent, in millionths.
     fn spent_share(&mut self, now_us: u64) -> u32 {
-        let Settled { state, mended } = self.state.settle(&self.policy, now_us);
+        let Settled { state, mended } = self.state.settle(&self.policy, &self.policy, now_us);
         let reading = Reading { fits: true, words: state.words(&self.policy, now_us, 0) };
         if !mended && state.is_moved() {
             self.state = state;
         }
         let remaining = crate::algorithm::numbers(&self.policy, &reading, 0).remaining;
-        let burst = u64::from(self.policy.quota().burst());
+        let burst = u64::from(self.policy.quota_ref().burst());
         ((burst - remaining.min(burst)) * 1_000_000 / burst) as u32
     }
 }
 
 /// The slot of a key's state under one policy.
+#[inline]
 fn spread(hash: u64, policy: &Policy) -> u64 {
     (hash ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -137,7 +137,7 @@ impl Group {
             let decision = reply.and_then(|reply| reply::decision(plan, &self.policies, self.cost, &reply));
             return self.answer_all(&decision);
         }
-        match reply.and_then(|reply| reply::outcomes(plan, self.items.len(), counted, &reply)) {
+        match reply.and_then(|reply| reply::outcomes(plan, &self.policies, self.items.len(), counted, &reply)) {
             Ok(outcomes) => self.answer_each(&outcomes),
             Err(error) => self.answer_all(&Err(error)),
         }

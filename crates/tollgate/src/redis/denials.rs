@@ -8,11 +8,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use foldhash::fast::RandomState;
 
-use crate::{
-    Cost, Decision, Key, PolicySet,
-    algorithm::{Reading, later},
-    decision::Readings,
-};
+use crate::{Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
 
 /// Denials that still hold, remembered so that repeated refusals never reach the server.
 ///
@@ -111,8 +107,8 @@ impl Denial {
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.get();
-        let aged = |(reading, policy): (&Reading, &crate::Policy)| later(policy, reading, self.at_us, passed_us, cost);
-        let readings = self.readings.iter().zip(self.policies.iter()).map(aged).collect();
+        let aged = |(policy, reading)| (policy, later(policy, &reading, self.at_us, passed_us, cost));
+        let readings = Readings::collect(self.readings.iter(&self.policies).map(aged));
         Decision::from_readings(&self.policies, readings, self.cost, self.at_us)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn decode_batch(
     reply: &redis::Value,
 ) -> Result<Vec<Vec<Decision>>, Error> {
     let counted = keys.iter().any(|&(_, count)| count != 1);
-    let outcomes = reply::outcomes(policies.plan(), keys.len(), counted, reply)?;
+    let outcomes = reply::outcomes(policies.plan(), policies, keys.len(), counted, reply)?;
     let of = |(outcome, &(_, count)): (&reply::Outcome, &(Key, usize))| {
         (0..count).map(|at| outcome.decision(at, policies, cost)).collect()
     };

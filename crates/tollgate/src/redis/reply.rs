@@ -1,10 +1,11 @@
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::plan::Plan;
 use crate::{
     Cost, Decision, Entry, Error, ErrorKind, PolicySet,
     algorithm::{Reading, unspent},
-    decision::Readings,
+    readings::Readings,
 };
 
 /// Reads the reply of a check: per policy its words, the first as −1 − word where it denies; last
@@ -17,7 +18,7 @@ pub(super) fn decision(plan: &Plan, policies: &PolicySet, cost: Cost, reply: &Va
     if words.len() != plan.words_in_all() {
         return Err(nonsense(format_args!("{} words where {} belong", words.len(), plan.words_in_all())));
     }
-    Ok(Decision::from_readings(policies, readings(plan, words)?, cost, at_us))
+    Ok(Decision::from_readings(policies, readings(plan, policies, words)?, cost, at_us))
 }
 
 /// What a batch says of one subject.
@@ -32,7 +33,13 @@ pub(super) struct Outcome {
 
 /// Reads the reply of a batch: for each subject the number of requests that were admitted, if they
 /// were counted, and the words as for a check; last the server's time.
-pub(super) fn outcomes(plan: &Plan, subjects: usize, counted: bool, reply: &Value) -> Result<Vec<Outcome>, Error> {
+pub(super) fn outcomes(
+    plan: &Plan,
+    policies: &PolicySet,
+    subjects: usize,
+    counted: bool,
+    reply: &Value,
+) -> Result<Vec<Outcome>, Error> {
     let Value::Array(reply) = reply else {
         return Err(nonsense(format_args!("no list")));
     };
@@ -46,10 +53,10 @@ pub(super) fn outcomes(plan: &Plan, subjects: usize, counted: bool, reply: &Valu
             [Value::Int(granted), words @ ..] if counted => (Some(*granted), words),
             words => (None, words),
         };
-        let readings = readings(plan, words)?;
+        let readings = readings(plan, policies, words)?;
         let granted = match granted {
             Some(granted) => usize::try_from(granted).map_err(|_| nonsense(format_args!("a negative number")))?,
-            None => usize::from(readings.iter().all(|reading| reading.fits)),
+            None => usize::from(readings.fit()),
         };
         Ok(Outcome { granted, readings, at_us })
     };
@@ -59,13 +66,15 @@ pub(super) fn outcomes(plan: &Plan, subjects: usize, counted: bool, reply: &Valu
 impl Outcome {
     /// The decision on the request that came as number `at`, counted from zero.
     pub(super) fn decision(&self, at: usize, policies: &PolicySet, cost: Cost) -> Decision {
-        let mut readings = self.readings.clone();
-        if at < self.granted {
-            let later = (self.granted - 1 - at) as u64 * cost.get();
-            for (reading, policy) in readings.iter_mut().zip(policies.iter()) {
-                *reading = Reading { fits: true, words: unspent(policy, &reading.words, later) };
-            }
+        // Who came last reads what the script says, as do those who came after it and were denied.
+        if at + 1 >= self.granted && (at >= self.granted || self.readings.fit()) {
+            return Decision::from_readings(policies, self.readings.clone(), cost, self.at_us);
         }
+        let later = (self.granted - 1 - at) as u64 * cost.get();
+        let earlier = |(policy, reading): (_, Reading)| {
+            (policy, Reading { fits: true, words: unspent(policy, &reading.words, later) })
+        };
+        let readings = Readings::collect(self.readings.iter(policies).map(earlier));
         Decision::from_readings(policies, readings, cost, self.at_us)
     }
 }
@@ -78,9 +87,9 @@ fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
     }
 }
 
-fn readings(plan: &Plan, words: &[Value]) -> Result<Readings, Error> {
-    let mut readings = Readings::new();
-    for range in &plan.words {
+fn readings(plan: &Plan, policies: &PolicySet, words: &[Value]) -> Result<Readings, Error> {
+    let mut readings = SmallVec::<[_; 4]>::new();
+    for (policy, range) in policies.iter().zip(&plan.words) {
         let mut reading = Reading { fits: true, words: [0; 4] };
         for (at, value) in words[range.clone()].iter().enumerate() {
             let Value::Int(word) = *value else {
@@ -93,9 +102,9 @@ fn readings(plan: &Plan, words: &[Value]) -> Result<Readings, Error> {
             reading.fits &= fits;
             reading.words[at] = if fits { word.unsigned_abs() } else { (-1 - word).unsigned_abs() };
         }
-        readings.push(reading);
+        readings.push((policy, reading));
     }
-    Ok(readings)
+    Ok(Readings::collect(readings))
 }
 
 /// Reads the entries of a log: the server's time, and the list. What left a `period_us` ago is left

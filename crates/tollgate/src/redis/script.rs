@@ -48,16 +48,17 @@ fn part(algorithm: Algorithm) -> Part {
     const WINDOW: &[&str] = &["amount", "period"];
     const BUCKET: &[&str] = &["amount", "period", "burst"];
     const CUT: &[&str] = &["amount", "width", "buckets"];
-    let (source, args, words) = match algorithm {
-        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET, 2),
-        Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET, 2),
-        Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET, 2),
-        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW, 2),
-        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW, 2),
-        Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW, 3),
-        Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT, 4),
-        Algorithm::SlidingLog => (source!("sliding_log"), WINDOW, 4),
+    let (source, args) = match algorithm {
+        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET),
+        Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET),
+        Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET),
+        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW),
+        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW),
+        Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW),
+        Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
+        Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
     };
+    let words = algorithm.words();
     let parted = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
     let tagged = algorithm == Algorithm::SlidingLog;
     Part { source, args, words, parted, tagged }

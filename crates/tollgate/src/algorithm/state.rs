@@ -1,0 +1,264 @@
+//! The state of any algorithm, and the steps of a decision on it.
+
+use super::{
+    Reading, Words, fixed_window, interval_bucket, sliding_buckets, sliding_log, sliding_window, token_bucket,
+};
+use crate::{Algorithm, Policy};
+
+/// A state that one algorithm keeps for one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum State {
+    TokenBucket(token_bucket::State),
+    IntervalBucket(interval_bucket::State),
+    Window(fixed_window::State),
+    SlidingWindow(sliding_window::State),
+    SlidingBuckets(sliding_buckets::State),
+    SlidingLog(sliding_log::State),
+}
+
+/// A state at some instant, under the quota in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    pub(crate) state: State,
+    /// It had to be mended, so it is written back also on a denial.
+    pub(crate) mended: bool,
+}
+
+impl State {
+    /// The state of a key nobody has spent from.
+    pub(crate) fn fresh(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::TokenBucket(token_bucket::State::default()),
+            Algorithm::IntervalBucket => Self::IntervalBucket(interval_bucket::State::default()),
+            Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => Self::Window(fixed_window::State::default()),
+            Algorithm::SlidingWindow => Self::SlidingWindow(sliding_window::State::default()),
+            Algorithm::SlidingBuckets { .. } => Self::SlidingBuckets(sliding_buckets::State::default()),
+            Algorithm::SlidingLog => Self::SlidingLog(sliding_log::State::default()),
+        }
+    }
+
+    /// This state, stored under the policy `wrote`, brought to `now_us` under `policy`.
+    ///
+    /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended, and belongs
+    /// back in this place when nothing is written.
+    pub(crate) fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> Settled {
+        let quota = policy.quota_ref();
+        let (state, mended) = match *self {
+            Self::TokenBucket(mut state) => {
+                let mended = state.settle(quota, wrote.quota_ref(), now_us);
+                (Self::TokenBucket(state), mended)
+            }
+            Self::IntervalBucket(mut state) => {
+                let mended = state.settle(quota, now_us);
+                (Self::IntervalBucket(state), mended)
+            }
+            Self::Window(mut state) => {
+                let mended = state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us);
+                (Self::Window(state), mended)
+            }
+            Self::SlidingWindow(mut state) => {
+                let mended = state.settle(quota, now_us);
+                (Self::SlidingWindow(state), mended)
+            }
+            Self::SlidingBuckets(ref mut state) => {
+                let (state, mended) = state.settle(policy.buckets(), now_us);
+                (Self::SlidingBuckets(state), mended)
+            }
+            Self::SlidingLog(ref mut state) => {
+                let (state, mended) = state.settle(quota, now_us);
+                (Self::SlidingLog(state), mended)
+            }
+        };
+        Settled { state, mended }
+    }
+
+    /// One whole decision on the state of a policy that is alone, in its place: what it reads, and whether it was
+    /// written.
+    #[inline(always)]
+    pub(crate) fn decide(
+        &mut self,
+        policy: &Policy,
+        wrote: &Policy,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (Reading, bool) {
+        let quota = policy.quota_ref();
+        match self {
+            Self::TokenBucket(state) => decide(
+                state,
+                cost,
+                |state| state.settle(quota, wrote.quota_ref(), now_us),
+                |state| state.fits(quota, now_us, cost),
+                |state| state.charge(quota, cost),
+                |state| state.words(now_us),
+            ),
+            Self::IntervalBucket(state) => decide(
+                state,
+                cost,
+                |state| state.settle(quota, now_us),
+                |state| state.fits(quota, cost),
+                |state| state.charge(cost),
+                |state| state.words(quota, now_us),
+            ),
+            Self::Window(state) => decide(
+                state,
+                cost,
+                |state| state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us),
+                |state| state.fits(quota, cost),
+                |state| state.charge(cost),
+                |state| state.words(quota, now_us),
+            ),
+            Self::SlidingWindow(state) => decide(
+                state,
+                cost,
+                |state| state.settle(quota, now_us),
+                |state| state.fits(quota, now_us, cost),
+                |state| state.charge(cost),
+                |state| state.words(quota, now_us),
+            ),
+            Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.decide_by_steps(policy, wrote, now_us, cost, tag),
+        }
+    }
+
+    fn decide_by_steps(
+        &mut self,
+        policy: &Policy,
+        wrote: &Policy,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (Reading, bool) {
+        let Settled { mut state, mended } = self.settle(policy, wrote, now_us);
+        let fits = state.fits(policy, now_us, cost);
+        let is_charged = fits && cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, cost, tag);
+        }
+        let words = state.words(policy, now_us, if fits { 0 } else { cost });
+        let is_written = is_charged || (mended && cost > 0);
+        if is_written || (!mended && state.is_moved()) {
+            *self = state;
+        }
+        (Reading { fits, words }, is_written)
+    }
+
+    /// Whether settling moved this state out of its place, rather than copied it.
+    pub(crate) fn is_moved(&self) -> bool {
+        match self {
+            Self::SlidingBuckets(state) => state.is_some(),
+            Self::SlidingLog(state) => state.is_some(),
+            Self::TokenBucket(_) | Self::IntervalBucket(_) | Self::Window(_) | Self::SlidingWindow(_) => false,
+        }
+    }
+
+    /// Whether `cost` fits a settled state.
+    pub(crate) fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+        let quota = policy.quota_ref();
+        match self {
+            Self::TokenBucket(state) => state.fits(quota, now_us, cost),
+            Self::IntervalBucket(state) => state.fits(quota, cost),
+            Self::Window(state) => state.fits(quota, cost),
+            Self::SlidingWindow(state) => state.fits(quota, now_us, cost),
+            Self::SlidingBuckets(state) => state.fits(quota, cost),
+            Self::SlidingLog(state) => state.fits(quota, cost),
+        }
+    }
+
+    /// Spends `cost` of a settled state that it fits. Only a log keeps the tag.
+    pub(crate) fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
+        match self {
+            Self::TokenBucket(state) => state.charge(policy.quota_ref(), cost),
+            Self::IntervalBucket(state) => state.charge(cost),
+            Self::Window(state) => state.charge(cost),
+            Self::SlidingWindow(state) => state.charge(cost),
+            Self::SlidingBuckets(state) => state.charge(policy.buckets(), now_us, cost),
+            Self::SlidingLog(state) => state.charge(now_us, cost, tag),
+        }
+    }
+
+    /// Gives back up to `cost` units that were spent at `spent_us`, to a settled state.
+    pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
+        match self {
+            Self::TokenBucket(state) => state.refund(policy.quota_ref(), now_us, cost),
+            Self::IntervalBucket(state) => state.refund(policy.quota_ref(), spent_us, cost),
+            Self::Window(state) => state.refund(spent_us, cost),
+            Self::SlidingWindow(state) => state.refund(policy.quota_ref(), spent_us, cost),
+            Self::SlidingBuckets(state) => state.refund(spent_us, cost),
+            Self::SlidingLog(state) => state.refund(spent_us, cost),
+        }
+    }
+
+    /// The words of a settled state; `denied` is the cost that did not fit, or zero.
+    pub(crate) fn words(&self, policy: &Policy, now_us: u64, denied: u64) -> Words {
+        let quota = policy.quota_ref();
+        match self {
+            Self::TokenBucket(state) => state.words(now_us),
+            Self::IntervalBucket(state) => state.words(quota, now_us),
+            Self::Window(state) => state.words(quota, now_us),
+            Self::SlidingWindow(state) => state.words(quota, now_us),
+            Self::SlidingBuckets(state) => state.words(quota, policy.buckets(), now_us, denied),
+            Self::SlidingLog(state) => state.words(quota, now_us, denied),
+        }
+    }
+
+    /// When the state will equal a fresh one; `now_us` or earlier if it does already.
+    pub(crate) fn fresh_at(&self, policy: &Policy) -> u64 {
+        match self {
+            Self::TokenBucket(state) => state.fresh_at(),
+            Self::IntervalBucket(state) => state.fresh_at(policy.quota_ref()),
+            Self::Window(state) => state.fresh_at(policy.quota_ref()),
+            Self::SlidingWindow(state) => state.fresh_at(policy.quota_ref()),
+            Self::SlidingBuckets(state) => state.fresh_at(policy.buckets()),
+            Self::SlidingLog(state) => state.fresh_at(policy.quota_ref()),
+        }
+    }
+
+    /// When the key that holds the state expires at a server.
+    #[cfg(feature = "testing")]
+    pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
+        let last_us = match self {
+            Self::TokenBucket(state) => state.full_us(),
+            _ => self.fresh_at(policy),
+        };
+        last_us / 1_000 + 1
+    }
+
+    /// What the script stores under the policy.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_value(&self, policy: &Policy) -> crate::testing::Value {
+        use crate::testing::Value;
+        match self {
+            Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
+            Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
+            Self::Window(state) => Value::Bytes(state.to_bytes()),
+            Self::SlidingWindow(state) => Value::Bytes(state.to_bytes()),
+            Self::SlidingBuckets(state) => Value::Bytes(state.to_bytes()),
+            Self::SlidingLog(state) => Value::List(state.to_list()),
+        }
+    }
+}
+
+/// The steps of a decision on a state of fixed size: it is copied, and stored where it was written.
+#[inline(always)]
+fn decide<S: Copy>(
+    stored: &mut S,
+    cost: u64,
+    settle: impl FnOnce(&mut S) -> bool,
+    fits: impl FnOnce(&S) -> bool,
+    charge: impl FnOnce(&mut S),
+    words: impl FnOnce(&S) -> Words,
+) -> (Reading, bool) {
+    let mut state = *stored;
+    let mended = settle(&mut state);
+    let fits = fits(&state);
+    let is_charged = fits && cost > 0;
+    if is_charged {
+        charge(&mut state);
+    }
+    let is_written = is_charged || (mended && cost > 0);
+    if is_written {
+        *stored = state;
+    }
+    (Reading { fits, words: words(&state) }, is_written)
+}

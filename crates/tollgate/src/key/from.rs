@@ -1,0 +1,87 @@
+//! What a key is made of.
+
+use std::net::IpAddr;
+
+use super::{Buffer, Key};
+
+impl From<&Self> for Key {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+impl From<&str> for Key {
+    fn from(part: &str) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(part: String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(part: &String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(part: &[u8]) -> Self {
+        Self::bytes(part)
+    }
+}
+
+impl From<u64> for Key {
+    fn from(part: u64) -> Self {
+        Self::written(format_args!("#{part}"))
+    }
+}
+
+impl From<u32> for Key {
+    fn from(part: u32) -> Self {
+        Self::from(u64::from(part))
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// The whole address; an IPv4-mapped IPv6 address is its IPv4 address. Clients of an IPv6
+    /// network have many: see [`Key::network`].
+    fn from(address: IpAddr) -> Self {
+        Self::network(address, 128)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>> From<(A, B)> for Key {
+    fn from((a, b): (A, B)) -> Self {
+        a.into().first().join(b)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
+    fn from((a, b, c): (A, B, C)) -> Self {
+        a.into().first().join(b).join(c)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, D)> for Key {
+    fn from((a, b, c, d): (A, B, C, D)) -> Self {
+        a.into().first().join(b).join(c).join(d)
+    }
+}
+
+impl Key {
+    /// This key as the first element of a tuple: several parts stay one element.
+    fn first(self) -> Self {
+        if !self.is_joined() {
+            return self;
+        }
+        let mut text = Buffer::new();
+        text.push(b'(');
+        text.extend_from_slice(self.as_bytes());
+        text.push(b')');
+        Self::from_text(&text)
+    }
+}

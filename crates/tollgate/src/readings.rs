@@ -1,0 +1,113 @@
+use crate::{Policy, PolicySet, algorithm::Reading};
+
+/// What the policies of a set read at one instant, in the order of the set.
+///
+/// A decision passes through many hands, so it is small, and made of plain words: as many as each algorithm has, side
+/// by side. Three policies fit without an allocation, most often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Readings {
+    len: u8,
+    /// A bit for each policy that denies.
+    denying: u8,
+    words: [u64; INLINE],
+    /// What finds no place there.
+    more: Option<Box<[u64; MOST]>>,
+}
+
+const INLINE: usize = 6;
+
+/// The words of eight policies beyond those: four each at the most.
+const MOST: usize = 32 - INLINE;
+
+impl Readings {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The reading of a policy that is alone.
+    #[inline]
+    pub(crate) fn one(reading: Reading) -> Self {
+        let [first, second, third, fourth] = reading.words;
+        Self { len: 1, denying: u8::from(!reading.fits), words: [first, second, third, fourth, 0, 0], more: None }
+    }
+
+    /// Those of all policies of a set, in its order.
+    pub(crate) fn collect<'a>(readings: impl IntoIterator<Item = (&'a Policy, Reading)>) -> Self {
+        let (mut all, mut at) = (Self::new(), 0);
+        for (policy, reading) in readings {
+            all.denying |= u8::from(!reading.fits) << all.len;
+            all.len += 1;
+            for &word in &reading.words[..policy.algorithm().words()] {
+                match all.words.get_mut(at) {
+                    Some(place) => *place = word,
+                    None => all.more.get_or_insert_default()[at - INLINE] = word,
+                }
+                at += 1;
+            }
+        }
+        all
+    }
+
+    /// Whether no policy denies.
+    #[inline]
+    pub(crate) fn fit(&self) -> bool {
+        self.denying == 0
+    }
+
+    /// The policies and what they read; nothing where no policy was asked.
+    #[inline]
+    pub(crate) fn iter<'a>(&'a self, policies: &'a PolicySet) -> impl ExactSizeIterator<Item = (&'a Policy, Reading)> {
+        let mut next = 0;
+        policies.iter().take(self.len.into()).enumerate().map(move |(at, policy)| {
+            let mut words = [0; 4];
+            for word in &mut words[..policy.algorithm().words()] {
+                *word = self.word(next);
+                next += 1;
+            }
+            (policy, Reading { fits: self.denying >> at & 1 == 0, words })
+        })
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        match (self.words.get(at), &self.more) {
+            (Some(word), _) => *word,
+            (None, Some(more)) => more[at - INLINE],
+            (None, None) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn what_was_pushed_is_read_back() {
+        let quota = Quota::per_second(5);
+        let policies = PolicySet::from([
+            Policy::sliding_log("log", quota),
+            Policy::token_bucket("bucket", quota),
+            Policy::sliding_window("window", quota),
+            Policy::fixed_window("fixed", quota),
+        ]);
+        let mut expected = Vec::new();
+        for (at, policy) in (1..).zip(policies.iter()) {
+            let mut words = [0; 4];
+            for (word, value) in words[..policy.algorithm().words()].iter_mut().zip(1..) {
+                *word = at * 10 + value;
+            }
+            expected.push((policy, Reading { fits: at % 2 == 0, words }));
+        }
+        let readings = Readings::collect(expected.iter().copied());
+        let read: Vec<_> = readings.iter(&policies).collect();
+        assert_eq!(read, expected);
+        assert!(!readings.fit());
+        let one = Readings::one(expected[1].1);
+        let set = PolicySet::from(expected[1].0.clone());
+        assert_eq!(one.iter(&set).map(|(_, reading)| reading).collect::<Vec<_>>(), [expected[1].1]);
+        assert!(one.fit());
+        assert_eq!(Readings::new().iter(&policies).len(), 0);
+    }
+}
