@@ -1,11 +1,12 @@
 //! From the decision to the answer.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
 use tollgate::{Decision, Error, ErrorKind};
 
 use crate::{
-    Decisions, Rejection, Respond,
-    fields::{self, Told},
+    Decisions, Rejection, Respond, fields,
     key::KeyError,
     metrics,
     rejection::Reason,
@@ -28,8 +29,8 @@ impl Passed {
     }
 
     /// The service ended with an error.
-    pub(crate) fn failed(mut self) {
-        if let Some(charge) = &mut self.charge {
+    pub(crate) fn failed(&mut self) {
+        if let Some(mut charge) = self.charge.take() {
             charge.settle(Outcome::Failed);
         }
     }
@@ -63,8 +64,11 @@ impl<K, R> Shared<K, R> {
         limit.metrics.decided(&timer, &decision, options.is_shadow);
         let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));
         if decision.is_denied() {
-            let policy = decision.binding().map(|state| state.policy().name());
-            tracing::debug!(policy, shadow = options.is_shadow, "denied");
+            tracing::debug!(
+                policy = decision.binding().map(|state| state.policy().name()),
+                shadow = options.is_shadow,
+                "denied"
+            );
             if !options.is_shadow {
                 return Err(self.refuse(Reason::Denied(&decision), Some(limit), parts));
             }
@@ -105,7 +109,8 @@ impl<K, R> Shared<K, R> {
         match (reason, limit) {
             (Reason::Denied(decision), Some(limit)) => {
                 headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-                if let Some(told) = self.tell(limit, decision) {
+                let configured = self.configured(limit, decision);
+                if let Some(told) = fields::of(self.options.dialect, decision, configured.as_deref()) {
                     fields::fill_in(headers, told);
                     self.expose(headers);
                 }
@@ -122,35 +127,34 @@ impl<K, R> Shared<K, R> {
 
     /// Completes the service's own response.
     #[inline(always)]
-    pub(crate) fn finish<B>(&self, passed: Passed, mut response: Response<B>) -> Response<B> {
+    pub(crate) fn finish<B>(&self, passed: &mut Passed, mut response: Response<B>) -> Response<B> {
         let Passed { decision, at, charge, exposed } = passed;
-        if let Some(mut charge) = charge {
+        if let Some(mut charge) = charge.take() {
             let (parts, body) = response.into_parts();
             charge.settle(Outcome::Response(&parts));
             response = Response::from_parts(parts, body);
         }
-        if let Some(decisions) = exposed {
+        if let Some(decisions) = exposed.take() {
             decisions.tell(response.extensions_mut());
         }
         if !self.options.is_shadow {
             let headers = response.headers_mut();
-            fields::postpone(&decision, headers);
-            if let Some(told) = self.tell(&self.limits[at], &decision) {
-                fields::merge(headers, told);
+            fields::postpone(decision, headers);
+            let configured = self.configured(&self.limits[*at], decision);
+            if fields::tell(self.options.dialect, decision, configured.as_deref(), headers) {
                 self.expose(headers);
             }
         }
         response
     }
 
-    fn tell(&self, limit: &Limit, decision: &Decision) -> Option<Told> {
-        let dialect = self.options.dialect;
-        // The share that a replica enforces by itself is not what was configured.
-        let configured = match decision.is_degraded() {
-            false => limit.configured.clone(),
-            true => fields::configured(dialect, decision.policies()),
-        };
-        fields::of(dialect, decision, configured)
+    /// What the answer tells of the configuration.
+    fn configured<'a>(&self, limit: &'a Limit, decision: &Decision) -> Option<Cow<'a, HeaderValue>> {
+        if decision.is_degraded() {
+            // The share that a replica enforces by itself is not what was configured.
+            return fields::configured(self.options.dialect, decision.policies()).map(Cow::Owned);
+        }
+        limit.configured.as_ref().map(Cow::Borrowed)
     }
 
     /// Lets the scripts of browsers read the fields.

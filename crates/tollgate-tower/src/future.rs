@@ -120,7 +120,7 @@ where
                         Some(charge) => charge.running(|| future.poll(cx)),
                         None => future.poll(cx),
                     });
-                    return Poll::Ready(match (answer, passed.take()) {
+                    return Poll::Ready(match (answer, passed) {
                         (Ok(response), Some((passed, shared))) => Ok(shared.finish(passed, response)),
                         (Err(error), Some((passed, _))) => {
                             passed.failed();

@@ -99,44 +99,41 @@ impl<K, R> Shared<K, R> {
         if options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
             return Asked::Exempt;
         }
-        let (at, key) = match self.find(parts) {
-            Ok(Some(found)) => found,
+        let at = match &self.pick {
+            None => 0,
+            Some(pick) => match pick(parts) {
+                Ok(Pick::Limiter(at)) => at,
+                Ok(Pick::Exempt) => return Asked::Exempt,
+                Err(error) => return self.keyless(error),
+            },
+        };
+        // A key is used where it lies: it is larger than what there is to do with it.
+        let extraction = self.key.extract(parts);
+        let key = match &extraction {
+            Ok(Some(key)) => key,
             Ok(None) => return Asked::Exempt,
-            Err(error) => {
-                // Every request fails alike: one line says it.
-                if error.kind() == KeyErrorKind::Misconfigured && !self.is_misconfigured.swap(true, Ordering::Relaxed) {
-                    tracing::error!(hint = %error, "requests cannot be rate limited");
-                }
-                return if options.is_shadow { Asked::Exempt } else { Asked::Keyless(error) };
-            }
+            Err(error) => return self.keyless(error.clone()),
         };
         let limiter = &self.limits[at].limiter;
-        self.watch.pass(parts, &key, limiter.policies());
+        self.watch.pass(parts, key, limiter.policies());
         let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
         let ticket =
             Ticket { at, key: options.settle.as_ref().map(|_| Box::new(key.clone())), timer: metrics::Timer::start() };
         let check = match options.wait {
-            Some(max) => wait::until_ready(limiter, key, cost, max),
-            None if self.limits[at].has_queue => wait::through_queue(limiter, key, cost),
-            None => limiter.check_cost(key, cost),
+            Some(max) => wait::until_ready(limiter, key.clone(), cost, max),
+            None if self.limits[at].has_queue => wait::through_queue(limiter, key.clone(), cost),
+            None => limiter.check_key(key, cost),
         };
         Asked::Check(check, ticket)
     }
 
-    /// Which limiter, and which key; `None` when the request is exempt.
-    #[inline(always)]
-    fn find(&self, parts: &Parts) -> Result<Option<(usize, Key)>, KeyError>
-    where
-        K: KeyExtractor,
-    {
-        let at = match &self.pick {
-            None => 0,
-            Some(pick) => match pick(parts)? {
-                Pick::Limiter(at) => at,
-                Pick::Exempt => return Ok(None),
-            },
-        };
-        Ok(self.key.extract(parts)?.map(|key| (at, key)))
+    #[cold]
+    fn keyless(&self, error: KeyError) -> Asked {
+        // Every request fails alike: one line says it.
+        if error.kind() == KeyErrorKind::Misconfigured && !self.is_misconfigured.swap(true, Ordering::Relaxed) {
+            tracing::error!(hint = %error, "requests cannot be rate limited");
+        }
+        if self.options.is_shadow { Asked::Exempt } else { Asked::Keyless(error) }
     }
 }
 

@@ -184,6 +184,9 @@ impl Decision {
     /// nearest to exhaustion, by the share of its burst that remains.
     #[must_use]
     pub fn binding(&self) -> Option<PolicyState<'_>> {
+        if self.policies.len() == 1 {
+            return self.states().next();
+        }
         self.states().max_by(|a, b| {
             // The shares are compared as products, exactly.
             let share = |state: &PolicyState<'_>, of: &PolicyState<'_>| {

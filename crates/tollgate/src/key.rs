@@ -202,19 +202,12 @@ impl Key {
     fn dotted(address: Ipv4Addr) -> Self {
         let mut key = Self { len: 0, text: [b'0'; KEY_BYTES] };
         let mut at = 0;
-        let mut push = |byte: u8| {
-            key.text[at] = byte;
-            at += 1;
-        };
         for (mark, octet) in std::iter::zip(*b"*...", address.octets()) {
-            push(mark);
-            if octet > 99 {
-                push(b'0' + octet / 100);
-            }
-            if octet > 9 {
-                push(b'0' + octet / 10 % 10);
-            }
-            push(b'0' + octet % 10);
+            let (digits, len) = OCTETS[usize::from(octet)];
+            key.text[at] = mark;
+            // What is written too much is padding.
+            key.text[at + 1..at + 4].copy_from_slice(&digits);
+            at += 1 + len;
         }
         key.len = at as u8;
         key
@@ -283,6 +276,26 @@ static PLAIN: [bool; 256] = {
     }
     plain
 };
+
+/// The digits of each octet of an address, padded as a key is, and how many there are.
+static OCTETS: [([u8; 3], usize); 256] = {
+    let mut octets = [([b'0'; 3], 1); 256];
+    let mut at = 0;
+    while at < 256 {
+        let [hundreds, tens, ones] = [at / 100, at / 10 % 10, at % 10];
+        octets[at] = match (hundreds, tens) {
+            (0, 0) => ([digit(ones), b'0', b'0'], 1),
+            (0, _) => ([digit(tens), digit(ones), b'0'], 2),
+            _ => ([digit(hundreds), digit(tens), digit(ones)], 3),
+        };
+        at += 1;
+    }
+    octets
+};
+
+const fn digit(value: usize) -> u8 {
+    b'0' + value as u8
+}
 
 fn hex(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -88,7 +88,16 @@ impl Limiter {
     /// As [`check`](Self::check), and [`ErrorKind::CostExceedsBurst`] for a cost that could never
     /// fit one of the policies; the store is not asked then.
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
-        self.check_tagged(key, cost, [])
+        self.check_key(&key.into(), cost)
+    }
+
+    /// As [`check_cost`](Self::check_cost), for a key that is at hand and stays there.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_cost`](Self::check_cost).
+    pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
+        self.0.check(key, cost, &[])
     }
 
     /// Spends `cost` units of every policy, or nothing, and notes `tag` beside them in every

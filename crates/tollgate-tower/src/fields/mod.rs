@@ -30,7 +30,6 @@ const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requ
 /// What an answer tells.
 pub(crate) struct Told {
     lines: SmallVec<[Line; 2]>,
-    /// What is left by the policy that binds, in a dialect that speaks of one.
     remaining: u64,
 }
 
@@ -50,13 +49,37 @@ pub(crate) fn configured(dialect: Dialect, policies: &PolicySet) -> Option<Heade
     }
 }
 
-/// All fields of a decision; none when no policy was asked. `configured` is what the function of
-/// that name says of the decision's policies.
-pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<HeaderValue>) -> Option<Told> {
-    match dialect {
-        Dialect::Ietf08 => return of_08(decision, configured),
-        Dialect::None => return None,
-        _ => {}
+/// Adds all fields of a decision to the answer of the service inside, and says whether there are
+/// any; none when no policy was asked. `configured` is what the function of that name says of the
+/// decision's policies.
+#[inline]
+pub(crate) fn tell(
+    dialect: Dialect,
+    decision: &Decision,
+    configured: Option<&HeaderValue>,
+    headers: &mut HeaderMap,
+) -> bool {
+    if dialect == Dialect::Ietf08 {
+        // It tells of each policy, so none has to be picked, and there are only lists.
+        let Some(states) = value::states_08(decision) else { return false };
+        if let Some(configured) = configured {
+            append(headers, RATELIMIT_POLICY, configured.clone());
+        }
+        append(headers, RATELIMIT, states);
+        return true;
+    }
+    let told = of(dialect, decision, configured);
+    let is_told = told.is_some();
+    if let Some(told) = told {
+        merge(headers, told);
+    }
+    is_told
+}
+
+/// All fields of a decision, as [`tell`] adds them.
+pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<&HeaderValue>) -> Option<Told> {
+    if dialect == Dialect::None {
+        return None;
     }
     let state = decision.binding()?;
     let list = |name, value| Line { name, value, is_list: true };
@@ -65,8 +88,9 @@ pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<Heade
     let quota = state.policy().quota();
     let (remaining, more) = (state.remaining(), seconds(more_after(&state)));
     let mut lines = SmallVec::new();
-    lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value)));
+    lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value.clone())));
     match dialect {
+        Dialect::Ietf08 => lines.push(list(RATELIMIT, value::states_08(decision)?)),
         Dialect::Ietf07 => lines.push(one(RATELIMIT, value::state_07(&state))),
         Dialect::Ietf06 => lines.extend([
             number(RATELIMIT_LIMIT, quota.amount().into()),
@@ -93,25 +117,15 @@ pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<Heade
             lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
             lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, seconds(after).max(1))));
         }
-        Dialect::Ietf08 | Dialect::None => return None,
+        Dialect::None => return None,
     }
     Some(Told { lines, remaining })
 }
 
-/// The dialect that needs no policy to be picked: it tells of each.
-fn of_08(decision: &Decision, configured: Option<HeaderValue>) -> Option<Told> {
-    let list = |name, value| Line { name, value, is_list: true };
-    let mut lines = SmallVec::new();
-    lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value)));
-    lines.push(list(RATELIMIT, value::states_08(decision)?));
-    Some(Told { lines, remaining: 0 })
-}
-
 /// Adds the fields to the answer of the service inside, which another layer may have limited too:
 /// lists grow; of single values those of the layer with the least left stay.
-pub(crate) fn merge(headers: &mut HeaderMap, told: Told) {
-    let speaks_of_one = told.lines.iter().any(|line| !line.is_list);
-    let is_least = speaks_of_one && remaining_in(headers).is_none_or(|inside| told.remaining < inside);
+fn merge(headers: &mut HeaderMap, told: Told) {
+    let is_least = remaining_in(headers).is_none_or(|inside| told.remaining < inside);
     for Line { name, value, is_list } in told.lines {
         if is_list {
             append(headers, name, value);

@@ -93,18 +93,7 @@ impl Value {
 
     fn number(&mut self, label: &[u8], number: u64) {
         self.0.extend_from_slice(label);
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = number;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.0.extend_from_slice(&digits[at..]);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
     fn finish(self) -> HeaderValue {

@@ -80,12 +80,11 @@ pub(super) const fn checked_prefix(bits: u8) -> u8 {
 /// The address at the other end of the connection.
 pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let extensions = &parts.extensions;
-    let address = extensions.get::<SocketAddr>().copied();
     #[cfg(feature = "axum")]
-    let address = address.or_else(|| {
-        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
-        info.map(|axum::extract::ConnectInfo(address)| *address)
-    });
+    let address = extensions.get().map(|axum::extract::ConnectInfo(address)| *address);
+    #[cfg(not(feature = "axum"))]
+    let address = None;
+    let address = address.or_else(|| extensions.get::<SocketAddr>().copied());
     #[cfg(feature = "tonic")]
     let address = address.or_else(|| {
         use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
@@ -94,7 +93,7 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
         tcp.and_then(|info| info.remote_addr)
     });
     match address {
-        Some(address) => Ok(address.ip().to_canonical()),
+        Some(address) => Ok(address.ip()),
         None => Err(KeyError::misconfigured(
             "the request does not say who sent it: serve the router with \
              `into_make_service_with_connect_info::<SocketAddr>()`, or insert the `SocketAddr` into its extensions",
@@ -104,5 +103,8 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
 
 /// The key of an address: all of IPv4, a prefix of IPv6.
 pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Key {
-    Key::network(address, if address.is_ipv4() { 32 } else { ipv6_prefix })
+    match address.to_canonical() {
+        address @ IpAddr::V4(_) => Key::network(address, 32),
+        address => Key::network(address, ipv6_prefix),
+    }
 }

@@ -33,6 +33,7 @@ pub use respond::{Empty, Respond, RespondFn, respond_fn};
 #[derive(Clone, Copy, Debug)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,
+    retry_after: Option<Duration>,
     request: &'a Parts,
 }
 
@@ -65,7 +66,11 @@ impl Reason<'_> {
 
 impl<'a> Rejection<'a> {
     pub(crate) fn new(reason: Reason<'a>, request: &'a Parts) -> Self {
-        Self { reason, request }
+        let retry_after = match reason {
+            Reason::Denied(decision) => decision.retry_after(),
+            _ => None,
+        };
+        Self { reason, retry_after, request }
     }
 
     /// Why.
@@ -104,7 +109,7 @@ impl<'a> Rejection<'a> {
     /// How long until the request would pass, when it was denied: exact.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.decision()?.retry_after()
+        self.retry_after
     }
 
     /// What `Retry-After` says: whole seconds, rounded up, at least 1.

@@ -1,6 +1,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use http::{HeaderValue, Response, header};
+use tollgate::Decision;
 
 use super::{Reason, Rejection, Respond, accept::Form};
 use crate::key::KeyErrorKind;
@@ -37,6 +38,7 @@ use crate::key::KeyErrorKind;
 /// [`types_at`](Self::types_at) may point to pages of your own.
 #[derive(Clone, Debug)]
 pub struct Problem {
+    /// As it stands inside a JSON string.
     types: Cow<'static, str>,
 }
 
@@ -52,35 +54,48 @@ impl Problem {
     /// Problem documents with types of one's own: `base` stands before `#quota-exceeded`.
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
-        Self { types: base.into() }
+        let base = base.into();
+        let mut types = String::with_capacity(base.len());
+        escape(&mut types, &base);
+        Self { types: types.into() }
     }
 
     fn document(&self, rejection: &Rejection<'_>) -> String {
         let mut json = String::with_capacity(256);
-        json.push('{');
-        if let Reason::Denied(_) = rejection.reason() {
-            json.push_str(r#""type":""#);
-            escape(&mut json, &self.types);
-            json.push_str(r#"#quota-exceeded","#);
+        if let Some(decision) = rejection.decision() {
+            self.denial(&mut json, decision, rejection);
+            return json;
         }
         // Writing to a string does not fail.
-        let _ = write!(json, r#""title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
+        let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
         if let Some(detail) = detail(rejection) {
             json.push_str(r#","detail":""#);
             escape(&mut json, &detail);
             json.push('"');
         }
-        if let Some(decision) = rejection.decision() {
-            json.push_str(r#","violated-policies":["#);
-            for (at, state) in decision.states().filter(|state| state.is_exceeded()).enumerate() {
-                // A policy's name needs no escape.
-                let comma = if at > 0 { "," } else { "" };
-                let _ = write!(json, r#"{comma}"{}""#, state.policy().name());
-            }
-            json.push(']');
-        }
         json.push('}');
         json
+    }
+
+    /// Piece by piece: under attack it is most of what the service writes. A policy's name needs no escape.
+    fn denial(&self, json: &mut String, decision: &Decision, rejection: &Rejection<'_>) {
+        json.push_str(r#"{"type":""#);
+        json.push_str(&self.types);
+        json.push_str(r##"#quota-exceeded","title":"Quota exceeded","status":429"##);
+        if let (Some(state), Some(seconds)) = (decision.binding(), rejection.retry_after_seconds()) {
+            json.push_str(r#","detail":"Policy "#);
+            json.push_str(state.policy().name());
+            json.push_str(": try again in ");
+            json.push_str(itoa::Buffer::new().format(seconds));
+            json.push_str(r#" s.""#);
+        }
+        json.push_str(r#","violated-policies":["#);
+        for (at, state) in decision.states().filter(|state| state.is_exceeded()).enumerate() {
+            json.push_str(if at > 0 { r#",""# } else { "\"" });
+            json.push_str(state.policy().name());
+            json.push('"');
+        }
+        json.push_str("]}");
     }
 }
 

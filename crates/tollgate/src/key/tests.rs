@@ -138,9 +138,11 @@ fn the_bytes_that_stand_for_themselves_are_these() {
 
 #[test]
 fn addresses_are_written_as_the_standard_library_does() {
-    for bits in [0, 1, 0x0a09_6364, 0x7f00_0001, 0xc0a8_ff0a, u32::MAX] {
+    let every_octet = (0..=255).map(|octet| octet << 24 | octet << 8);
+    for bits in every_octet.chain([0, 1, 0x0a09_6364, 0x7f00_0001, 0xc0a8_ff0a, u32::MAX]) {
         let address = Ipv4Addr::from_bits(bits);
         assert_eq!(Key::from(IpAddr::V4(address)).encoded(), format!("*{address}"));
+        assert_eq!(Key::from(IpAddr::V4(address)), Key::from_text(format!("*{address}").as_bytes()));
         assert_eq!(Key::network(address.into(), 0).encoded(), "*0.0.0.0/0");
     }
 }
