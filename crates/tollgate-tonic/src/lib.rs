@@ -27,6 +27,11 @@
 //! A handler that has to see the message first asks the limiter itself and answers with [`status`].
 //! A stream is charged when it is opened; the option [`charge_messages`](ChargeMessages::charge_messages)
 //! of the builder charges each of its messages too, and the function [`charge_messages`] does in a handler.
+//!
+//! The metrics of the middleware (feature `metrics`) are labelled `rpc_service` and `rpc_method` for
+//! what [`Methods`] or [`labels`] name, `other` for what clients invent; the log of refusals has
+//! `rpc.service` and `rpc.method`.
+//!
 //! [`RateLimitInterceptor`] is for where an interceptor is all that fits, and says what it cannot
 //! do.
 
