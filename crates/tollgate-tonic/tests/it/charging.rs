@@ -426,6 +426,9 @@ where
         request.map(tonic::body::Body::new)
     });
     let mut client = EchoClient::new(GrpcWebClientService::new(service));
+    // The trailers come in a frame of their own, which is no message.
+    let (all, status) = texts(client.server(from("other", message(5))).await.unwrap().into_inner()).await;
+    assert_eq!((all.len(), status.map(|status| status.code())), (5, None));
     let (some, status) = texts(client.server(from("acme", message(9))).await.unwrap().into_inner()).await;
     assert_eq!(some, ["0", "1", "2", "3", "4"]);
     is_told_all(&status.unwrap());
