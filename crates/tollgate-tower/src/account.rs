@@ -12,17 +12,20 @@ use crate::{
 ///
 /// A layer that [opens accounts](crate::RateLimitBuilder::open_accounts) puts one into the
 /// extensions of each request that it passes on. Its checks are those of the layer: with the same
-/// waiting, shadow, metrics and log. Of tollgate-tonic it is what charges each message of a stream.
+/// waiting, shadow, metrics and log. tollgate-tonic charges each message of a stream with it.
 ///
 /// ```
 /// use http::{Request, Response};
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{Account, RateLimitLayer, key::Header};
+/// use tollgate_tower::{Account, RateLimitLayer, key::Header, rejection::Empty};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
-/// let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key")).open_accounts(None).build();
+/// let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+///     .respond_with(Empty)
+///     .open_accounts(None)
+///     .build();
 ///
 /// // The request itself has spent a unit; each of its rows is one more.
 /// let service = layer.layer(service_fn(|request: Request<u32>| async move {
