@@ -72,6 +72,9 @@ pin_project! {
     }
 }
 
+/// What comes next of a body.
+pub(super) type Next<E> = Option<Result<Frame<Bytes>, Stop<E>>>;
+
 /// Why a body ends early.
 pub(super) enum Stop<E> {
     Denied(Status),
@@ -97,10 +100,7 @@ impl<B: Body<Data = Bytes>> Tolled<B> {
     }
 
     /// The next frame; a message begins in none before it is paid for.
-    pub(super) fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Stop<B::Error>>>> {
+    pub(super) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next<B::Error>> {
         loop {
             let mut this = self.as_mut().project();
             if let Some(status) = this.toll.as_mut().and_then(|toll| toll.denied.take()) {

@@ -59,7 +59,7 @@ async fn texts(mut messages: Streaming<Message>) -> (Vec<String>, Option<Status>
 }
 
 async fn left(limiter: &Limiter, key: &str) -> u64 {
-    limiter.peek(key).await.unwrap().states().next().unwrap().remaining().into()
+    limiter.peek(key).await.unwrap().states().next().unwrap().remaining()
 }
 
 /// The status of a denied call, in whole.

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use axum::{Router, body::Body, routing::get};
@@ -121,6 +121,9 @@ impl Subscriber for Log {
 
 /// The lines that were logged while `work` ran, with this text in them.
 pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
+    // One more that lives on: were there a single one, a thread without it could switch the event off for all.
+    static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| tracing::Dispatch::new(Log::default()));
+    LazyLock::force(&ANOTHER);
     let log = Log::default();
     let guard = tracing::subscriber::set_default(log.clone());
     work.await;
