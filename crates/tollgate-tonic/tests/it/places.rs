@@ -3,8 +3,15 @@
 use axum::{Router, body::Body, routing::get};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
-use tollgate_tonic::{GrpcStatus, Methods, health_and_reflection, key::Metadata};
-use tollgate_tower::{Dialect, key::Global, rejection::Problem};
+use tollgate_tonic::{
+    GrpcStatus, Methods, health_and_reflection,
+    key::{Metadata, Method, Service},
+};
+use tollgate_tower::{
+    Dialect,
+    key::{Global, PeerIp},
+    rejection::Problem,
+};
 use tonic::{
     Code,
     server::NamedService,
@@ -79,6 +86,18 @@ async fn each_method_has_the_quota_that_is_named_for_it() {
         assert!(client.client(from("acme", tokio_stream::iter([message(1)]))).await.is_ok());
     }
     assert_eq!(codes(&mut client, "other", 3).await, LIMITED);
+}
+
+#[tokio::test]
+async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
+    let mut client = limited(tollgate_tonic::layer(two(), (PeerIp::new(), Metadata::new("x-api-key"), Method))).await;
+    for caller in ["acme", "other"] {
+        assert_eq!(codes(&mut client, caller, 3).await, LIMITED);
+        assert!(client.server(from(caller, message(1))).await.is_ok());
+    }
+    let mut client = limited(tollgate_tonic::layer(two(), (PeerIp::new(), Service))).await;
+    assert_eq!(codes(&mut client, "acme", 2).await, LIMITED[..2]);
+    assert_eq!(client.server(from("other", message(1))).await.unwrap_err().code(), LIMITED[2]);
 }
 
 #[tokio::test]
