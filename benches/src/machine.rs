@@ -5,8 +5,8 @@ use std::{fs, process::Command, time::Duration};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The versions that matter, from the lock file this was built with.
-const SHOWN: [&str; 8] =
-    ["redis", "deadpool-redis", "tokio", "governor", "tower_governor", "tower-rate-tier", "axum", "hyper"];
+const SHOWN: [&str; 9] =
+    ["redis", "deadpool-redis", "tokio", "governor", "tower_governor", "tower-rate-tier", "axum", "hyper", "tonic"];
 
 /// Runs `start` on the core of the servers, so that the process it starts stays there.
 ///

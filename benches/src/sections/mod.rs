@@ -1,6 +1,7 @@
 //! What is measured, one file each.
 
 mod check;
+mod grpc;
 mod http;
 mod latency;
 mod layer;
@@ -25,5 +26,6 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "latency", about: "one caller through Redis, and a pool that was handed over", run: latency::run },
     Section { name: "scripts", about: "what a decision costs the server", run: scripts::run },
     Section { name: "memory", about: "a million keys inside the process", run: memory::run },
+    Section { name: "grpc", about: "unary calls of a tonic service", run: grpc::run },
     Section { name: "http", about: "an Axum service under wrk", run: http::run },
 ];

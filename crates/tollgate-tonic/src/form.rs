@@ -1,6 +1,7 @@
 //! Which protocol a request speaks, by its `content-type`.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Response, header};
+use tonic::Status;
 
 /// A form of gRPC. The status is the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,14 @@ impl Form {
         }
     }
 
-    pub(crate) fn content_type(self) -> HeaderValue {
+    /// An answer that is a status and nothing else, in one frame.
+    pub(crate) fn trailers_only<B: Default>(self, status: Status) -> Response<B> {
+        let mut response = status.into_http();
+        response.headers_mut().insert(header::CONTENT_TYPE, self.content_type());
+        response
+    }
+
+    fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Grpc => "application/grpc",
             Self::Web => "application/grpc-web+proto",

@@ -25,7 +25,13 @@
 //! services that are exempt, and what a call costs stand behind [`builder`].
 //!
 //! A handler that has to see the message first asks the limiter itself and answers with [`status`].
-//! A stream is charged when it is opened; [`charge_messages`] charges each of its messages.
+//! A stream is charged when it is opened; the option [`charge_messages`](ChargeMessages::charge_messages)
+//! of the builder charges each of its messages too, and the function [`charge_messages`] does in a handler.
+//!
+//! The metrics of the middleware (feature `metrics`) are labelled `rpc_service` and `rpc_method` for
+//! what [`Methods`] or [`labels`] name, `other` for what clients invent; the log of refusals has
+//! `rpc.service` and `rpc.method`.
+//!
 //! [`RateLimitInterceptor`] is for where an interceptor is all that fits, and says what it cannot
 //! do.
 
@@ -33,18 +39,24 @@ mod certificate;
 mod form;
 mod interceptor;
 pub mod key;
+mod labels;
 mod matching;
 mod messages;
 mod methods;
 mod status;
 
+use form::Form;
+use matching::service_and_method;
 use tollgate_tower::{Dialect, KeyExtractor, Limits, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]
 pub use interceptor::{AsyncRateLimitInterceptor, InterceptFuture};
 pub use interceptor::{RateLimitInterceptor, WouldBlock};
+pub use labels::labels;
 pub use matching::{health_and_reflection, services};
-pub use messages::{ChargedMessages, charge_messages};
+pub use messages::{
+    CallBody, ChargeMessages, ChargedMessages, ChargedService, Messages, MessagesFuture, MessagesLayer, charge_messages,
+};
 pub use methods::Methods;
 pub use status::{GrpcStatus, error_status, status};
 
@@ -75,5 +87,8 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitLay
 /// # let _ = layer;
 /// ```
 pub fn builder<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
-    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).fields(Dialect::None)
+    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).fields(Dialect::None).rpc(|parts| {
+        Form::of(&parts.headers)?;
+        service_and_method(parts.uri.path())
+    })
 }

@@ -3,7 +3,7 @@ use std::{collections::HashSet, fmt};
 use tollgate::Limiter;
 use tollgate_tower::{Limits, Tiers};
 
-use crate::matching::service_and_method;
+use crate::{labels, matching::service_and_method};
 
 /// Limiters by method and service: all quotas of a server in one place.
 ///
@@ -86,6 +86,8 @@ pub(crate) fn checked_service(service: String) -> String {
 
 impl From<Methods> for Limits {
     fn from(methods: Methods) -> Self {
+        let limited = methods.of.iter().filter(|(_, limiter)| limiter.is_some());
+        let labels = labels(limited.map(|(name, _)| name.as_str()));
         let named: HashSet<String> = methods.of.iter().map(|(name, _)| name.clone()).collect();
         let tiers = Tiers::new(methods.others).by(move |parts| {
             let path = parts.uri.path();
@@ -96,7 +98,7 @@ impl From<Methods> for Limits {
             Some(limiter) => tiers.tier(name, limiter),
             None => tiers.exempt(name),
         });
-        tiers.into()
+        Self::from(tiers).with_labels(labels)
     }
 }
 

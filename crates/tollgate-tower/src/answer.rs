@@ -1,17 +1,17 @@
 //! From the decision to the answer.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
 use tollgate::{Decision, Error, ErrorKind};
 
 use crate::{
-    Decisions, Rejection, Respond, fields,
+    Account, Decisions, Rejection, Respond, fields,
     key::KeyError,
-    metrics,
+    metrics::Place,
     rejection::Reason,
     settle::{Charge, Outcome},
-    shared::{Limit, Shared, Ticket},
+    shared::{Accounts, Limit, Shared, Ticket},
 };
 
 /// A request that was let pass, until the service has answered.
@@ -36,11 +36,11 @@ impl Passed {
     }
 }
 
-impl<K, R> Shared<K, R> {
+impl<K: Send + Sync + 'static, R> Shared<K, R> {
     /// How the request passes (`None` without a decision), or the answer to it.
     #[inline(always)]
     pub(crate) fn judge<B>(
-        &self,
+        self: &Arc<Self>,
         answer: Result<Decision, Error>,
         ticket: Ticket,
         parts: &mut Parts,
@@ -48,7 +48,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let Ticket { at, key, timer } = ticket;
+        let Ticket { at, key, place, timer } = ticket;
         let (limit, options) = (&self.limits[at], &self.options);
         let decision = match answer {
             Ok(decision) => decision,
@@ -57,21 +57,22 @@ impl<K, R> Shared<K, R> {
                 return Ok(None);
             }
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                return Err(self.refuse(Reason::CostNeverFits(&error), Some(limit), parts));
+                return Err(self.refuse(Reason::CostNeverFits(&error), Some(limit), parts, place));
             }
-            Err(error) => return Err(self.refuse(Reason::Unavailable(&error), Some(limit), parts)),
+            Err(error) => return Err(self.refuse(Reason::Unavailable(&error), Some(limit), parts, place)),
         };
-        limit.metrics.decided(&timer, &decision, options.is_shadow);
         let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));
-        if decision.is_denied() {
-            tracing::debug!(
-                policy = decision.binding().map(|state| state.policy().name()),
-                shadow = options.is_shadow,
-                "denied"
-            );
-            if !options.is_shadow {
-                return Err(self.refuse(Reason::Denied(&decision), Some(limit), parts));
-            }
+        self.decided(at, &decision, place, Some(&timer), &self.rpc(parts));
+        if decision.is_denied() && !options.is_shadow {
+            return Err(self.refuse(Reason::Denied(&decision), Some(limit), parts, place));
+        }
+        if let (Some(accounts), Some(key)) = (&options.accounts, &key) {
+            let at = match accounts {
+                Accounts::Same => at,
+                Accounts::At(at) => *at,
+            };
+            let account = Account::new(self, at, (**key).clone(), parts, place);
+            parts.extensions.insert(account);
         }
         let charge = match (&options.settle, key) {
             (Some(settle), Some(key)) if decision.is_allowed() => {
@@ -81,20 +82,22 @@ impl<K, R> Shared<K, R> {
         };
         Ok(Some(Passed { decision, at, charge, exposed }))
     }
+}
 
+impl<K, R> Shared<K, R> {
     /// The answer to a request without a key.
-    pub(crate) fn refuse_keyless<B>(&self, error: &KeyError, parts: &mut Parts) -> Response<B>
+    pub(crate) fn refuse_keyless<B>(&self, error: &KeyError, parts: &Parts, place: Place) -> Response<B>
     where
         R: Respond<B>,
     {
-        self.refuse(Reason::MissingKey(error), None, parts)
+        self.refuse(Reason::MissingKey(error), None, parts, place)
     }
 
-    fn refuse<B>(&self, reason: Reason<'_>, limit: Option<&Limit>, parts: &Parts) -> Response<B>
+    fn refuse<B>(&self, reason: Reason<'_>, limit: Option<&Limit>, parts: &Parts, place: Place) -> Response<B>
     where
         R: Respond<B>,
     {
-        metrics::rejected(reason.as_str());
+        self.rejected(reason, place, &self.rpc(parts));
         let rejection = Rejection::new(reason, parts);
         let mut response = self.responder.respond(&rejection);
         if let Some(decisions) = parts.extensions.get::<Decisions>()

@@ -1,12 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate::Cost;
+use tollgate::{Cost, Limiter};
 
 use crate::{
-    Dialect, Limits, Outcome, RateLimitLayer,
+    Dialect, Labels, Limits, Outcome, RateLimitLayer,
     rejection::Problem,
-    shared::{Options, Shared},
+    shared::{Accounts, Options, Shared},
 };
 
 /// Builds a [`RateLimitLayer`].
@@ -166,10 +166,48 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
+    /// What requests are called in the metrics `tollgate_decisions_total` and
+    /// `tollgate_rejections_total`.
+    pub fn labels(mut self, labels: Labels) -> Self {
+        self.options.labels = Some(labels);
+        self
+    }
+
+    /// Names the service and the method that a request calls, where it is a call of a remote
+    /// procedure: the log of refusals has them as `rpc.service` and `rpc.method`, the first 128
+    /// bytes of each. For adapters of such frameworks; tollgate-tonic has it set.
+    pub fn rpc(
+        mut self,
+        name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.rpc = Some(Box::new(name));
+        self
+    }
+
+    /// Puts an [`Account`](crate::Account) into the extensions of the requests that pass, for what
+    /// they spend on their way: from `limiter`, or without one from the limiter that let them pass.
+    /// That costs allocations, so it is off by default.
+    pub fn open_accounts(mut self, limiter: Option<Limiter>) -> Self {
+        self.options.accounts = Some(match limiter {
+            Some(limiter) => {
+                self.limits.limiters.push(limiter);
+                Accounts::At(self.limits.limiters.len() - 1)
+            }
+            None => Accounts::Same,
+        });
+        self
+    }
+
     /// Who writes the answer when the service is not called; [`Problem`] by default. The status is
     /// the responder's choice; the middleware adds the fields that it leaves out.
     pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
         RateLimitBuilder { limits: self.limits, options: self.options, key: self.key, responder }
+    }
+
+    /// Who writes the answer.
+    #[must_use]
+    pub fn responder(&self) -> &R {
+        &self.responder
     }
 
     /// The layer.

@@ -14,7 +14,7 @@ use tollgate::CheckFuture;
 use tower_service::Service;
 
 use crate::{
-    Respond,
+    KeyExtractor, Respond,
     answer::Passed,
     shared::{Shared, Ticket},
 };
@@ -100,6 +100,7 @@ impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> 
 impl<S, K, R, ReqBody, ResBody> Future for ResponseFuture<S, K, R, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    K: KeyExtractor,
     R: Respond<ResBody>,
 {
     type Output = Result<S::Response, S::Error>;

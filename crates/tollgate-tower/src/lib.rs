@@ -49,7 +49,8 @@
 //! | `tollgate_check_duration_seconds` | | from the question to the decision, waiting included |
 //! | `tollgate_waiting` | | requests that are held for their turn |
 //!
-//! Install the recorder before the first request. No label comes from a request.
+//! Install the recorder before the first request. No label comes from a request: what is limited
+//! can be named in the first two by [labels](RateLimitBuilder::labels) of a closed list.
 //!
 //! # Features
 //!
@@ -57,12 +58,14 @@
 //! and makes [`Decisions`] an extractor. `tonic` reads the peer's address where tonic leaves it.
 //! `metrics` see above.
 
+mod account;
 mod answer;
 mod builder;
 mod decisions;
 mod fields;
 pub mod future;
 pub mod key;
+mod labels;
 mod layer;
 mod metrics;
 pub mod rejection;
@@ -74,10 +77,12 @@ mod tiers;
 mod wait;
 mod watch;
 
+pub use account::Account;
 pub use builder::RateLimitBuilder;
 pub use decisions::Decisions;
 pub use fields::{Dialect, Reset};
 pub use key::{KeyExtractor, key_fn};
+pub use labels::Labels;
 pub use layer::RateLimitLayer;
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;

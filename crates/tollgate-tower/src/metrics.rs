@@ -2,21 +2,23 @@
 //! configured, never what a client sent.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Limit, Timer, rejected, waiting};
+pub(crate) use off::{Limit, Place, Timer, rejected, waiting};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Limit, Timer, rejected, waiting};
+pub(crate) use on::{Limit, Place, Timer, rejected, waiting};
 
 #[cfg(feature = "metrics")]
 mod on {
     use std::{sync::OnceLock, time::Instant};
 
-    use metrics::{Counter, Histogram, counter, gauge, histogram};
-    use tollgate::{Decision, PolicySet};
+    use http::request::Parts;
+    use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
+    use tollgate::Decision;
 
-    /// The series of one limiter. They are registered with its first decision, so that they do not
-    /// cost a look-up for each.
-    #[derive(Default)]
-    pub(crate) struct Limit(OnceLock<Series>);
+    use crate::Labels;
+
+    /// The series of one limiter, by the place of a request among the labels. They are registered
+    /// with the first decision, so that they do not cost a look-up for each.
+    pub(crate) struct Limit(Box<[OnceLock<Series>]>);
 
     struct Series {
         duration: Histogram,
@@ -29,6 +31,20 @@ mod on {
         shadowed: Counter,
     }
 
+    /// The place of a request among the labels.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Place(usize);
+
+    impl Place {
+        pub(crate) fn of(parts: &Parts, labels: &Labels) -> Self {
+            Self(labels.place(parts))
+        }
+
+        fn labels(self, labels: &Labels) -> Vec<Label> {
+            labels.at(self.0).map(|(name, value)| Label::new(name, value)).collect()
+        }
+    }
+
     /// When a check began.
     pub(crate) struct Timer(Instant);
 
@@ -39,9 +55,24 @@ mod on {
     }
 
     impl Limit {
-        pub(crate) fn decided(&self, timer: &Timer, decision: &Decision, is_shadow: bool) {
-            let series = self.0.get_or_init(|| Series::new(decision.policies()));
-            series.duration.record(timer.0.elapsed());
+        pub(crate) fn new(labels: &Labels) -> Self {
+            Self((0..labels.places()).map(|_| OnceLock::new()).collect())
+        }
+
+        /// `timer` is absent where nobody measured.
+        pub(crate) fn decided(
+            &self,
+            decision: &Decision,
+            labels: &Labels,
+            place: Place,
+            timer: Option<&Timer>,
+            is_shadow: bool,
+        ) {
+            let Some(series) = self.0.get(place.0) else { return };
+            let series = series.get_or_init(|| Series::new(decision, &place.labels(labels)));
+            if let Some(timer) = timer {
+                series.duration.record(timer.0.elapsed());
+            }
             for (state, policy) in decision.states().zip(&series.policies) {
                 if decision.is_allowed() {
                     policy.allowed.increment(1);
@@ -56,11 +87,15 @@ mod on {
     }
 
     impl Series {
-        fn new(policies: &PolicySet) -> Self {
-            let counter = |policy: &tollgate::Policy, outcome: &'static str| counter!("tollgate_decisions_total", "policy" => policy.name().to_owned(), "outcome" => outcome);
+        fn new(decision: &Decision, labels: &[Label]) -> Self {
+            let counter = |policy: &tollgate::Policy, outcome: &'static str| {
+                let own = [Label::new("policy", policy.name().to_owned()), Label::new("outcome", outcome)];
+                counter!("tollgate_decisions_total", [&own, labels].concat())
+            };
             Self {
                 duration: histogram!("tollgate_check_duration_seconds"),
-                policies: policies
+                policies: decision
+                    .policies()
                     .iter()
                     .map(|policy| Policy {
                         allowed: counter(policy, "allowed"),
@@ -72,8 +107,10 @@ mod on {
         }
     }
 
-    pub(crate) fn rejected(reason: &'static str) {
-        counter!("tollgate_rejections_total", "reason" => reason).increment(1);
+    pub(crate) fn rejected(reason: &'static str, labels: &Labels, place: Place) {
+        let mut all = place.labels(labels);
+        all.insert(0, Label::from_static_parts("reason", reason));
+        counter!("tollgate_rejections_total", all).increment(1);
     }
 
     pub(crate) fn waiting(change: f64) {
@@ -83,10 +120,21 @@ mod on {
 
 #[cfg(not(feature = "metrics"))]
 mod off {
+    use http::request::Parts;
     use tollgate::Decision;
 
-    #[derive(Default)]
+    use crate::Labels;
+
     pub(crate) struct Limit(());
+
+    #[derive(Clone, Copy)]
+    pub(crate) struct Place;
+
+    impl Place {
+        pub(crate) fn of(_: &Parts, _: &Labels) -> Self {
+            Self
+        }
+    }
 
     pub(crate) struct Timer;
 
@@ -97,10 +145,14 @@ mod off {
     }
 
     impl Limit {
-        pub(crate) fn decided(&self, _: &Timer, _: &Decision, _: bool) {}
+        pub(crate) fn new(_: &Labels) -> Self {
+            Self(())
+        }
+
+        pub(crate) fn decided(&self, _: &Decision, _: &Labels, _: Place, _: Option<&Timer>, _: bool) {}
     }
 
-    pub(crate) fn rejected(_: &'static str) {}
+    pub(crate) fn rejected(_: &'static str, _: &Labels, _: Place) {}
 
     pub(crate) fn waiting(_: f64) {}
 }

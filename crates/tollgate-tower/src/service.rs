@@ -62,8 +62,8 @@ where
         let (mut parts, body) = request.into_parts();
         let (check, ticket) = match self.shared.ask(&mut parts) {
             Asked::Exempt => return ResponseFuture::exempt(self.inner.call(Request::from_parts(parts, body))),
-            Asked::Keyless(error) => {
-                return ResponseFuture::answered(self.shared.refuse_keyless(&error, &mut parts));
+            Asked::Keyless(error, place) => {
+                return ResponseFuture::answered(self.shared.refuse_keyless(&error, &parts, place));
             }
             Asked::Check(check, ticket) => (check, ticket),
         };

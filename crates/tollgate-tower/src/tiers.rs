@@ -3,7 +3,7 @@ use std::{any, collections::HashMap, fmt, hash::Hash};
 use http::request::Parts;
 use tollgate::Limiter;
 
-use crate::key::KeyError;
+use crate::{Labels, key::KeyError};
 
 /// Limiters by tier: which policies hold depends on the request.
 ///
@@ -118,6 +118,18 @@ impl<T> fmt::Debug for Tiers<T> {
 pub struct Limits {
     pub(crate) limiters: Vec<Limiter>,
     pub(crate) pick: Option<Picker>,
+    pub(crate) labels: Option<Labels>,
+}
+
+impl Limits {
+    /// These, with the labels that the metrics have unless the builder is given
+    /// [others](crate::RateLimitBuilder::labels). For tables of limiters that know the names of what
+    /// they limit.
+    #[must_use]
+    pub fn with_labels(mut self, labels: Labels) -> Self {
+        self.labels = Some(labels);
+        self
+    }
 }
 
 /// Says which limiter holds, where there is more than one.
@@ -125,13 +137,13 @@ pub(crate) type Picker = Box<dyn Fn(&Parts) -> Result<Pick, KeyError> + Send + S
 
 impl From<Limiter> for Limits {
     fn from(limiter: Limiter) -> Self {
-        Self { limiters: vec![limiter], pick: None }
+        Self { limiters: vec![limiter], pick: None, labels: None }
     }
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<Tiers<T>> for Limits {
     fn from(tiers: Tiers<T>) -> Self {
-        Self { limiters: tiers.limiters.clone(), pick: Some(Box::new(move |parts| tiers.pick(parts))) }
+        Self { limiters: tiers.limiters.clone(), pick: Some(Box::new(move |parts| tiers.pick(parts))), labels: None }
     }
 }
 

@@ -21,7 +21,8 @@ pub use waiting::{AsyncRateLimitInterceptor, InterceptFuture};
 /// - With a limiter that decides inside the process, [`new`](Self::new), it decides on the spot. That
 ///   limits one replica. Any other limiter is refused.
 /// - With Redis, [`after_layer`](Self::after_layer), it enforces what a layer further out decided
-///   and left to it: the layer asks and charges, the interceptor denies.
+///   and left to it: the layer asks and charges, the interceptor denies. A denial that the store
+///   remembers in the process comes that way too, and without a trip.
 ///
 /// What asks Redis by itself is the [`layer`](crate::layer) or, with the feature `async-interceptor`,
 /// `AsyncRateLimitInterceptor`.

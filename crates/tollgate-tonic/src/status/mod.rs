@@ -4,7 +4,7 @@ mod details;
 
 use std::{borrow::Cow, fmt};
 
-use http::{Response, header};
+use http::Response;
 use tollgate::{Decision, Error};
 use tollgate_tower::{
     Rejection, Respond,
@@ -13,7 +13,7 @@ use tollgate_tower::{
 };
 use tonic::{Code, Status};
 
-use crate::{form::Form, matching::service_and_method};
+use crate::form::Form;
 
 /// The status of a decision: what a handler that asked the limiter itself answers when denied.
 ///
@@ -195,6 +195,12 @@ impl<H> GrpcStatus<H> {
         }
     }
 
+    /// The same for gRPC calls, where there are no others.
+    pub(crate) fn without_http(&self) -> GrpcStatus {
+        let Self { code, domain, subject, pushback, http: _ } = self;
+        GrpcStatus { code: *code, domain: domain.clone(), subject: subject.clone(), pushback: *pushback, http: Empty }
+    }
+
     /// Whether the call may go on.
     pub(crate) fn judge(&self, answer: Result<Decision, Error>) -> Result<(), Status> {
         match answer {
@@ -232,12 +238,7 @@ impl<H> GrpcStatus<H> {
 impl<B: Default, H: Respond<B>> Respond<B> for GrpcStatus<H> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         let Some(form) = Form::of(&rejection.request().headers) else { return self.http.respond(rejection) };
-        let status = self.of(rejection.reason());
-        let (service, method) = service_and_method(rejection.request().uri.path()).unwrap_or_default();
-        tracing::debug!(rpc.service = service, rpc.method = method, code = ?status.code(), "rate limit: call refused");
-        let mut response = status.into_http();
-        response.headers_mut().insert(header::CONTENT_TYPE, form.content_type());
-        response
+        form.trailers_only(self.of(rejection.reason()))
     }
 }
 

@@ -1,6 +1,9 @@
 //! What interceptors can do, and what they say they cannot.
 
+use std::time::Duration;
+
 use tollgate::{Limiter, RedisStore};
+use tollgate_tests::RedisServer;
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
@@ -85,4 +88,25 @@ async fn what_an_interceptor_passes_on_is_what_came_in() {
     let before = format!("{request:?}");
     let mut interceptor = RateLimitInterceptor::new(two(), Metadata::new("x-api-key")).unwrap();
     assert_eq!(format!("{:?}", interceptor.call(request).unwrap()), before);
+}
+
+#[tokio::test]
+async fn over_redis_a_layer_or_an_interceptor_that_waits_decides_and_an_interceptor_enforces_it() {
+    let redis = RedisServer::start();
+    let limiter = async || {
+        let store = RedisStore::connect(redis.url()).await.unwrap();
+        Limiter::builder(store).policies(TWO).deadline(Duration::from_secs(30)).build()
+    };
+    // The fourth call finds the denial of the third remembered in the process.
+    let limited = [LIMITED[0], LIMITED[1], LIMITED[2], LIMITED[2]];
+
+    let layer = tollgate_tonic::builder(limiter().await, Metadata::new("x-api-key"));
+    let layer = layer.shadow(true).expose_decisions(true).build();
+    let interceptor = RateLimitInterceptor::after_layer(GrpcStatus::new());
+    let server = Server::builder().layer(layer).add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    assert_eq!(codes(&mut client(serve(server).await).await, "acme", 4).await, limited);
+
+    let interceptor = AsyncRateLimitInterceptor::new(limiter().await, Metadata::new("x-api-key"));
+    let server = Server::builder().layer(async_interceptor(interceptor)).add_service(EchoServer::new(Echoing));
+    assert_eq!(codes(&mut client(serve(server).await).await, "other", 4).await, limited);
 }

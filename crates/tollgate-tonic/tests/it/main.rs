@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![cfg(feature = "async-interceptor")]
 
+mod charging;
 mod examples;
 mod generated;
 mod interceptors;
 mod messages;
+mod names;
 mod places;
 mod python;
 mod streams;

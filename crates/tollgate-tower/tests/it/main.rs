@@ -4,6 +4,7 @@
 mod answers;
 mod charges;
 mod dialects;
+mod names;
 mod places;
 mod retry_after;
 mod seeing;

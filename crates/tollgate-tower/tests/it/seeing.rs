@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use axum::{Router, body::Body, routing::get};
@@ -120,7 +120,10 @@ impl Subscriber for Log {
 }
 
 /// The lines that were logged while `work` ran, with this text in them.
-async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
+pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
+    // One more that lives on: were there a single one, a thread without it could switch the event off for all.
+    static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| tracing::Dispatch::new(Log::default()));
+    LazyLock::force(&ANOTHER);
     let log = Log::default();
     let guard = tracing::subscriber::set_default(log.clone());
     work.await;
@@ -181,7 +184,7 @@ async fn a_denial_is_logged_at_debug_without_the_key() {
 }
 
 #[cfg(feature = "metrics")]
-mod counts {
+pub(crate) mod counts {
     use std::collections::BTreeMap;
 
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -189,7 +192,7 @@ mod counts {
     use super::*;
 
     /// Runs the requests under a recorder of its own; all series, and what they count.
-    fn recorded(work: impl Future<Output = ()>) -> BTreeMap<String, DebugValue> {
+    pub(crate) fn recorded(work: impl Future<Output = ()>) -> BTreeMap<String, DebugValue> {
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -83,7 +83,29 @@ def call(grpc_channel, kind):
     return len(list(grpc_channel.stream_stream("/echo.Echo/Bidi")(iter([message] * 3), metadata=METADATA)))
 
 
+def streamed(grpc_channel, kind):
+    """A call of nine messages by a client of its own; what came before the denial, and the denial."""
+    message, received = b"\n\x019", 0
+    metadata = (("x-api-key", kind),)
+    try:
+        if kind == "client":
+            grpc_channel.stream_unary("/echo.Echo/Client")(iter([message] * 9), metadata=metadata)
+        elif kind == "server":
+            for _ in grpc_channel.unary_stream("/echo.Echo/Server")(message, metadata=metadata):
+                received += 1
+        else:
+            for _ in grpc_channel.stream_stream("/echo.Echo/Bidi")(iter([message] * 9), metadata=metadata):
+                received += 1
+    except grpc.RpcError as error:
+        return {"kind": kind, "messages": received, **told(error)}
+    return {"kind": kind, "messages": received, "code": "OK"}
+
+
 with channel() as grpc_channel:
+    if SCENARIO == "messages":
+        for kind in ["server", "client", "bidi"]:
+            print(json.dumps(streamed(grpc_channel, kind)), flush=True)
+        sys.exit()
     kinds = ["unary", "server", "client", "bidi"]
     for kind in ["unary"] * 2 if SCENARIO == "retry" else kinds + kinds:
         started = time.monotonic()

@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 use tollgate::{Limiter, MemoryStore, Policy, Quota};
-use tollgate_tonic::{GrpcStatus, key::Metadata};
+use tollgate_tonic::{ChargeMessages, GrpcStatus, Messages as Charged, key::Metadata};
 use tonic::transport::Server;
 
 use crate::{support::*, tls::Authority};
@@ -23,16 +23,33 @@ const PACKAGES: [&str; 3] = ["grpcio", "grpcio-status", "googleapis-common-proto
 /// The Python of the environment that has the client.
 static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpc");
-    let python = environment.join("bin/python");
-    let is_there = || succeeds(Command::new(&python).args(["-c", "import grpc_status.rpc_status"])).is_ok();
-    if is_there() {
-        return Ok(python);
-    }
-    succeeds(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
-    succeeds(Command::new(&python).args(pip).args(["--retries", "2", "--timeout", "30"]).args(PACKAGES))?;
-    if is_there() { Ok(python) } else { Err("the installed client cannot be imported".to_owned()) }
+    install(Path::new("python3"), &environment, &["--retries", "2", "--timeout", "30"])
 });
+
+/// The Python of this environment, made by `python` and with the client installed unless it is there.
+fn install(python: &Path, environment: &Path, options: &[&str]) -> Result<PathBuf, String> {
+    let installed = environment.join("bin/python");
+    let is_there = || succeeds(Command::new(&installed).args(["-c", "import grpc_status.rpc_status"])).is_ok();
+    if is_there() {
+        return Ok(installed);
+    }
+    succeeds(Command::new(python).args(["-m", "venv"]).arg(environment))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
+    succeeds(Command::new(&installed).args(pip).args(options).args(PACKAGES))?;
+    if is_there() { Ok(installed) } else { Err("the installed client cannot be imported".to_owned()) }
+}
+
+/// The client, or nothing and a line in `log` that nobody takes for a test that ran.
+fn or_skipped<'a>(python: &'a Result<PathBuf, String>, log: &mut impl Write) -> Option<&'a Path> {
+    match python {
+        Ok(python) => Some(python),
+        Err(reason) => {
+            let line = format!("\nSKIPPED: no Python gRPC client, so none was shown a denial: {reason}\n");
+            let _ = log.write_all(line.as_bytes());
+            None
+        }
+    }
+}
 
 fn succeeds(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
@@ -46,15 +63,8 @@ fn succeeds(command: &mut Command) -> Result<(), String> {
 async fn run(scenario: &'static str, server: SocketAddr, more: Option<&Path>) -> Option<Vec<Value>> {
     let more = more.map(Path::to_owned);
     tokio::task::spawn_blocking(move || {
-        let python = match &*PYTHON {
-            Ok(python) => python,
-            Err(reason) => {
-                // Past the capture of the test harness: nobody should take this for a test that ran.
-                let line = format!("\nSKIPPED: no Python gRPC client, so none was shown a denial: {reason}\n");
-                let _ = std::io::stderr().write_all(line.as_bytes());
-                return None;
-            }
-        };
+        // Past the capture of the test harness.
+        let python = or_skipped(&PYTHON, &mut std::io::stderr())?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/python/client.py");
         let output = Command::new(python)
             .arg(script)
@@ -127,4 +137,44 @@ async fn a_python_client_with_a_retry_policy_waits_as_the_pushback_says() {
     calls.iter().for_each(is_served);
     let took = calls[1]["took_ms"].as_u64().unwrap();
     assert!((1000..15_000).contains(&took), "the second call took {took} ms");
+}
+
+#[tokio::test]
+async fn a_python_client_decodes_the_denial_of_a_message() {
+    let layer = tollgate_tonic::builder(four(), Metadata::new("x-api-key")).charge_messages(Charged::both());
+    let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
+    let Some(calls) = run("messages", server, None).await else { return };
+    assert_eq!(calls.len(), 3);
+    for call in calls {
+        assert_eq!(call["code"], "RESOURCE_EXHAUSTED", "{call}");
+        assert_eq!(call["same_code"], true, "{call}");
+        assert_eq!(call["details"], 3);
+        assert_eq!(call["violations"], serde_json::json!([["policy:four", "four: 4 per 60s"]]));
+        if call["kind"] == "server" {
+            assert_eq!(call["messages"], 4);
+        }
+    }
+}
+
+#[test]
+fn without_a_client_the_tests_are_skipped_with_a_line_that_says_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let no_python = install(&scratch.path().join("no-python"), &scratch.path().join("one"), &[]);
+    assert!(no_python.as_ref().is_err_and(|reason| reason.contains("no-python")), "{no_python:?}");
+
+    // As where PyPI is out of reach: there is no package to be found.
+    let (other, no_index) = (scratch.path().join("other"), ["--no-index", "--retries", "0"]);
+    let no_package = install(Path::new("python3"), &other, &no_index);
+    assert!(no_package.is_err(), "{no_package:?}");
+
+    for python in [no_python, no_package] {
+        let mut log = Vec::new();
+        assert_eq!(or_skipped(&python, &mut log), None);
+        let log = String::from_utf8(log).unwrap();
+        let reason = python.unwrap_err();
+        assert_eq!(log, format!("\nSKIPPED: no Python gRPC client, so none was shown a denial: {reason}\n"));
+    }
+    let python = Ok(PathBuf::from("python"));
+    let mut log = Vec::new();
+    assert_eq!((or_skipped(&python, &mut log), log.as_slice()), (Some(Path::new("python")), &b""[..]));
 }

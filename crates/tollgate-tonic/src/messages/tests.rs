@@ -1,0 +1,165 @@
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use proptest::{collection::vec, prelude::*};
+use tollgate::{
+    Check, CheckFuture, Clock, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
+};
+use tollgate_tower::{Account, RateLimitLayer, key::Global};
+use tonic::Code;
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::toll::{Stop, Toll, Tolled};
+use crate::GrpcStatus;
+
+fn still() -> MemoryStore {
+    MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
+}
+
+/// The account of a call that was let pass, with this many units left.
+async fn account(store: impl Store + Clone, units: u32) -> Account {
+    let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
+    let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
+    let layer = RateLimitLayer::builder(calls, Global).open_accounts(Some(messages)).build();
+    let service = layer.layer(service_fn(|request: Request<String>| async move {
+        let mut response = Response::new(String::new());
+        response.extensions_mut().insert(request.extensions().get::<Account>().unwrap().clone());
+        Ok::<_, Infallible>(response)
+    }));
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
+    response.extensions().get::<Account>().unwrap().clone()
+}
+
+/// A body of these pieces, which counts how often it is asked.
+#[derive(Default)]
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+fn toll(account: Account) -> Option<Toll> {
+    Some(Toll::new(account, Arc::new(GrpcStatus::new())))
+}
+
+/// What passes, and the code of the denial.
+async fn passed(body: Pieces, account: Account) -> (Vec<Bytes>, Option<Code>) {
+    let mut body = pin!(Tolled::new(body, toll(account)));
+    let mut passed = Vec::new();
+    loop {
+        match poll_fn(|cx| body.as_mut().poll_next(cx)).await {
+            Some(Ok(frame)) => passed.extend(frame.into_data()),
+            Some(Err(Stop::Denied(status))) => {
+                assert!(poll_fn(|cx| body.as_mut().poll_next(cx)).await.is_none());
+                assert!(body.is_end_stream());
+                return (passed, Some(status.code()));
+            }
+            Some(Err(Stop::Failed(never))) => match never {},
+            None => return (passed, None),
+        }
+    }
+}
+
+fn message(length: usize) -> Vec<u8> {
+    let mut message = vec![0];
+    message.extend((length as u32).to_be_bytes());
+    message.resize(5 + length, 1);
+    message
+}
+
+proptest! {
+    #[test]
+    fn what_passes_is_whole_messages_and_as_many_as_are_paid_for(
+        lengths in vec(0..200_usize, 0..12),
+        cuts in vec(any::<prop::sample::Index>(), 0..30),
+        units in 1..15_u32,
+    ) {
+        let messages: Vec<_> = lengths.iter().map(|length| message(*length)).collect();
+        let all = Bytes::from(messages.concat());
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(all.len() + 1)).collect();
+        cuts.extend([0, all.len()]);
+        cuts.sort_unstable();
+        let pieces = cuts.windows(2).map(|cut| all.slice(cut[0]..cut[1])).collect();
+        // The first message was paid for with the call.
+        let paid = messages.len().min(units as usize + 1);
+        let expected = messages[..paid].concat();
+
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (passed, denied) = runtime.block_on(async {
+            let account = account(still(), units).await;
+            passed(Pieces { pieces, ..Pieces::default() }, account).await
+        });
+        prop_assert_eq!(passed.concat(), expected);
+        prop_assert_eq!(denied, (messages.len() > paid).then_some(Code::ResourceExhausted));
+        // Slices of what came in, not copies of it.
+        let range = all.as_ptr_range();
+        for piece in passed.iter().filter(|piece| !piece.is_empty()) {
+            prop_assert!(range.contains(&piece.as_ptr()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_that_come_together_go_on_together() {
+    let account = account(still(), 10).await;
+    let pieces = [Bytes::from([message(3), message(0), message(4)].concat())].into();
+    let (passed, denied) = passed(Pieces { pieces, ..Pieces::default() }, account).await;
+    assert_eq!((passed.len(), denied), (1, None));
+}
+
+/// Never answers.
+#[derive(Clone, Debug)]
+struct Silent;
+
+impl Store for Silent {
+    fn check(&self, _: Check<'_>) -> CheckFuture {
+        StoreFuture::pending(std::future::pending())
+    }
+
+    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn nothing_more_is_read_while_the_store_is_asked() {
+    let account = account(Silent, 10).await;
+    let body = Pieces {
+        pieces: [[message(1), message(2)].concat(), message(3)].map(Bytes::from).into(),
+        asked: Arc::default(),
+    };
+    let asked = Arc::clone(&body.asked);
+    let mut body = pin!(Tolled::new(body, toll(account)));
+    let mut poll = || body.as_mut().poll_next(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Some(Ok(first))) = poll() else { panic!("the first message passes") };
+    assert_eq!(first.into_data().unwrap().len(), 6);
+    for _ in 0..3 {
+        assert!(poll().is_pending());
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}

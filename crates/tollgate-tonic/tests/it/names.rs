@@ -1,0 +1,149 @@
+//! The service and the method in the metrics and in the log.
+
+use std::sync::{Arc, LazyLock, Mutex};
+
+use tracing::{Dispatch, Level};
+
+use crate::places::{ask, one_port};
+
+/// What is logged goes into a string.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn dispatch(log: Log) -> Dispatch {
+    let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
+    Dispatch::new(subscriber.with_writer(move || log.clone()).finish())
+}
+
+#[tokio::test]
+async fn the_log_names_the_service_and_the_method_and_no_key() {
+    // One more that lives on: were there a single one, a thread without it could switch the event off for all.
+    static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
+    LazyLock::force(&ANOTHER);
+    let log = Log::default();
+    let _guard = tracing::dispatcher::set_default(&dispatch(log.clone()));
+    let router = one_port();
+    for _ in 0..3 {
+        ask(&router, Some("application/grpc")).await;
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
+    assert!(line.contains(r#"policy="two" shadow=false rpc.service="echo.Echo" rpc.method="Unary""#), "{log}");
+    assert!(!log.contains("acme"), "{log}");
+}
+
+#[cfg(feature = "metrics")]
+mod counts {
+    use std::collections::BTreeMap;
+
+    use http::Request;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use tollgate::Limiter;
+    use tollgate_tonic::{ChargeMessages, Messages, Methods, labels};
+    use tollgate_tower::key::Global;
+    use tonic::{body::Body, service::Routes};
+    use tower::{Layer, ServiceExt};
+
+    use crate::support::*;
+
+    /// Calls each path in turn, under a recorder of its own; all counters.
+    fn counted<L>(layer: &L, paths: impl IntoIterator<Item = String>) -> BTreeMap<String, u64>
+    where
+        L: Layer<Routes>,
+        L::Service:
+            tower::Service<Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible> + Clone,
+    {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        metrics::with_local_recorder(&recorder, || {
+            runtime.block_on(async {
+                let service = layer.layer(Routes::new(EchoServer::new(Echoing)).prepare());
+                for path in paths {
+                    let request = Request::post(path).header("content-type", "application/grpc");
+                    let body = http_body_util::Full::new(bytes::Bytes::from_static(&[0, 0, 0, 0, 3, 0x0a, 1, b'3']));
+                    let Ok(response) = service.clone().oneshot(request.body(Body::new(body)).unwrap()).await;
+                    http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+                }
+            });
+        });
+        let counters = snapshotter.snapshot().into_vec().into_iter().filter_map(|(key, _, _, value)| {
+            let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let DebugValue::Counter(count) = value else { return None };
+            Some((format!("{} {}", key.key().name(), labels.join(" ")), count))
+        });
+        counters.collect()
+    }
+
+    /// Thirty thousand paths that nobody serves, among them methods of a service that is served.
+    fn invented() -> impl Iterator<Item = String> {
+        (0..10_000).flat_map(|number| {
+            [format!("/echo.Echo/Invented{number}"), format!("/invented.Service{number}/Unary"), format!("/{number}")]
+        })
+    }
+
+    const ALLOWED: &str = "tollgate_decisions_total policy=two outcome=allowed";
+    const DENIED: &str = "tollgate_decisions_total policy=two outcome=denied";
+
+    #[test]
+    fn a_table_of_methods_names_them_and_no_client_adds_a_name() {
+        let store = still();
+        let limiter = |policy| Limiter::new(store.clone(), policy);
+        let methods = Methods::new(limiter(TWO))
+            .service("echo.Echo", limiter(TWO))
+            .method("/echo.Echo/Unary", limiter(TWO))
+            .exempt("grpc.health.v1.Health");
+        let unary = || ["/echo.Echo/Unary".to_owned()];
+        let counts =
+            counted(&tollgate_tonic::layer(methods, Global), unary().into_iter().chain(invented()).chain(unary()));
+        let [unary, known, other] = [
+            "rpc_service=echo.Echo rpc_method=Unary",
+            "rpc_service=echo.Echo rpc_method=other",
+            "rpc_service=other rpc_method=other",
+        ];
+        assert_eq!(counts[&format!("{ALLOWED} {unary}")], 1);
+        assert_eq!(counts[&format!("{ALLOWED} {known}")], 1);
+        assert_eq!(counts[&format!("{DENIED} {unary}")], 1);
+        assert_eq!(counts[&format!("{DENIED} {known}")], 9_999);
+        assert_eq!(counts[&format!("{DENIED} {other}")], 20_000);
+        assert_eq!(counts[&format!("tollgate_rejections_total reason=denied {other}")], 20_000);
+        // Three outcomes and one reason, of three names each.
+        assert_eq!(counts.len(), 3 * 4, "{:?}", counts.keys());
+    }
+
+    #[test]
+    fn one_limiter_names_what_the_builder_is_told() {
+        let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
+            .labels(labels(["/echo.Echo/Unary", "/echo.Echo/Server", "other.Service"]))
+            .build();
+        let paths = ["/echo.Echo/Server".to_owned(), "/other.Service/Method".to_owned()];
+        let counts = counted(&layer, paths.into_iter().chain(invented()));
+        assert_eq!(counts[&format!("{ALLOWED} rpc_service=echo.Echo rpc_method=Server")], 1);
+        assert_eq!(counts[&format!("{ALLOWED} rpc_service=other.Service rpc_method=other")], 1);
+        assert_eq!(counts[&format!("{DENIED} rpc_service=echo.Echo rpc_method=other")], 10_000);
+        assert_eq!(counts[&format!("{DENIED} rpc_service=other rpc_method=other")], 20_000);
+        assert_eq!(counts.len(), 4 * 3 + 2, "{:?}", counts.keys());
+    }
+
+    #[test]
+    fn messages_are_counted_under_the_method_of_their_call() {
+        let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
+            .labels(labels(["/echo.Echo/Server"]))
+            .charge_messages(Messages::sent());
+        let counts = counted(&layer, ["/echo.Echo/Server".to_owned()]);
+        let name = "rpc_service=echo.Echo rpc_method=Server";
+        assert_eq!(counts[&format!("{ALLOWED} {name}")], 2);
+        assert_eq!(counts[&format!("{DENIED} {name}")], 1);
+        assert_eq!(counts[&format!("tollgate_rejections_total reason=denied {name}")], 1);
+    }
+}
