@@ -83,6 +83,7 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
 }
 
 impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> {
+    #[inline(always)]
     fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>, shared: Arc<Shared<K, R>>) -> Self {
         match passed {
             Some(mut passed) => {
