@@ -4,7 +4,8 @@
 -- other, until one is denied: as many calls of check.lua would do the same, at the same instant.
 --
 -- KEYS    for each subject one per policy, in the order of the policies.
--- ARGV    as check.lua; then, unless every subject has one request, for each subject how many.
+-- ARGV    as check.lua; then, unless every subject has one request, for each subject how many, in
+--         decimal.
 -- Stored  per policy, see its file.
 -- Reply   for each subject: how many requests were admitted, if they were counted; then per policy
 --         its words after the last of them, the first one as -1 - word when that policy denies the
@@ -15,15 +16,11 @@ local call, pcall = redis.call, redis.pcall
 local states = call('MGET', unpack(KEYS))
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+--@ args counted
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
---@ args 3 tagged
 --@ each prepare
 --@ counts
 local replies, place = {}, 0
@@ -31,7 +28,7 @@ for at = 0, #KEYS - each, each do
   --@ keys at
   local count = 1
   if counted then
-    count = ARGV[first_count + at / each] + 0
+    count = ARGV[next_arg + at / each] + 0
   end
   --@ each settle
   local granted = 0

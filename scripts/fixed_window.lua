@@ -3,24 +3,28 @@
 -- Sections for the frames check.lua and refund.lua.
 --
 -- KEYS    the frame's. ARGV: amount, period.
--- Stored  a string of two little-endian doubles: the start of the window in microseconds, and
---         the units spent in it.
+-- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
+--         units spent in it, and its period.
 -- Reply   two words: the units spent, and the microseconds that are left of the window.
--- Effects the key expires within 1 ms after the window's end.
+-- Effects the key expires within 1 ms after the window's end. Within the window only the count is
+--         written, in place, with SETRANGE; the period tells whether the expiry is that of the window.
 -- Pitfalls a window that lies ahead of the clock is kept when it is the next one, so that a clock
 --         that went back a little gives nothing twice; further ahead it is moved to now.
 
 --@ settle
-local count_1, start_1, mended_1 = 0, now - now % period_1, false
+local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
 local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 16 then
-  local start, count = unpack('<dd', state_1)
+if state_1 and #state_1 == 24 then
+  local start, count, period = unpack('<ddd', state_1)
   if start >= start_1 and count > 0 and count <= 9007199254740992 then
     count_1 = count
     if start > now + period_1 then
       mended_1 = true
     elseif start > now then
       start_1 = start - start % period_1
+    end
+    if start == start_1 and period == period_1 then
+      kept_1 = true
     end
   end
 end
@@ -32,8 +36,12 @@ local fits_1 = cost == 0 or count_1 + cost <= amount_1
 count_1 = count_1 + cost
 
 --@ store
-local end_1 = start_1 + period_1
-call('SET', key_1, pack('<dd', start_1, count_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+if kept_1 then
+  call('SETRANGE', key_1, '8', pack('<d', count_1))
+else
+  local end_1 = start_1 + period_1
+  call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+end
 
 --@ refund
 if spent >= start_1 then

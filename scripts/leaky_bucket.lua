@@ -8,7 +8,7 @@
 -- Stored  as token_bucket.lua: the time at which the queue is drained, and period/amount.
 -- Reply   as token_bucket.lua: microseconds until the queue is drained, parts on top. The turn of
 --         the request comes when what stood before it is drained: the caller takes off its cost.
--- Effects the key expires within 1 ms after the queue is drained.
+-- Effects the key expires at the end of the second in which the queue is drained.
 -- Pitfalls whoever is told to wait and does not gives the place back with refund.
 
 --@ like token_bucket

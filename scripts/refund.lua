@@ -13,19 +13,14 @@
 local call, pcall = redis.call, redis.pcall
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+--@ args spent
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local spent = now
-if ARGV[3] ~= '' then
-  spent = ARGV[3] + 0
+if spent < 0 then
+  spent = now
 end
---@ args 4
 --@ keys 0
 --@ each prepare
 --@ each settle

@@ -10,7 +10,8 @@
 --         microseconds), the parts of 1/amount that come on top, and period/amount.
 -- Reply   two words: microseconds until the bucket is full, parts on top. Of a policy
 --         that is alone the second is left out where `amount` divides `period`: it is zero then.
--- Effects the key expires within 1 ms after the bucket is full.
+-- Effects the key expires at the end of the second in which the bucket is full. So a charge within
+--         the same second leaves the expiry alone: it is written in place, with SETRANGE.
 -- Pitfalls the third double tells that the rate was changed. Then the units that were spent are
 --         kept, not the time they would have taken: a bucket of 10 per hour that is raised to
 --         1000 per second admits at once.
@@ -30,10 +31,11 @@ if rest_1 > 0 then
 end
 
 --@ settle
-local ahead_1, part_1, mended_1 = 0, 0, false
+local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then
   local full, part, pace = unpack('<ddd', state_1)
+  kept_1 = full - full % 1000000
   if full >= now and part >= 0 then
     ahead_1, part_1 = full - now, part
     if pace ~= pace_1 then
@@ -61,7 +63,12 @@ ahead_1, part_1 = next_1, next_part_1
 
 --@ store
 local full_1 = now + ahead_1
-call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+local second_of_1 = full_1 - full_1 % 1000000
+if second_of_1 == kept_1 then
+  call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+else
+  call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+end
 
 --@ refund
 if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then

@@ -2,34 +2,43 @@
 local call, pcall = redis.call, redis.pcall
 local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, period_1
+local next_arg = 2
+if #packed == 32 then
+  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  period_1 = ARGV[4] + 0
+  next_arg = 5
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local amount_1, period_1 = ARGV[3] + 0, ARGV[4] + 0
-local each, first_count = 1, 5
-local counted = ARGV[first_count]
+local each, counted = 1, ARGV[next_arg]
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
   local count = 1
   if counted then
-    count = ARGV[first_count + at / each] + 0
+    count = ARGV[next_arg + at / each] + 0
   end
-  local count_1, start_1, mended_1 = 0, now - now % period_1, false
+  local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
   local state_1 = states[at + 1]
-  if state_1 and #state_1 == 16 then
-    local start, count = unpack('<dd', state_1)
+  if state_1 and #state_1 == 24 then
+    local start, count, period = unpack('<ddd', state_1)
     if start >= start_1 and count > 0 and count <= 9007199254740992 then
       count_1 = count
       if start > now + period_1 then
         mended_1 = true
       elseif start > now then
         start_1 = start - start % period_1
+      end
+      if start == start_1 and period == period_1 then
+        kept_1 = true
       end
     end
   end
@@ -48,12 +57,20 @@ for at = 0, #KEYS - each, each do
   if cost == 0 then
     granted = count
   elseif granted > 0 then
-    local end_1 = start_1 + period_1
-    call('SET', key_1, pack('<dd', start_1, count_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    if kept_1 then
+      call('SETRANGE', key_1, '8', pack('<d', count_1))
+    else
+      local end_1 = start_1 + period_1
+      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
   else
     if mended_1 then
-      local end_1 = start_1 + period_1
-      call('SET', key_1, pack('<dd', start_1, count_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      if kept_1 then
+        call('SETRANGE', key_1, '8', pack('<d', count_1))
+      else
+        local end_1 = start_1 + period_1
+        call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
     end
   end
   local first_1, second_1 = count_1, start_1 + period_1 - now

@@ -1,19 +1,25 @@
 -- tollgate, assembled for: IntervalBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, spent, amount_1, period_1, burst_1
+if #packed == 48 then
+  now, cost, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  spent = ARGV[3] == '' and -1 or ARGV[3] + 0
+  amount_1 = ARGV[4] + 0
+  period_1 = ARGV[5] + 0
+  burst_1 = ARGV[6] + 0
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local spent = now
-if ARGV[3] ~= '' then
-  spent = ARGV[3] + 0
+if spent < 0 then
+  spent = now
 end
-local amount_1, period_1, burst_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local key_1 = KEYS[1]
 local used_1, start_1, mended_1 = 0, now, false
 local state_1 = pcall('GET', key_1)

@@ -1,19 +1,25 @@
 -- tollgate, assembled for: LeakyBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, spent, amount_1, period_1, burst_1
+if #packed == 48 then
+  now, cost, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  spent = ARGV[3] == '' and -1 or ARGV[3] + 0
+  amount_1 = ARGV[4] + 0
+  period_1 = ARGV[5] + 0
+  burst_1 = ARGV[6] + 0
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local spent = now
-if ARGV[3] ~= '' then
-  spent = ARGV[3] + 0
+if spent < 0 then
+  spent = now
 end
-local amount_1, period_1, burst_1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local key_1 = KEYS[1]
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
@@ -27,10 +33,11 @@ if rest_1 > 0 then
   step_part_1 = parts % amount_1
   step_1 = step_1 + (parts - step_part_1) / amount_1
 end
-local ahead_1, part_1, mended_1 = 0, 0, false
+local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then
   local full, part, pace = unpack('<ddd', state_1)
+  kept_1 = full - full % 1000000
   if full >= now and part >= 0 then
     ahead_1, part_1 = full - now, part
     if pace ~= pace_1 then
@@ -53,6 +60,11 @@ else
     ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
   end
   local full_1 = now + ahead_1
-  call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+  local second_of_1 = full_1 - full_1 % 1000000
+  if second_of_1 == kept_1 then
+    call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+  else
+    call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+  end
 end
 return 1

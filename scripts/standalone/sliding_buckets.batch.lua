@@ -2,23 +2,30 @@
 local call, pcall = redis.call, redis.pcall
 local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, width_1, buckets_1
+local next_arg = 2
+if #packed == 40 then
+  now, cost, amount_1, width_1, buckets_1 = unpack('<ddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  width_1 = ARGV[4] + 0
+  buckets_1 = ARGV[5] + 0
+  next_arg = 6
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local amount_1, width_1, buckets_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local each, first_count = 1, 6
-local counted = ARGV[first_count]
+local each, counted = 1, ARGV[next_arg]
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
   local count = 1
   if counted then
-    count = ARGV[first_count + at / each] + 0
+    count = ARGV[next_arg + at / each] + 0
   end
   local now_at_1 = (now - now % width_1) / width_1
   local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false

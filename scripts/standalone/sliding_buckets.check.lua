@@ -1,15 +1,21 @@
 -- tollgate, assembled for: SlidingBuckets
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, width_1, buckets_1
+if #packed == 40 then
+  now, cost, amount_1, width_1, buckets_1 = unpack('<ddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  width_1 = ARGV[4] + 0
+  buckets_1 = ARGV[5] + 0
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local amount_1, width_1, buckets_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
 local key_1 = KEYS[1]
 local now_at_1 = (now - now % width_1) / width_1
 local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false

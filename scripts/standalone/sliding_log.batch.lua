@@ -12,24 +12,32 @@ local function time_at(key, at, latest)
   return time >= 0 and time or 0
 end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, period_1
+local tag
+local next_arg = 3
+if #packed == 32 then
+  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  tag = ARGV[2]
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[4] + 0
+  period_1 = ARGV[5] + 0
+  tag = ARGV[3]
+  next_arg = 6
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local tag = ARGV[3]
-local amount_1, period_1 = ARGV[4] + 0, ARGV[5] + 0
-local each, first_count = 1, 6
-local counted = ARGV[first_count]
+local each, counted = 1, ARGV[next_arg]
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
   local count = 1
   if counted then
-    count = ARGV[first_count + at / each] + 0
+    count = ARGV[next_arg + at / each] + 0
   end
   local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
   local size_1 = pcall('LLEN', key_1)

@@ -11,16 +11,23 @@ local function time_at(key, at, latest)
   return time >= 0 and time or 0
 end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, period_1
+local tag
+if #packed == 32 then
+  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  tag = ARGV[2]
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[4] + 0
+  period_1 = ARGV[5] + 0
+  tag = ARGV[3]
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local tag = ARGV[3]
-local amount_1, period_1 = ARGV[4] + 0, ARGV[5] + 0
 local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
 local size_1 = pcall('LLEN', key_1)

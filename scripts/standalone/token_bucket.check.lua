@@ -1,15 +1,21 @@
 -- tollgate, assembled for: TokenBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now = ARGV[1]
-if now == '' then
+local packed = ARGV[1]
+local now, cost, amount_1, period_1, burst_1
+if #packed == 40 then
+  now, cost, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  period_1 = ARGV[4] + 0
+  burst_1 = ARGV[5] + 0
+end
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = now + 0
 end
-local cost = ARGV[2] + 0
-local amount_1, period_1, burst_1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
 local key_1 = KEYS[1]
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
@@ -23,10 +29,11 @@ if rest_1 > 0 then
   step_part_1 = parts % amount_1
   step_1 = step_1 + (parts - step_part_1) / amount_1
 end
-local ahead_1, part_1, mended_1 = 0, 0, false
+local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then
   local full, part, pace = unpack('<ddd', state_1)
+  kept_1 = full - full % 1000000
   if full >= now and part >= 0 then
     ahead_1, part_1 = full - now, part
     if pace ~= pace_1 then
@@ -51,12 +58,22 @@ if admitted then
   if cost > 0 then
     ahead_1, part_1 = next_1, next_part_1
     local full_1 = now + ahead_1
-    call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+    local second_of_1 = full_1 - full_1 % 1000000
+    if second_of_1 == kept_1 then
+      call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+    else
+      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+    end
   end
 elseif cost > 0 then
   if mended_1 then
     local full_1 = now + ahead_1
-    call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+    local second_of_1 = full_1 - full_1 % 1000000
+    if second_of_1 == kept_1 then
+      call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+    else
+      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+    end
   end
 end
 local first_1, second_1 = ahead_1, part_1

@@ -25,7 +25,7 @@ use Algorithm::{FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWin
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
-const EXPIRY: &str = "'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1)";
+const EXPIRY: &str = "'PXAT', format('%d', second_of_1 / 1000 + 1000)";
 
 const MUTANTS: &[Mutant] = &[
     mutant(
@@ -35,20 +35,26 @@ const MUTANTS: &[Mutant] = &[
         "next_part_1 <= top_part_1 + 1",
     ),
     mutant("the limit is cut short", TokenBucket, "next_part_1 <= top_part_1", "next_part_1 < top_part_1"),
-    mutant("no expiry", TokenBucket, ", 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1)", ""),
+    mutant("no expiry", TokenBucket, ", 'PXAT', format('%d', second_of_1 / 1000 + 1000)", ""),
     mutant(
         "expiry floored to whole seconds",
         TokenBucket,
         EXPIRY,
         "'EXAT', format('%d', math.max(1, math.floor(full_1 / 1000000)))",
     ),
-    mutant("expiry floored to the millisecond", TokenBucket, "/ 1000 + 1)", "/ 1000)"),
-    mutant("a whole-second clock", TokenBucket, "now = now + 0", "now = now - now % 1000000"),
+    mutant("expiry at the beginning of the second", TokenBucket, "second_of_1 / 1000 + 1000", "second_of_1 / 1000"),
+    mutant(
+        "the next second keeps the expiry of this one",
+        TokenBucket,
+        "if second_of_1 == kept_1 then",
+        "if kept_1 then",
+    ),
+    mutant("a whole-second clock", TokenBucket, "if now < 0 then", "now = now - now % 1000000\nif now < 0 then"),
     mutant(
         "floored elapsed time",
         TokenBucket,
-        "local ahead_1, part_1, mended_1 = 0, 0, false",
-        "now = now - now % 1000\nlocal ahead_1, part_1, mended_1 = 0, 0, false",
+        "local ahead_1, part_1, mended_1, kept_1",
+        "now = now - now % 1000\nlocal ahead_1, part_1, mended_1, kept_1",
     ),
     mutant(
         "remainders are dropped",
@@ -98,7 +104,9 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant("a window far ahead locks out", FixedWindow, "if start > now + period_1 then", "if false then"),
     mutant("a refund crosses into a newer window", FixedWindow, "if spent >= start_1 then", "if true then"),
-    mutant("the window moves with each hit", WindowFromFirstHit, "start_1 = start", "start_1 = now"),
+    mutant("a window of another period keeps the expiry", FixedWindow, "and period == period_1 then", "then"),
+    mutant("the window moves with each hit", WindowFromFirstHit, "start_1, kept_1 = start,", "start_1, kept_1 = now,"),
+    mutant("a first hit keeps the expiry of another period", WindowFromFirstHit, "period == period_1", "true"),
     mutant(
         "the window ends one microsecond late",
         WindowFromFirstHit,
@@ -140,7 +148,7 @@ const MUTANTS: &[Mutant] = &[
         "local admitted = fits_1",
         "ahead_1, part_1 = next_1, next_part_1\nlocal admitted = fits_1",
     ),
-    mutant("the queue expires before it is drained", LeakyBucket, "(full_1 - full_1 % 1000) / 1000 + 1", "now / 1000"),
+    mutant("the queue expires before it is drained", LeakyBucket, "second_of_1 / 1000 + 1000", "now / 1000"),
     mutant(
         "a place given back is not",
         LeakyBucket,

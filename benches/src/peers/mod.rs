@@ -2,6 +2,7 @@
 
 pub(crate) mod benchmark;
 pub(crate) mod lua;
+pub(crate) mod pipeline;
 mod plain;
 mod tiers;
 pub(crate) mod wrk;

@@ -11,27 +11,39 @@ use crate::{keys, load::Decide, server::Server};
 pub(crate) struct Call {
     sha: String,
     keys: Vec<String>,
-    rest: Vec<String>,
+    /// What follows the key.
+    rest: Vec<Vec<u8>>,
+    /// The same, as it can be typed.
+    by_hand: Vec<String>,
 }
 
 impl Call {
     /// The empty script with one key.
     pub(crate) fn noop(server: &Server, keys: impl IntoIterator<Item = String>) -> Self {
-        Self { sha: server.load("return 1"), keys: keys.into_iter().collect(), rest: Vec::new() }
+        Self { sha: server.load("return 1"), keys: keys.into_iter().collect(), rest: Vec::new(), by_hand: Vec::new() }
     }
 
     /// Our own script for a policy that is alone, called by hand.
     pub(crate) fn ours(server: &Server, policy: Policy, keys: impl IntoIterator<Item = String>) -> Self {
         let script = Script::new(policy);
-        let words = script.check(&Key::from("any"), Cost::ONE, None);
-        let [_, _, _, _, rest @ ..] = words.as_slice() else { panic!("EVALSHA, sha, 1, key, …") };
+        let any = Key::from("any");
+        // EVALSHA, sha, 1, key; and then:
+        let rest = script.check(&any, Cost::ONE, None).split_off(4);
+        let by_hand = script.check_by_hand(&any, Cost::ONE, None).split_off(4);
         let key = |key| script.keys(&Key::from(key)).remove(0);
-        Self { sha: server.load(script.text()), keys: keys.into_iter().map(key).collect(), rest: rest.to_vec() }
+        Self { sha: server.load(script.text()), keys: keys.into_iter().map(key).collect(), rest, by_hand }
     }
 
-    /// The call for the first key, word by word.
-    pub(crate) fn words(&self) -> Vec<String> {
+    /// The call for the first key, word by word, as it can be typed.
+    pub(crate) fn words_by_hand(&self) -> Vec<String> {
         let mut words = ["EVALSHA", &self.sha, "1", &self.keys[0]].map(str::to_owned).to_vec();
+        words.extend_from_slice(&self.by_hand);
+        words
+    }
+
+    /// The call for a key, word by word.
+    pub(crate) fn words(&self, key: usize) -> Vec<Vec<u8>> {
+        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[key]].map(|word| word.as_bytes().to_vec()).to_vec();
         words.extend_from_slice(&self.rest);
         words
     }

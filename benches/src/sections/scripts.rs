@@ -8,8 +8,9 @@ use crate::{
     keys::{self, ANY_KEY, KEYS},
     pace::Pace,
     peers::{
-        benchmark::{self, Run},
+        benchmark::Run,
         lua::{COMMON, Common, LOGS},
+        pipeline,
     },
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
@@ -73,7 +74,7 @@ const fn log(scarce: bool) -> Policy {
 struct Subject {
     name: &'static str,
     /// The call, with [`ANY_KEY`] where the subject belongs.
-    words: Vec<String>,
+    words: Vec<Vec<u8>>,
     /// The keys at the server, likewise.
     keys: Vec<String>,
     subjects: usize,
@@ -83,9 +84,6 @@ struct Subject {
 }
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    if benchmark::find().is_none() {
-        return Findings::left_out("Cost at the server", "neither redis-benchmark nor valkey-benchmark is here");
-    }
     let server = Server::start();
     let mut findings = Findings::default();
     let mut costs = Vec::new();
@@ -98,7 +96,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         subjects.iter().filter(|subject| !subject.admits).for_each(|subject| subject.drain_all(&server));
         let cases = subjects.iter().map(|subject| {
             Case::new(subject.name, |time: Duration| {
-                let run = benchmark::run(&server, 16, pace.calls_in(time), subject.subjects, &subject.words);
+                let run = pipeline::run(&server, 16, pace.calls_in(time), subject.subjects, |it| subject.call(it));
                 subject.verify(&server);
                 (run, subject.bytes(&server))
             })
@@ -122,7 +120,7 @@ fn goals(findings: &mut Findings, admitted: &[Series<(Run, f64)>], denied: &[Ser
 
 fn table(subjects: &[Subject], series: &[Series<(Run, f64)>], admits: bool) -> Table {
     let outcome = if admits { "admitted" } else { "denied" };
-    let about = "redis-benchmark, 50 connections, 16 calls in flight on each, 10 000 subjects (1 000 for logs). *CPU* is \
+    let about = "50 connections, 16 calls in flight on each, 10 000 subjects (1 000 for logs). *CPU* is \
                  all of the server's, sockets included; *inside* is what the server counts for `EVALSHA`; *commands* are \
                  those the script calls; *bytes* is `MEMORY USAGE` of all keys of one subject. The unit is `EVALSHA` of \
                  `return 1` with one key.";
@@ -146,7 +144,7 @@ fn cpu_us((run, _): &(Run, f64)) -> f64 {
 }
 
 fn noop(server: &Server) -> Subject {
-    let words = ["EVALSHA", &server.load("return 1"), "1", ANY_KEY].map(str::to_owned).to_vec();
+    let words = ["EVALSHA", &server.load("return 1"), "1", ANY_KEY].map(|word| word.as_bytes().to_vec()).to_vec();
     Subject { name: "`return 1`", words, keys: Vec::new(), subjects: KEYS, drain: 0, admits: true, is_ours: false }
 }
 
@@ -154,7 +152,6 @@ fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
     let script = Script::new((ours.policies)(!admits));
     server.load(script.text());
     // The two outcomes have keys of their own, and so has every set; short, for a long key would become a digest.
-    // (Of a set, redis-benchmark gives every key a number of its own: as many keys, in other company.)
     let subject = format!("{ANY_KEY}/{number}/{admits}");
     let key = Key::from(subject.as_str());
     Subject {
@@ -171,9 +168,11 @@ fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
 fn common(server: &Server, common: &Common, admits: bool) -> Subject {
     let sha = server.load(common.text);
     let keys: Vec<String> = common.keys.iter().map(|name| format!("{name}:{{{ANY_KEY}}}:{admits}")).collect();
-    let mut words = vec!["EVALSHA".to_owned(), sha, keys.len().to_string()];
-    words.extend_from_slice(&keys);
-    words.extend((if admits { common.admitting } else { common.denying }).iter().map(|&it| it.to_owned()));
+    let count = keys.len().to_string();
+    let mut words: Vec<&str> = vec!["EVALSHA", &sha, &count];
+    words.extend(keys.iter().map(String::as_str));
+    words.extend_from_slice(if admits { common.admitting } else { common.denying });
+    let words = words.into_iter().map(|word| word.as_bytes().to_vec()).collect();
     Subject { name: common.name, words, keys, subjects: common.subjects, drain: common.drain, admits, is_ours: false }
 }
 
@@ -183,7 +182,11 @@ const SAMPLE: usize = 50;
 impl Subject {
     fn call(&self, number: usize) -> Vec<Vec<u8>> {
         let key = keys::key(number);
-        self.words.iter().map(|word| word.replace(ANY_KEY, &key).into_bytes()).collect()
+        let with_key = |word: &Vec<u8>| match std::str::from_utf8(word) {
+            Ok(text) => text.replace(ANY_KEY, &key).into_bytes(),
+            Err(_) => word.clone(),
+        };
+        self.words.iter().map(with_key).collect()
     }
 
     fn drain_all(&self, server: &Server) {

@@ -78,24 +78,49 @@ impl Script {
         self.policies.plan().keys("tollgate", key.encoded()).collect()
     }
 
-    /// The arguments of `EVALSHA` for a check at `now_us`, or at the server's time.
+    /// The words of `EVALSHA` for a check at `now_us`, or at the server's time.
     #[must_use]
-    pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
+    pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
         self.check_tagged(key, cost, "", now_us)
+    }
+
+    /// The same as it is typed by hand, in decimal.
+    #[must_use]
+    pub fn check_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
+        let plan = self.policies.plan();
+        let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
+        let keys = self.keys(key);
+        let call = ["EVALSHA".to_owned(), plan.check.sha.clone(), keys.len().to_string()].into_iter();
+        call.chain(keys).chain(own).chain(plan.tagged.then(String::new)).chain(self.numbers()).collect()
+    }
+
+    /// The same for a refund.
+    #[must_use]
+    pub fn refund_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<String> {
+        let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
+        let keys = self.keys(key);
+        let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
+        call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).collect()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = String> {
+        self.policies.iter().flat_map(crate::redis::args).map(|number| number.to_string())
     }
 
     /// The same with a tag, which is sent when one of the policies is a log.
     #[must_use]
-    pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<String> {
+    pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let plan = self.policies.plan();
-        let tag = plan.tagged.then(|| tag.to_owned());
-        self.call(&plan.check.sha, key, cost, now_us, tag.as_slice())
+        let mut call = self.call(&plan.check.sha, &self.keys(key), &[time(now_us), cost.units().into()]);
+        call.extend(plan.tagged.then(|| tag.as_bytes().to_vec()));
+        call
     }
 
-    /// The arguments of `EVALSHA` for a refund at `now_us` of what was spent at `spent_us`.
+    /// The words of `EVALSHA` for a refund at `now_us` of what was spent at `spent_us`.
     #[must_use]
-    pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<String> {
-        self.call(&self.policies.plan().refund.sha, key, cost, now_us, &[spent_us.to_string()])
+    pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
+        let own = [time(now_us), cost.units().into(), spent_us as f64];
+        self.call(&self.policies.plan().refund.sha, &self.keys(key), &own)
     }
 
     /// The decision in a reply of integers; one alone stands for a bare integer.
@@ -123,19 +148,15 @@ impl Script {
         &self.policies.plan().batch.text
     }
 
-    /// The arguments of `EVALSHA` for as many checks of each key as stand beside it.
+    /// The words of `EVALSHA` for as many checks of each key as stand beside it.
     #[must_use]
-    pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<String> {
+    pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let plan = self.policies.plan();
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call = vec!["EVALSHA".to_owned(), plan.batch.sha.clone(), names.len().to_string()];
-        call.extend(names);
-        call.push(now_us.map_or_else(String::new, |now| now.to_string()));
-        call.push(cost.units().to_string());
-        call.extend(plan.tagged.then(String::new));
-        call.extend(plan.args.iter().cloned());
+        let mut call = self.call(&plan.batch.sha, &names, &[time(now_us), cost.units().into()]);
+        call.extend(plan.tagged.then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
-            call.extend(keys.iter().map(|(_, count)| count.to_string()));
+            call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
         }
         call
     }
@@ -155,14 +176,14 @@ impl Script {
         crate::redis::decode_batch(&self.policies, keys, cost, &value)
     }
 
-    fn call(&self, sha: &str, key: &Key, cost: Cost, now_us: Option<u64>, more: &[String]) -> Vec<String> {
-        let keys = self.keys(key);
-        let mut call = vec!["EVALSHA".to_owned(), sha.to_owned(), keys.len().to_string()];
-        call.extend(keys);
-        call.push(now_us.map_or_else(String::new, |now| now.to_string()));
-        call.push(cost.units().to_string());
-        call.extend_from_slice(more);
-        call.extend(self.policies.plan().args.iter().cloned());
-        call
+    fn call(&self, sha: &str, keys: &[String], own: &[f64]) -> Vec<Vec<u8>> {
+        let words = ["EVALSHA", sha, &keys.len().to_string()].map(|word| word.as_bytes().to_vec()).into_iter();
+        let keys = keys.iter().map(|key| key.as_bytes().to_vec());
+        words.chain(keys).chain([self.policies.plan().pack(own).to_vec()]).collect()
     }
+}
+
+#[cfg(feature = "redis")]
+fn time(now_us: Option<u64>) -> f64 {
+    now_us.map_or(-1.0, |now_us| now_us as f64)
 }

@@ -94,14 +94,14 @@ impl InRedis {
         Self { server, client, now_us: START_US, loaded: HashSet::new() }
     }
 
-    pub fn run(&mut self, words: &[String]) -> Reply {
+    pub fn run<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Reply {
         self.client.command(words).expect("a reply")
     }
 
     /// Makes the server know the script, once.
     pub fn load(&mut self, text: &str) {
         if self.loaded.insert(text.to_owned()) {
-            let reply = self.run(&["SCRIPT".into(), "LOAD".into(), text.into()]);
+            let reply = self.run(&["SCRIPT", "LOAD", text]);
             assert!(!reply.is_error(), "{}", reply.text());
         }
     }

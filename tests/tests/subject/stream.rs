@@ -119,19 +119,19 @@ impl Stream {
 }
 
 /// The commands that repeat a step at the server and look at what it left.
-fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<String>> {
+fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>> {
     let script = Script::new(taken.policies.clone());
     let keys = script.keys(&taken.key);
     let mut step = match taken.step {
         Step::Check { cost, .. } => script.check(&taken.key, Cost::new(cost), Some(taken.now_us)),
         Step::Refund { cost, spent_us } => script.refund(&taken.key, Cost::new(cost), Some(taken.now_us), spent_us),
-        Step::Reset => std::iter::once("DEL".to_owned()).chain(keys.clone()).collect(),
+        Step::Reset => std::iter::once("DEL".to_owned()).chain(keys.clone()).map(String::into_bytes).collect(),
     };
-    if let Some(name) = names.get(&step[1]) {
-        step[1].clone_from(name);
+    if let Some(name) = names.get(&*String::from_utf8_lossy(&step[1])) {
+        step[1] = name.as_bytes().to_vec();
     }
     let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| super::looks(policy, key));
-    std::iter::once(step).chain(looks).collect()
+    std::iter::once(step).chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect())).collect()
 }
 
 /// Repeats a stream's steps at the server, with scripts that `alter` may have changed, and says
@@ -150,11 +150,7 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) ->
             }
         }
     }
-    let calls: Vec<Vec<Vec<u8>>> = taken
-        .iter()
-        .flat_map(|taken| commands(taken, &names))
-        .map(|command| command.into_iter().map(String::into_bytes).collect())
-        .collect();
+    let calls: Vec<Vec<Vec<u8>>> = taken.iter().flat_map(|taken| commands(taken, &names)).collect();
     let mut replies = redis.client.pipeline(&calls).expect("replies").into_iter();
     for (at, taken) in taken.iter().enumerate() {
         let place = || format!("step {at} now {} {:?} {:?}", taken.now_us, taken.step, taken.policies);

@@ -70,8 +70,8 @@ impl State {
 
     /// The bytes that the script stores.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        [self.start_us as f64, self.count as f64].iter().flat_map(|word| word.to_le_bytes()).collect()
+    pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
+        super::doubles(&[self.start_us, self.count, quota.period_us()])
     }
 }
 

@@ -217,11 +217,11 @@ impl State {
     /// When the key that holds the state expires at a server.
     #[cfg(feature = "testing")]
     pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
-        let last_us = match self {
-            Self::TokenBucket(state) => state.full_us(),
-            _ => self.fresh_at(policy),
-        };
-        last_us / 1_000 + 1
+        match self {
+            // At the end of the second, so that a charge within it leaves the expiry alone.
+            Self::TokenBucket(state) => (state.full_us() / 1_000_000 + 1) * 1_000,
+            _ => self.fresh_at(policy) / 1_000 + 1,
+        }
     }
 
     /// What the script stores under the policy.
@@ -231,7 +231,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
-            Self::Window(state) => Value::Bytes(state.to_bytes()),
+            Self::Window(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             Self::SlidingWindow(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingBuckets(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingLog(state) => Value::List(state.to_list()),

@@ -121,11 +121,10 @@ impl Group {
             for item in &self.items {
                 connection.keys(plan, &item.key, command);
             }
-            command.arg(connection.now()).arg(self.cost.units());
+            command.arg(&*plan.pack(&[connection.now(), self.cost.units().into()]));
             if plan.tagged {
                 command.arg(&*self.tag);
             }
-            command.arg(&*plan.args);
             if counted {
                 for item in &self.items {
                     command.arg(item.waiters.len());

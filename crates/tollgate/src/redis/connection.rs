@@ -30,9 +30,9 @@ impl Connection {
         &self.link
     }
 
-    /// The time as the scripts take it: empty for the server's own.
-    pub(super) fn now(&self) -> String {
-        self.clock.as_ref().map_or_else(String::new, |clock| clock.now_us().to_string())
+    /// The time as the scripts take it: −1 for the server's own.
+    pub(super) fn now(&self) -> f64 {
+        self.clock.as_ref().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
     /// Adds the keys of a subject to a command, one per policy.

@@ -26,6 +26,9 @@ pub(crate) use plan::Plan;
 use script::Script;
 
 #[cfg(feature = "testing")]
+pub(crate) use script::args;
+
+#[cfg(feature = "testing")]
 pub(crate) fn decode(policies: &PolicySet, cost: crate::Cost, reply: &redis::Value) -> Result<Decision, Error> {
     reply::decision(policies.plan(), policies, cost, reply)
 }
@@ -202,8 +205,8 @@ impl Store for RedisStore {
             let (plan, connection) = (policies.plan(), &inner.connection);
             let reply = connection.run(&plan.refund, policies.len(), |command| {
                 connection.keys(plan, &key, command);
-                command.arg(connection.now()).arg(cost.units());
-                command.arg(spent_us.map_or_else(String::new, |at_us| at_us.to_string())).arg(&*plan.args);
+                let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
+                command.arg(&*plan.pack(&[connection.now(), cost.units().into(), spent]));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -237,7 +240,9 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let reply = connection.run(Script::entries(), 1, |command| {
                 connection.keys(alone.plan(), &key, command);
-                command.arg(connection.now()).arg(limit - 1);
+                // Two numbers for people: it is not called often.
+                let now = connection.now();
+                command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
             });
             reply::entries(period_us, reply.await?)
         })

@@ -1,5 +1,7 @@
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::script::{self, Script};
 use crate::{Algorithm, PolicySet};
 
@@ -13,8 +15,8 @@ pub(crate) struct Plan {
     pub(super) suffixes: Box<[String]>,
     /// Whether the check takes a tag, before the arguments of the policies.
     pub(crate) tagged: bool,
-    /// The arguments of all policies, in decimal.
-    pub(crate) args: Box<[String]>,
+    /// The numbers of all policies, as a call has them.
+    numbers: Box<[u8]>,
     /// Where in a reply the words of each policy stand.
     pub(super) words: Box<[Range<usize>]>,
 }
@@ -34,9 +36,17 @@ impl Plan {
             refund: Script::refund(&algorithms),
             suffixes: policies.iter().map(suffix).collect(),
             tagged: script::is_tagged(&algorithms),
-            args: policies.iter().flat_map(script::args).map(|arg| arg.to_string()).collect(),
+            numbers: policies.iter().flat_map(script::args).flat_map(|number| (number as f64).to_le_bytes()).collect(),
             words: script::words(policies).map(&mut range).collect(),
         }
+    }
+
+    /// The numbers of a call: what is its own, then what is each policy's, as doubles side by side. Whole numbers below
+    /// 2^53, and so exact; −1 where a time is the server's to say.
+    pub(crate) fn pack(&self, own: &[f64]) -> SmallVec<[u8; 128]> {
+        let mut packed: SmallVec<_> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
+        packed.extend_from_slice(&self.numbers);
+        packed
     }
 
     /// How many words the reply has for one subject.

@@ -162,25 +162,9 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
     };
     let names = |word: &str| -> Vec<String> { (1..=parts.len()).map(|at| format!("{word}_{at}")).collect() };
     match directive.split_once(' ').unwrap_or((directive, "")) {
-        ("args", first) => {
-            let (first, tagged) = first.split_once(' ').unwrap_or((first, ""));
-            let mut next: usize = first.parse().unwrap_or_default();
-            if tagged == "tagged" && parts.iter().any(|part| part.tagged) {
-                push(&format!("local tag = ARGV[{next}]"));
-                next += 1;
-            }
-            for (at, part) in (1..).zip(parts) {
-                let names: Vec<String> = part.args.iter().map(|name| format!("{name}_{at}")).collect();
-                let values: Vec<String> = (next..).take(names.len()).map(|at| format!("ARGV[{at}] + 0")).collect();
-                next += names.len();
-                push(&format!("local {} = {}", names.join(", "), values.join(", ")));
-            }
-        }
+        ("args", more) => args_lines(parts, more).iter().for_each(|line| push(line)),
         ("counts", _) => {
-            let tags = usize::from(parts.iter().any(|part| part.tagged));
-            let first = 3 + tags + parts.iter().map(|part| part.args.len()).sum::<usize>();
-            push(&format!("local each, first_count = {}, {first}", parts.len()));
-            push("local counted = ARGV[first_count]");
+            push(&format!("local each, counted = {}, ARGV[next_arg]", parts.len()));
         }
         ("keys", base) => {
             for at in 1..=parts.len() {
@@ -233,6 +217,35 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
         }
         _ => unreachable!("an unknown line in a script: {line}"),
     }
+}
+
+/// The lines that take the numbers of a call apart: packed, or by hand one by one in decimal. A refund has one `more`, a
+/// batch has to know where the counts begin.
+fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
+    let (is_refund, is_batch) = (more == "spent", more == "counted");
+    let is_tagged = !is_refund && parts.iter().any(|part| part.tagged);
+    let times: &[&str] = if is_refund { &["now", "cost", "spent"] } else { &["now", "cost"] };
+    let own = (1..).zip(parts).flat_map(|(at, part)| part.args.iter().map(move |name| format!("{name}_{at}")));
+    let names: Vec<String> = times.iter().map(|&name| name.to_owned()).chain(own).collect();
+    let (all, count) = (names.join(", "), names.len());
+    let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
+    lines.extend(is_tagged.then(|| "local tag".to_owned()));
+    lines.extend(is_batch.then(|| format!("local next_arg = {}", 2 + usize::from(is_tagged))));
+    lines.push(format!("if #packed == {} then", count * 8));
+    lines.push(format!("  {all} = unpack('<{}', packed)", "d".repeat(count)));
+    lines.extend(is_tagged.then(|| "  tag = ARGV[2]".to_owned()));
+    lines.push("else".to_owned());
+    for (at, name) in names.iter().enumerate() {
+        // The tag comes before what is each policy's own.
+        let arg = at + 1 + usize::from(is_tagged && at >= times.len());
+        let absent =
+            if name == "now" || name == "spent" { format!("ARGV[{arg}] == '' and -1 or ") } else { String::new() };
+        lines.push(format!("  {name} = {absent}ARGV[{arg}] + 0"));
+    }
+    lines.extend(is_tagged.then(|| "  tag = ARGV[3]".to_owned()));
+    lines.extend(is_batch.then(|| format!("  next_arg = {}", count + 1 + usize::from(is_tagged))));
+    lines.push("end".to_owned());
+    lines
 }
 
 /// The lines that turn the first word of a policy that denies.
