@@ -218,20 +218,3 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
         server.command(&["ACL", "DELUSER", "less"]);
     }
 }
-
-#[tokio::test]
-async fn an_unfit_server_is_an_outage_of_its_own_kind() {
-    let server = RedisServer::start();
-    let limiter = limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
-    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = limiter.check("acme").await.expect_err("no decision");
-    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, "redis is out of memory (OOM)"));
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let error = limiter.check("acme").await.expect_err("no decision");
-    assert!(error.to_string().contains("READONLY"), "{error}");
-    server.command(&["REPLICAOF", "NO", "ONE"]);
-    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-}

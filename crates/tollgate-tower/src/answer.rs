@@ -53,14 +53,18 @@ impl<K, R> Shared<K, R> {
         let (limit, options) = (&self.limits[at], &self.options);
         let decision = match answer {
             Ok(decision) => decision,
-            Err(error) if options.is_shadow => {
-                tracing::debug!(%error, "no decision; the limit is in shadow");
-                return Ok(None);
+            Err(error) => {
+                metrics::failed(&error);
+                if options.is_shadow {
+                    tracing::debug!(%error, "no decision; the limit is in shadow");
+                    return Ok(None);
+                }
+                let reason = match error.kind() {
+                    ErrorKind::CostExceedsBurst => Reason::CostNeverFits(&error),
+                    _ => Reason::Unavailable(&error),
+                };
+                return Err(self.refuse(reason, Some(limit), parts));
             }
-            Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                return Err(self.refuse(Reason::CostNeverFits(&error), Some(limit), parts));
-            }
-            Err(error) => return Err(self.refuse(Reason::Unavailable(&error), Some(limit), parts)),
         };
         limit.metrics.decided(&timer, &decision, options.is_shadow);
         let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));

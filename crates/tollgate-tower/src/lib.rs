@@ -45,7 +45,8 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | `allowed`, `denied`, or `shadowed` for a denial in [shadow](RateLimitBuilder::shadow) |
 //! | `tollgate_rejections_total` | `reason` | `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store: `timeout`, `unavailable`, `misconfigured` |
+//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [their cause](tollgate::Error::reason): `timeout`, `breaker`, `oom` … |
+//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same words: what a [closed](tollgate::Outage::Closed) limit answers 503 to |
 //! | `tollgate_check_duration_seconds` | | from the question to the decision, waiting included |
 //! | `tollgate_waiting` | | requests that are held for their turn |
 //!

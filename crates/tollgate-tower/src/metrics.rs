@@ -2,16 +2,16 @@
 //! configured, never what a client sent.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Limit, Timer, rejected, waiting};
+pub(crate) use off::{Limit, Timer, failed, rejected, waiting};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Limit, Timer, rejected, waiting};
+pub(crate) use on::{Limit, Timer, failed, rejected, waiting};
 
 #[cfg(feature = "metrics")]
 mod on {
     use std::{sync::OnceLock, time::Instant};
 
     use metrics::{Counter, Histogram, counter, gauge, histogram};
-    use tollgate::{Decision, PolicySet};
+    use tollgate::{Decision, Error, PolicySet};
 
     /// The series of one limiter. They are registered with its first decision, so that they do not
     /// cost a look-up for each.
@@ -49,8 +49,8 @@ mod on {
                     if is_shadow { &policy.shadowed } else { &policy.denied }.increment(1);
                 }
             }
-            if let Some(reason) = decision.degraded() {
-                counter!("tollgate_degraded_total", "reason" => reason.as_str()).increment(1);
+            if let Some(reason) = decision.degraded_reason() {
+                counter!("tollgate_degraded_total", "reason" => reason).increment(1);
             }
         }
     }
@@ -76,6 +76,10 @@ mod on {
         counter!("tollgate_rejections_total", "reason" => reason).increment(1);
     }
 
+    pub(crate) fn failed(error: &Error) {
+        counter!("tollgate_errors_total", "reason" => error.reason()).increment(1);
+    }
+
     pub(crate) fn waiting(change: f64) {
         gauge!("tollgate_waiting").increment(change);
     }
@@ -83,7 +87,7 @@ mod on {
 
 #[cfg(not(feature = "metrics"))]
 mod off {
-    use tollgate::Decision;
+    use tollgate::{Decision, Error};
 
     #[derive(Default)]
     pub(crate) struct Limit(());
@@ -101,6 +105,8 @@ mod off {
     }
 
     pub(crate) fn rejected(_: &'static str) {}
+
+    pub(crate) fn failed(_: &Error) {}
 
     pub(crate) fn waiting(_: f64) {}
 }

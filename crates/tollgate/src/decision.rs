@@ -6,6 +6,7 @@ use crate::{
     Algorithm, Cost, ErrorKind, Policy, PolicySet,
     algorithm::{Numbers, Reading, delay_us, numbers},
     clock::micros,
+    reason::Reason,
 };
 
 /// The outcome of a check: allowed or denied, and what every policy has left.
@@ -29,7 +30,7 @@ use crate::{
 #[must_use = "a decision that is not looked at limits nothing"]
 pub struct Decision {
     allowed: bool,
-    degraded: Option<Degraded>,
+    degraded: Option<Reason>,
     cost: Cost,
     at_us: u64,
     /// By how much the turn that was offered lay beyond what the caller would wait; 0 otherwise.
@@ -88,7 +89,7 @@ impl Decision {
     }
 
     /// A decision that no policy was asked for.
-    pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Degraded) -> Self {
+    pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Reason) -> Self {
         Self {
             allowed: true,
             degraded: Some(why),
@@ -100,7 +101,7 @@ impl Decision {
         }
     }
 
-    pub(crate) fn degraded_by(mut self, why: Degraded) -> Self {
+    pub(crate) fn degraded_by(mut self, why: Reason) -> Self {
         self.degraded = Some(why);
         self
     }
@@ -147,7 +148,14 @@ impl Decision {
     /// Why the decision was made without the store, if it was.
     #[must_use]
     pub fn degraded(&self) -> Option<Degraded> {
-        self.degraded
+        self.degraded.map(|why| Degraded::from_kind(why.kind()))
+    }
+
+    /// The same in one word that does not change between versions, and finer: see
+    /// [`Error::reason`](crate::Error::reason).
+    #[must_use]
+    pub fn degraded_reason(&self) -> Option<&'static str> {
+        self.degraded.map(Reason::as_str)
     }
 
     /// Whether the decision was made without the store, as [`Outage`](crate::Outage) says.

@@ -37,6 +37,7 @@ mod outage;
 mod policy;
 mod policy_set;
 mod quota;
+mod reason;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;

@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use tokio::time::{Instant, timeout, timeout_at};
+
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     entry::TAG_BYTES, outage::Fallback, wait::Lines,
@@ -124,7 +126,13 @@ impl Limiter {
             return StoreFuture::ready(Err(error));
         }
         let key = key.into();
-        let check = Check::new(&inner.policies, &key, cost).with_tag(tag);
+        let mut check = Check::new(&inner.policies, &key, cost).with_tag(tag);
+        // Absolute, and from here on; in process nobody looks at it.
+        let deadline = match inner.store.is_in_process() {
+            true => None,
+            false => Instant::now().checked_add(inner.deadline),
+        };
+        check.deadline = deadline.map(Instant::into_std);
         let answer = inner.store.check(check);
         if answer.is_decided() {
             // As it came: unwrapped and wrapped again it would be copied twice.
@@ -138,11 +146,11 @@ impl Limiter {
                 let inner = Arc::clone(inner);
                 let tag = Box::<[u8]>::from(tag);
                 StoreFuture::pending(async move {
-                    let answer = match tokio::time::timeout(inner.deadline, pending).await {
-                        Ok(answer) => answer,
-                        Err(_) => Err(inner.late()),
+                    let answer = match deadline {
+                        Some(deadline) => timeout_at(deadline, pending).await,
+                        None => timeout(inner.deadline, pending).await,
                     };
-                    match answer {
+                    match answer.unwrap_or_else(|_| Err(inner.late())) {
                         Ok(decision) => {
                             inner.fallback.returned();
                             Ok(decision)
@@ -264,7 +272,7 @@ impl Inner {
     async fn within_deadline<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
         match answer.into_ready() {
             Ok(answer) => answer,
-            Err(pending) => match tokio::time::timeout(self.deadline, pending).await {
+            Err(pending) => match timeout(self.deadline, pending).await {
                 Ok(answer) => answer,
                 Err(_) => Err(self.late()),
             },
@@ -330,8 +338,9 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// How long a check may take in all, connecting included; 50 ms by default. After it the
-    /// [`Outage`] decides. In-process stores answer at once and know no deadline.
+    /// How long a check may take in all, connecting included, from the call that asks for it; 50 ms
+    /// by default. After it the [`Outage`] decides. In-process stores answer at once and know no
+    /// deadline.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

@@ -211,6 +211,7 @@ mod counts {
             let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless, 1).await;
             statuses(&RateLimitLayer::new(away(Outage::Open), Global), 1).await;
+            statuses(&RateLimitLayer::new(away(Outage::Closed), Global), 2).await;
         });
         let count = |name: &str| match series.get(name) {
             Some(DebugValue::Counter(count)) => *count,
@@ -224,6 +225,8 @@ mod counts {
         assert_eq!(count("tollgate_rejections_total reason=denied"), 1);
         assert_eq!(count("tollgate_rejections_total reason=missing_key"), 1);
         assert_eq!(count("tollgate_degraded_total reason=unavailable"), 1);
+        assert_eq!(count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(count("tollgate_rejections_total reason=unavailable"), 2);
         let Some(DebugValue::Histogram(durations)) = series.get("tollgate_check_duration_seconds ") else {
             panic!("{:?}", series.keys())
         };

@@ -2,7 +2,10 @@ use std::{fmt, time::Duration};
 
 use redis::{Client, IntoConnectionInfo, io::tcp::TcpSettings};
 
-use super::{RedisStore, link::Source};
+use super::{
+    RedisStore,
+    link::{Link, Source},
+};
 use crate::{Clock, Error};
 
 /// Builds a [`RedisStore`].
@@ -62,8 +65,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long connecting may take, 1 s by default. Checks do not wait for it longer than their
-    /// own deadline. A pool has its own.
+    /// How long connecting may take, signing in and TLS included, and a [`ping`](RedisStore::ping);
+    /// 1 s by default. Checks do not wait for it longer than their own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -84,13 +87,12 @@ impl RedisStoreBuilder {
             )));
         }
         let source = match self.source {
-            Origin::Url(url) => Source::Client { client: client(&url)?.into(), connect_timeout: self.connect_timeout },
-            Origin::Client(client) => {
-                Source::Client { client: (*client).into(), connect_timeout: self.connect_timeout }
-            }
+            Origin::Url(url) => Source::Client(client(&url)?.into()),
+            Origin::Client(client) => Source::Client((*client).into()),
             Origin::Pool(pool) => Source::Pool(pool),
         };
-        Ok(RedisStore::assemble(source, self.prefix, self.clock, self.remembers))
+        let link = Link::new(source, self.connect_timeout);
+        Ok(RedisStore::assemble(link, self.prefix, self.clock, self.remembers))
     }
 }
 
@@ -107,7 +109,9 @@ fn client(url: &str) -> Result<Client, Error> {
     let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    Client::open(info.set_tcp_settings(tcp)).map_err(refused)
+    // Whether the connection is welcome shows in the first reply, and nobody looks at that to a name.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(refused)
 }
 
 impl fmt::Debug for RedisStoreBuilder {

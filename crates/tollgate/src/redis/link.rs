@@ -1,19 +1,22 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
-use super::fault;
+use super::fault::{self, Fault};
 use crate::{Error, ErrorKind};
 
 /// Where connections come from.
 #[derive(Clone)]
 pub(super) enum Source {
-    Client { client: Arc<redis::Client>, connect_timeout: Duration },
+    Client(Arc<redis::Client>),
     Pool(deadpool_redis::Pool),
 }
 
@@ -21,14 +24,15 @@ pub(super) enum Source {
 ///
 /// It is made once, by a task of its own, so that a caller who gives up does not undo the work for
 /// those who come after; it is replaced when it is broken, and never asked for again while it
-/// works. After a failure nobody dials for a moment: callers are told at once.
+/// works.
 pub(super) struct Link {
     source: Source,
+    connect_timeout: Duration,
     state: Arc<Mutex<State>>,
 }
 
 enum State {
-    Down { since: Option<(Instant, Error)> },
+    Down,
     Dialing(watch::Receiver<Option<Result<Line, Error>>>),
     Up(Line),
 }
@@ -38,36 +42,49 @@ enum State {
 pub(super) struct Line {
     connection: MultiplexedConnection,
     generation: u64,
-    _lent: Option<Arc<deadpool_redis::Connection>>,
+    lent: Option<Arc<Lent>>,
 }
 
-/// How long after a failure nobody dials again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// What a pool lent. It goes back when nobody holds it any more, unless it is of no use: the pool
+/// would find that it answers, and lend it again.
+struct Lent {
+    connection: Option<deadpool_redis::Connection>,
+    is_useless: AtomicBool,
+}
 
 impl Link {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, state: Arc::new(Mutex::new(State::Down { since: None })) }
+    pub(super) fn new(source: Source, connect_timeout: Duration) -> Self {
+        Self { source, connect_timeout, state: Arc::new(Mutex::new(State::Down)) }
+    }
+
+    /// How long connecting may take, and a probe.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
     }
 
     /// The connection if it is up.
-    pub(super) fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<Line> {
         match &*lock(&self.state) {
             State::Up(line) => Some(line.clone()),
-            State::Down { .. } | State::Dialing(_) => None,
+            State::Down | State::Dialing(_) => None,
         }
     }
 
     /// The connection, dialled if there is none.
-    pub(super) async fn dial(&self) -> Result<Line, Error> {
+    pub(super) async fn line_or_dial(&self) -> Result<Line, Error> {
+        match self.line() {
+            Some(line) => Ok(line),
+            None => self.dial().await,
+        }
+    }
+
+    async fn dial(&self) -> Result<Line, Error> {
         let mut answer = {
             let mut state = lock(&self.state);
             match &*state {
                 State::Up(line) => return Ok(line.clone()),
                 State::Dialing(answer) => answer.clone(),
-                State::Down { since: Some((since, error)) } if since.elapsed() < PAUSE => {
-                    return Err(error.clone());
-                }
-                State::Down { .. } => {
+                State::Down => {
                     let answer = self.start();
                     *state = State::Dialing(answer.clone());
                     answer
@@ -83,48 +100,77 @@ impl Link {
         }
     }
 
-    /// This line broke: the next call dials, unless somebody has already.
+    /// This line broke, or leads nowhere useful: the next call dials, unless somebody has already.
     pub(super) fn broken(&self, line: &Line) {
+        if let Some(lent) = &line.lent {
+            lent.is_useless.store(true, Ordering::Relaxed);
+        }
         let mut state = lock(&self.state);
         if matches!(&*state, State::Up(current) if current.generation == line.generation) {
-            *state = State::Down { since: None };
+            *state = State::Down;
         }
     }
 
     fn start(&self) -> watch::Receiver<Option<Result<Line, Error>>> {
         let (tell, answer) = watch::channel(None);
-        let (source, state) = (self.source.clone(), Arc::clone(&self.state));
+        let (source, limit, state) = (self.source.clone(), self.connect_timeout, Arc::clone(&self.state));
+        let mut dialing = Dialing { state, is_done: false };
         tokio::spawn(async move {
-            let outcome = source.connect().await;
-            *lock(&state) = match &outcome {
-                Ok(line) => State::Up(line.clone()),
-                Err(error) => State::Down { since: Some((Instant::now(), error.clone())) },
+            let outcome = match tokio::time::timeout(limit, source.connect()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Error::new(ErrorKind::Timeout, "connecting to redis took too long")),
             };
+            dialing.ends(match &outcome {
+                Ok(line) => State::Up(line.clone()),
+                Err(_) => State::Down,
+            });
             tell.send_replace(Some(outcome));
         });
         answer
     }
 }
 
+/// Somebody dials. If the runtime is shut down under it, the next caller dials.
+struct Dialing {
+    state: Arc<Mutex<State>>,
+    is_done: bool,
+}
+
+impl Dialing {
+    fn ends(&mut self, state: State) {
+        self.is_done = true;
+        *lock(&self.state) = state;
+    }
+}
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        if !self.is_done {
+            *lock(&self.state) = State::Down;
+        }
+    }
+}
+
 impl Source {
     async fn connect(&self) -> Result<Line, Error> {
-        let generation = GENERATION.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
         match self {
-            Self::Client { client, connect_timeout } => {
-                // Every check has its own deadline; the connection has none.
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(*connect_timeout))
-                    .set_response_timeout(None);
+            Self::Client(client) => {
+                // Every check has its own deadline, and connecting one above; the connection has none.
+                let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
                 let connection = client
                     .get_multiplexed_async_connection_with_config(&config)
                     .await
                     .map_err(|error| fault::error(&error))?;
-                Ok(Line { connection, generation, _lent: None })
+                let line = Line { connection, generation, lent: None };
+                line.ping().await?;
+                Ok(line)
             }
             Self::Pool(pool) => {
                 let lent = pool.get().await.map_err(|error| pool_error(&error))?;
                 let connection = MultiplexedConnection::clone(&lent);
-                Ok(Line { connection, generation, _lent: Some(Arc::new(lent)) })
+                let lent = Lent { connection: Some(lent), is_useless: AtomicBool::new(false) };
+                Ok(Line { connection, generation, lent: Some(Arc::new(lent)) })
             }
         }
     }
@@ -133,8 +179,29 @@ impl Source {
 static GENERATION: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Line {
+    /// Whether the server answers on this line; what it answers tells only whether to look for
+    /// another server. A connection is made before the server has said that it is welcome, so one
+    /// that has never answered is not up.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        match self.query(&redis::cmd("PING")).await {
+            Ok(_) => Ok(()),
+            Err(error) => match Fault::of(&error) {
+                Fault::Server | Fault::NoScript if !fault::is_unwelcome(&error) => Ok(()),
+                _ => Err(fault::error(&error)),
+            },
+        }
+    }
+
     pub(super) async fn query(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query_async(&mut self.connection.clone()).await
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take_if(|_| self.is_useless.load(Ordering::Relaxed)) {
+            drop(deadpool_redis::Connection::take(connection));
+        }
     }
 }
 
@@ -162,7 +229,7 @@ fn pool_error(error: &deadpool_redis::PoolError) -> Error {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*lock(&self.state) {
-            State::Down { .. } => "down",
+            State::Down => "down",
             State::Dialing(_) => "dialing",
             State::Up(_) => "up",
         })

@@ -1,6 +1,7 @@
 //! The store in Redis.
 
 mod batch;
+mod breaker;
 mod builder;
 mod connection;
 mod denials;
@@ -8,8 +9,18 @@ mod engine;
 mod fault;
 mod link;
 mod plan;
+mod probe;
+mod queue;
 mod reply;
 mod script;
+
+/// What [`breaker`] and [`queue`] are built from; a model checker brings its own.
+mod sync {
+    pub(super) use std::sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+}
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -21,7 +32,7 @@ use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
 use engine::Engine;
-use link::Source;
+use link::{Link, Source};
 pub(crate) use plan::Plan;
 use script::Script;
 
@@ -117,18 +128,13 @@ impl RedisStore {
     /// decision would pay each time.)
     #[must_use]
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None, true)
+        Self::on(Source::Pool(pool))
     }
 
     /// A store on connections of a client that the application configured.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
-        Self::assemble(
-            Source::Client { client: client.into(), connect_timeout: CONNECT_TIMEOUT },
-            DEFAULT_PREFIX.to_owned(),
-            None,
-            true,
-        )
+        Self::on(Source::Client(client.into()))
     }
 
     /// A builder for the options of a store at `url`.
@@ -150,20 +156,38 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// It is not, or refuses us.
+    /// It is not, refuses us, or does not answer within the
+    /// [time for connecting](RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
-        self.0.connection.query(&redis::cmd("PING")).await.map(drop)
+        self.0.connection.query_in_time(&redis::cmd("PING")).await.map(drop)
     }
 
-    fn assemble(source: Source, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
+    /// Whether checks are sent to the server. They are not from the moment three in a row ran into
+    /// their deadline, or no connection could be made, until the server answers a probe: then they
+    /// are answered at once, as the limiter's [`Outage`](crate::Outage) says.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        !self.0.connection.breaker().is_open()
+    }
+
+    fn on(source: Source) -> Self {
+        Self::assemble(Link::new(source, CONNECT_TIMEOUT), DEFAULT_PREFIX.to_owned(), None, true)
+    }
+
+    fn assemble(link: Link, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
         // A clock that others move says nothing about how long a denial holds.
         let denials = (remembers && clock.is_none()).then(Denials::new);
-        let connection = Arc::new(Connection::new(source, prefix, clock));
+        let connection = Connection::new(link, prefix, clock);
         Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection, denials }))
     }
 }
 
 impl Inner {
+    /// Why the server is not asked now.
+    fn refusal(&self) -> Option<Error> {
+        self.connection.breaker().is_open().then(|| self.connection.why())
+    }
+
     /// Units may have come back to the key.
     fn forget(&self, key: &Key) {
         if let Some(denials) = &self.denials {
@@ -178,15 +202,18 @@ impl Store for RedisStore {
         if let Some(denial) = known {
             return StoreFuture::ready(Ok(denial));
         }
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let inner = Arc::clone(&self.0);
-        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
+        let (policies, key, cost, deadline) = (check.policies.clone(), check.key.clone(), check.cost, check.deadline);
         let tag = if policies.plan().tagged { check.tag.into() } else { Box::default() };
         StoreFuture::pending(async move {
             let sent = Instant::now();
             let Some(denials) = &inner.denials else {
-                return inner.engine.check(policies, key, cost, tag).await;
+                return inner.engine.check(policies, key, cost, tag, deadline).await;
             };
-            let decision = inner.engine.check(policies, key.clone(), cost, tag).await?;
+            let decision = inner.engine.check(policies, key.clone(), cost, tag, deadline).await?;
             if decision.is_denied() {
                 denials.remember(key, &decision, sent);
             }
@@ -195,6 +222,9 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let inner = Arc::clone(&self.0);
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
@@ -212,6 +242,9 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let (inner, key) = (Arc::clone(&self.0), key.clone());
         let mut command = redis::cmd("DEL");
         inner.connection.keys(policies.plan(), &key, &mut command);
@@ -232,6 +265,9 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let connection = Arc::clone(&self.0.connection);
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
@@ -249,6 +285,7 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.connection.prefix())
             .field("link", &self.0.connection.link())
+            .field("is_asked", &self.is_asked())
             .finish_non_exhaustive()
     }
 }

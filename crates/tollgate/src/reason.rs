@@ -1,0 +1,105 @@
+use crate::ErrorKind;
+
+/// Why there is no decision of the store, finer than [`ErrorKind`]: one stable word each, for
+/// metrics and alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "most are what a server says"))]
+pub(crate) enum Reason {
+    Config,
+    Auth,
+    Acl,
+    WrongType,
+    CrossSlot,
+    Cluster,
+    Tls,
+    Cost,
+    Unsupported,
+    Protocol,
+    Timeout,
+    Unavailable,
+    Breaker,
+    Overload,
+    Refused,
+    Connection,
+    Oom,
+    NoReplicas,
+    Busy,
+    Misconf,
+    ReadOnly,
+    MasterDown,
+    Loading,
+    ClusterDown,
+    MaxClients,
+}
+
+impl Reason {
+    pub(crate) fn kind(self) -> ErrorKind {
+        match self {
+            Self::Config | Self::Auth | Self::Acl | Self::WrongType | Self::CrossSlot | Self::Cluster | Self::Tls => {
+                ErrorKind::Config
+            }
+            Self::Cost => ErrorKind::CostExceedsBurst,
+            Self::Unsupported => ErrorKind::Unsupported,
+            Self::Protocol => ErrorKind::Protocol,
+            Self::Timeout => ErrorKind::Timeout,
+            Self::Unavailable
+            | Self::Breaker
+            | Self::Overload
+            | Self::Refused
+            | Self::Connection
+            | Self::Oom
+            | Self::NoReplicas
+            | Self::Busy
+            | Self::Misconf
+            | Self::ReadOnly
+            | Self::MasterDown
+            | Self::Loading
+            | Self::ClusterDown
+            | Self::MaxClients => ErrorKind::Unavailable,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Auth => "auth",
+            Self::Acl => "acl",
+            Self::WrongType => "wrongtype",
+            Self::CrossSlot => "crossslot",
+            Self::Cluster => "cluster",
+            Self::Tls => "tls",
+            Self::Cost => "cost",
+            Self::Unsupported => "unsupported",
+            Self::Protocol => "protocol",
+            Self::Timeout => "timeout",
+            Self::Unavailable => "unavailable",
+            Self::Breaker => "breaker",
+            Self::Overload => "overload",
+            Self::Refused => "refused",
+            Self::Connection => "connection",
+            Self::Oom => "oom",
+            Self::NoReplicas => "noreplicas",
+            Self::Busy => "busy",
+            Self::Misconf => "misconf",
+            Self::ReadOnly => "readonly",
+            Self::MasterDown => "masterdown",
+            Self::Loading => "loading",
+            Self::ClusterDown => "clusterdown",
+            Self::MaxClients => "maxclients",
+        }
+    }
+}
+
+impl From<ErrorKind> for Reason {
+    /// The word for all of a kind, where nothing finer is known.
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Config => Self::Config,
+            ErrorKind::CostExceedsBurst => Self::Cost,
+            ErrorKind::Protocol => Self::Protocol,
+            ErrorKind::Timeout => Self::Timeout,
+            ErrorKind::Unavailable => Self::Unavailable,
+            ErrorKind::Unsupported => Self::Unsupported,
+        }
+    }
+}
