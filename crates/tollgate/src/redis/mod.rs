@@ -5,6 +5,7 @@ mod breaker;
 mod builder;
 mod connection;
 mod denials;
+mod diagnosis;
 mod engine;
 mod fault;
 mod link;
@@ -31,6 +32,7 @@ pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
+pub use diagnosis::Diagnosis;
 use engine::Engine;
 use link::{Link, Source};
 pub(crate) use plan::Plan;
@@ -91,7 +93,8 @@ struct Inner {
 
 impl RedisStore {
     /// A store at `url`, which answers: `redis://[user:password@]host[:port][/db]`,
-    /// `rediss://` for TLS (feature `tls`), `unix:///path/to/socket`.
+    /// `rediss://` for TLS (feature `tls`), `unix:///path/to/socket`. What
+    /// [`diagnose`](Self::diagnose) finds wrong with it is logged.
     ///
     /// # Errors
     ///
@@ -100,6 +103,7 @@ impl RedisStore {
     pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
         let store = Self::open(url)?;
         store.ping().await?;
+        store.warn().await;
         Ok(store)
     }
 
