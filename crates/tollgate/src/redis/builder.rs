@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use redis::{Client, IntoConnectionInfo, io::tcp::TcpSettings};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
     RedisStore,
@@ -16,6 +16,8 @@ pub struct RedisStoreBuilder {
     clock: Option<Clock>,
     connect_timeout: Duration,
     remembers: bool,
+    #[cfg(feature = "tls")]
+    tls: super::tls::Certificates,
 }
 
 pub(super) enum Origin {
@@ -40,6 +42,8 @@ impl RedisStoreBuilder {
             clock: None,
             connect_timeout: CONNECT_TIMEOUT,
             remembers: true,
+            #[cfg(feature = "tls")]
+            tls: super::tls::Certificates::default(),
         }
     }
 
@@ -65,6 +69,22 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The authorities that may sign the server's certificate, in PEM, instead of those of the
+    /// platform. For `rediss://` URLs.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.roots = Some(pem.into());
+        self
+    }
+
+    /// The certificate, with those that lead to its authority, and the key to show to a server that
+    /// asks for them, both in PEM. For `rediss://` URLs.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(mut self, certificate_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.identity = Some((certificate_pem.into(), key_pem.into()));
+        self
+    }
+
     /// How long connecting may take, signing in and TLS included, and a [`ping`](RedisStore::ping);
     /// 1 s by default. Checks do not wait for it longer than their own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
@@ -76,8 +96,9 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, or the prefix
-    /// is empty, longer than 64 bytes, or holds a brace, a space or a control character.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, the prefix is
+    /// empty, longer than 64 bytes, or holds a brace, a space or a control character, or
+    /// certificates do not parse or are given where there is no `rediss://` URL.
     pub fn build(self) -> Result<RedisStore, Error> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(allowed) {
@@ -86,32 +107,46 @@ impl RedisStoreBuilder {
                 self.prefix
             )));
         }
-        let source = match self.source {
-            Origin::Url(url) => Source::Client(client(&url)?.into()),
-            Origin::Client(client) => Source::Client((*client).into()),
-            Origin::Pool(pool) => Source::Pool(pool),
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() && !matches!(self.source, Origin::Url(_)) {
+            return Err(Error::config("certificates are for a store at a rediss:// URL: a client or pool has its own"));
+        }
+        let source = match &self.source {
+            Origin::Url(url) => Source::Client(self.client(settings(url)?)?.into()),
+            Origin::Client(client) => Source::Client(Client::clone(client).into()),
+            Origin::Pool(pool) => Source::Pool(pool.clone()),
         };
         let link = Link::new(source, self.connect_timeout);
         Ok(RedisStore::assemble(link, self.prefix, self.clock, self.remembers))
     }
+
+    fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
+        #[cfg(feature = "tls")]
+        if let Some(client) = self.tls.client(&info)? {
+            return Ok(client);
+        }
+        Client::open(info).map_err(|_| unparsed())
+    }
 }
 
-fn client(url: &str) -> Result<Client, Error> {
-    // Neither the URL nor what the parser says of it is shown: a password may stand in it.
-    let refused = |_| {
-        Error::config(
-            "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
-             rediss://… (with the feature tls) or unix:///path",
-        )
-    };
-    let info = url.into_connection_info().map_err(refused)?;
+/// Where a URL leads, with how we speak to it.
+fn settings(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|_| unparsed())?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
     // Whether the connection is welcome shows in the first reply, and nobody looks at that to a name.
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(refused)
+    let redis = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(info.set_tcp_settings(tcp).set_redis_settings(redis))
+}
+
+/// Neither the URL nor what the parser says of it is shown: a password may stand in it.
+fn unparsed() -> Error {
+    Error::config(
+        "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
+         rediss://… (with the feature tls) or unix:///path",
+    )
 }
 
 impl fmt::Debug for RedisStoreBuilder {

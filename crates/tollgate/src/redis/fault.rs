@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use redis::{ErrorKind as Class, RedisError, ServerErrorKind};
 
 use crate::{Error, reason::Reason};
@@ -80,19 +82,23 @@ fn server_text(error: &RedisError) -> (Reason, &'static str) {
     }
 }
 
+/// Nothing but TLS finds bytes of its own that are invalid.
+fn is_tls(error: &RedisError) -> bool {
+    system(error).is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
 /// Whether the server does not take the connection.
 pub(super) fn is_unwelcome(error: &RedisError) -> bool {
     matches!(self::error(error).cause(), Reason::Auth | Reason::MaxClients)
 }
 
-/// Nothing but TLS finds bytes of its own that are invalid.
-fn is_tls(error: &RedisError) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+/// The class of the system's own error behind this one; it knows no address, user or key.
+fn io_error(error: &RedisError) -> Option<std::io::Error> {
+    system(error).map(|io| io.kind().into())
 }
 
-/// The system's own error behind this one; it knows no address, user or key.
-fn io_error(error: &RedisError) -> Option<std::io::Error> {
-    let source = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
-    Some(source.kind().into())
+/// The client keeps what is behind an error in an `Arc`.
+fn system(error: &RedisError) -> Option<&std::io::Error> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
 }

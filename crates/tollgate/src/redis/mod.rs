@@ -14,6 +14,8 @@ mod probe;
 mod queue;
 mod reply;
 mod script;
+#[cfg(feature = "tls")]
+mod tls;
 
 /// What [`breaker`] and [`queue`] are built from; a model checker brings its own.
 mod sync {
