@@ -32,6 +32,12 @@ impl Builder {
         self
     }
 
+    /// Makes it a Sentinel, with these lines in its configuration file: `sentinel monitor m 127.0.0.1 6379 2`.
+    pub fn sentinel(mut self, lines: impl AsRef<str>) -> Self {
+        self.arguments.push("--sentinel".to_owned());
+        self.config(lines)
+    }
+
     /// Adds lines to the configuration file: `.config("user app on >secret ~app:* +get")`.
     pub fn config(mut self, lines: impl AsRef<str>) -> Self {
         self.configuration.push_str(lines.as_ref());

@@ -1,10 +1,11 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use redis::{Client, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
     RedisStore,
     link::{Link, Source},
+    sentinel::{Sentinels, Servers},
 };
 use crate::{Clock, Error};
 
@@ -12,6 +13,7 @@ use crate::{Clock, Error};
 #[must_use = "a builder does nothing until it is built"]
 pub struct RedisStoreBuilder {
     source: Origin,
+    server_url: Option<String>,
     prefix: String,
     clock: Option<Clock>,
     connect_timeout: Duration,
@@ -24,6 +26,7 @@ pub(super) enum Origin {
     Url(String),
     Client(Box<Client>),
     Pool(deadpool_redis::Pool),
+    Sentinels { urls: Vec<String>, master: String },
 }
 
 pub(super) const DEFAULT_PREFIX: &str = "tollgate";
@@ -38,6 +41,7 @@ impl RedisStoreBuilder {
     pub(super) fn new(source: Origin) -> Self {
         Self {
             source,
+            server_url: None,
             prefix: DEFAULT_PREFIX.to_owned(),
             clock: None,
             connect_timeout: CONNECT_TIMEOUT,
@@ -51,6 +55,13 @@ impl RedisStoreBuilder {
     /// prefix share the counters of policies of the same name.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
+        self
+    }
+
+    /// How to speak to the servers that Sentinels name: user, password, database, protocol and TLS
+    /// of this URL. Its host and port are not looked at.
+    pub fn server_url(mut self, url: impl Into<String>) -> Self {
+        self.server_url = Some(url.into());
         self
     }
 
@@ -92,6 +103,18 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The store, connected: see [`RedisStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and when the server does not answer or refuses us.
+    pub async fn connect(self) -> Result<RedisStore, Error> {
+        let store = self.build()?;
+        store.ping().await?;
+        store.warn().await;
+        Ok(store)
+    }
+
     /// The store. It connects with the first check.
     ///
     /// # Errors
@@ -107,22 +130,45 @@ impl RedisStoreBuilder {
                 self.prefix
             )));
         }
+        if self.server_url.is_some() && !matches!(self.source, Origin::Sentinels { .. }) {
+            return Err(Error::config("a server URL is for a store that is found through sentinels"));
+        }
         #[cfg(feature = "tls")]
-        if self.tls.is_some() && !matches!(self.source, Origin::Url(_)) {
+        if self.tls.is_some() && matches!(self.source, Origin::Client(_) | Origin::Pool(_)) {
             return Err(Error::config("certificates are for a store at a rediss:// URL: a client or pool has its own"));
         }
         let source = match &self.source {
-            Origin::Url(url) => Source::Client(self.client(settings(url)?)?.into()),
+            Origin::Url(url) => Source::Client(self.client(settings(url)?, true)?.into()),
             Origin::Client(client) => Source::Client(Client::clone(client).into()),
             Origin::Pool(pool) => Source::Pool(pool.clone()),
+            Origin::Sentinels { urls, master } => Source::Sentinels(self.sentinels(urls, master)?),
         };
         let link = Link::new(source, self.connect_timeout);
         Ok(RedisStore::assemble(link, self.prefix, self.clock, self.remembers))
     }
 
-    fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
+    fn sentinels(&self, urls: &[String], master: &str) -> Result<Arc<Sentinels>, Error> {
+        if urls.is_empty() {
+            return Err(Error::config("sentinels must be 1 at least, got 0"));
+        }
+        let clients = urls.iter().map(|url| self.client(settings(url)?, false)).collect::<Result<_, _>>()?;
+        let info = settings(self.server_url.as_deref().unwrap_or("redis://any"))?;
+        if matches!(info.addr(), ConnectionAddr::Unix(_)) {
+            return Err(Error::config("sentinels name servers by host and port, the server URL is of a socket"));
+        }
+        let servers = Servers {
+            // So that what is wrong with it is told now.
+            info: self.client(info, false)?.get_connection_info().clone(),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+        };
+        Ok(Sentinels::new(clients, master.to_owned(), servers))
+    }
+
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates are for TLS"))]
+    fn client(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Client, Error> {
         #[cfg(feature = "tls")]
-        if let Some(client) = self.tls.client(&info)? {
+        if let Some(client) = self.tls.client(&info, needs_tls)? {
             return Ok(client);
         }
         Client::open(info).map_err(|_| unparsed())

@@ -27,6 +27,8 @@ pub(super) struct Connection {
     why: ArcSwap<Error>,
     /// Rings when the breaker has opened, for the task that serves the queue.
     opened: Notify,
+    /// Rings when there is a reason to probe at once.
+    hurry: Notify,
     me: Weak<Self>,
 }
 
@@ -39,6 +41,7 @@ impl Connection {
             breaker: Breaker::new(),
             why: ArcSwap::from_pointee(probe::silent()),
             opened: Notify::new(),
+            hurry: Notify::new(),
             me: Weak::clone(me),
         })
     }
@@ -49,6 +52,18 @@ impl Connection {
 
     pub(super) fn opened(&self) -> &Notify {
         &self.opened
+    }
+
+    pub(super) fn hurry(&self) -> &Notify {
+        &self.hurry
+    }
+
+    /// Another server is the one to ask.
+    pub(super) fn moved(&self) {
+        self.link.renew();
+        if self.breaker.is_open() {
+            self.hurry.notify_one();
+        }
     }
 
     /// Why the server is not asked, while the breaker is open.
@@ -155,6 +170,9 @@ impl Connection {
     }
 
     async fn line(&self) -> Result<Line, Error> {
+        if let Some(sentinels) = self.link.sentinels() {
+            sentinels.watch(&self.me);
+        }
         self.link.line_or_dial().await.inspect_err(|error| self.failed(error))
     }
 

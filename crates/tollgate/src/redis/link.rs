@@ -10,7 +10,10 @@ use std::{
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tokio::sync::watch;
 
-use super::fault::{self, Fault};
+use super::{
+    fault::{self, Fault},
+    sentinel::{Node, Sentinels},
+};
 use crate::{Error, ErrorKind};
 
 /// Where connections come from.
@@ -18,6 +21,7 @@ use crate::{Error, ErrorKind};
 pub(super) enum Source {
     Client(Arc<redis::Client>),
     Pool(deadpool_redis::Pool),
+    Sentinels(Arc<Sentinels>),
 }
 
 /// The one connection that all checks share.
@@ -33,7 +37,8 @@ pub(super) struct Link {
 
 enum State {
     Down,
-    Dialing(watch::Receiver<Option<Result<Line, Error>>>),
+    /// The dial of this number is the one that counts.
+    Dialing(u64, watch::Receiver<Option<Result<Line, Error>>>),
     Up(Line),
 }
 
@@ -43,6 +48,7 @@ pub(super) struct Line {
     connection: MultiplexedConnection,
     generation: u64,
     lent: Option<Arc<Lent>>,
+    node: Option<Arc<Node>>,
 }
 
 /// What a pool lent. It goes back when nobody holds it any more, unless it is of no use: the pool
@@ -66,7 +72,7 @@ impl Link {
     fn line(&self) -> Option<Line> {
         match &*lock(&self.state) {
             State::Up(line) => Some(line.clone()),
-            State::Down | State::Dialing(_) => None,
+            State::Down | State::Dialing(..) => None,
         }
     }
 
@@ -83,12 +89,8 @@ impl Link {
             let mut state = lock(&self.state);
             match &*state {
                 State::Up(line) => return Ok(line.clone()),
-                State::Dialing(answer) => answer.clone(),
-                State::Down => {
-                    let answer = self.start();
-                    *state = State::Dialing(answer.clone());
-                    answer
-                }
+                State::Dialing(_, answer) => answer.clone(),
+                State::Down => self.start(&mut state),
             }
         };
         match answer.wait_for(Option::is_some).await {
@@ -111,10 +113,31 @@ impl Link {
         }
     }
 
-    fn start(&self) -> watch::Receiver<Option<Result<Line, Error>>> {
+    /// The server is another one now: a connection to it is made at once, and the one there was, or
+    /// was being made, is left to those who wait for an answer on it.
+    pub(super) fn renew(&self) {
+        let mut state = lock(&self.state);
+        let _ = self.start(&mut state);
+    }
+
+    /// The server that the Sentinels named, while the connection to it is up.
+    pub(super) fn node(&self) -> Option<Node> {
+        self.line()?.node.as_deref().cloned()
+    }
+
+    pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.source {
+            Source::Sentinels(sentinels) => Some(sentinels),
+            Source::Client(_) | Source::Pool(_) => None,
+        }
+    }
+
+    fn start(&self, current: &mut State) -> watch::Receiver<Option<Result<Line, Error>>> {
         let (tell, answer) = watch::channel(None);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        *current = State::Dialing(number, answer.clone());
         let (source, limit, state) = (self.source.clone(), self.connect_timeout, Arc::clone(&self.state));
-        let mut dialing = Dialing { state, is_done: false };
+        let dialing = Dialing { state, number };
         tokio::spawn(async move {
             let outcome = match tokio::time::timeout(limit, source.connect()).await {
                 Ok(outcome) => outcome,
@@ -133,36 +156,37 @@ impl Link {
 /// Somebody dials. If the runtime is shut down under it, the next caller dials.
 struct Dialing {
     state: Arc<Mutex<State>>,
-    is_done: bool,
+    number: u64,
 }
 
 impl Dialing {
-    fn ends(&mut self, state: State) {
-        self.is_done = true;
-        *lock(&self.state) = state;
+    /// Unless another dial has begun meanwhile.
+    fn ends(&self, end: State) {
+        let mut state = lock(&self.state);
+        if matches!(&*state, State::Dialing(number, _) if *number == self.number) {
+            *state = end;
+        }
     }
 }
 
 impl Drop for Dialing {
     fn drop(&mut self) {
-        if !self.is_done {
-            *lock(&self.state) = State::Down;
-        }
+        self.ends(State::Down);
     }
 }
 
 impl Source {
     async fn connect(&self) -> Result<Line, Error> {
-        let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
+        let generation = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Every check has its own deadline, and connecting one above; the connection has none.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         match self {
             Self::Client(client) => {
-                // Every check has its own deadline, and connecting one above; the connection has none.
-                let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
                 let connection = client
                     .get_multiplexed_async_connection_with_config(&config)
                     .await
                     .map_err(|error| fault::error(&error))?;
-                let line = Line { connection, generation, lent: None };
+                let line = Line { connection, generation, lent: None, node: None };
                 line.ping().await?;
                 Ok(line)
             }
@@ -170,13 +194,18 @@ impl Source {
                 let lent = pool.get().await.map_err(|error| pool_error(&error))?;
                 let connection = MultiplexedConnection::clone(&lent);
                 let lent = Lent { connection: Some(lent), is_useless: AtomicBool::new(false) };
-                Ok(Line { connection, generation, lent: Some(Arc::new(lent)) })
+                Ok(Line { connection, generation, lent: Some(Arc::new(lent)), node: None })
+            }
+            Self::Sentinels(sentinels) => {
+                let (connection, node) = sentinels.connect(&config).await?;
+                Ok(Line { connection, generation, lent: None, node: Some(Arc::new(node)) })
             }
         }
     }
 }
 
-static GENERATION: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// Counts dials and lines.
+static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Line {
     /// Whether the server answers on this line; what it answers tells only whether to look for
@@ -230,7 +259,7 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*lock(&self.state) {
             State::Down => "down",
-            State::Dialing(_) => "dialing",
+            State::Dialing(..) => "dialing",
             State::Up(_) => "up",
         })
     }

@@ -14,6 +14,7 @@ mod probe;
 mod queue;
 mod reply;
 mod script;
+mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -103,10 +104,7 @@ impl RedisStore {
     /// The URL does not parse, nothing answers there, or the password is refused. A service that
     /// shall start while Redis is away uses [`open`](Self::open).
     pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
-        let store = Self::open(url)?;
-        store.ping().await?;
-        store.warn().await;
-        Ok(store)
+        Self::builder(url).connect().await
     }
 
     /// A store at `url` that connects with the first check. Until the server is there, the
@@ -156,6 +154,30 @@ impl RedisStore {
     /// A builder for the options of a store on a client.
     pub fn client_builder(client: Client) -> RedisStoreBuilder {
         RedisStoreBuilder::new(Origin::Client(Box::new(client)))
+    }
+
+    /// A builder for a store at the master of this name, found through Sentinels at `urls`.
+    ///
+    /// When a Sentinel tells that another server is the master now, a connection to that one is
+    /// made at once and the old one is left; who is the master is asked again each second as well.
+    /// A connection is used only where the server says itself that it is a master (`+role` is a
+    /// right for that). User, password and TLS of the URLs are for the Sentinels; for the servers
+    /// there is [`server_url`](RedisStoreBuilder::server_url).
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::sentinel(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "limits")
+    ///     .server_url("redis://tollgate:password@any")
+    ///     .build();
+    /// assert!(store.is_ok());
+    /// ```
+    pub fn sentinel<U>(urls: impl IntoIterator<Item = U>, master: impl Into<String>) -> RedisStoreBuilder
+    where
+        U: Into<String>,
+    {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisStoreBuilder::new(Origin::Sentinels { urls, master: master.into() })
     }
 
     /// Asks the server whether it is there.

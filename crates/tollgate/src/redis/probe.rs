@@ -35,10 +35,20 @@ impl Probe {
     async fn run(mut self) {
         let mut probes = 0;
         loop {
-            let Some(in_vain) = self.connection.upgrade().map(|it| it.breaker().in_vain()) else { return };
-            tokio::time::sleep(pause(probes, in_vain)).await;
             let Some(connection) = self.connection.upgrade() else { return };
-            match connection.probe().await {
+            let pause = pause(probes, connection.breaker().in_vain());
+            // A store that goes meanwhile is held for one pause.
+            let _ = tokio::time::timeout(pause, connection.hurry().notified()).await;
+            let answer = tokio::select! {
+                biased;
+                answer = connection.probe() => answer,
+                () = connection.hurry().notified() => {
+                    // What is probed is no longer the server to ask.
+                    connection.hurry().notify_one();
+                    continue;
+                }
+            };
+            match answer {
                 Ok(()) => {
                     tracing::debug!(probes = probes + 1, "redis answers a probe, checks are sent to it again");
                     self.is_done = true;

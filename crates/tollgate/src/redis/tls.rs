@@ -7,7 +7,7 @@ use rustls::{
 use crate::{Error, reason::Reason};
 
 /// Whom we believe, and who we are.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Certificates {
     pub(super) roots: Option<Vec<u8>>,
     /// Certificate and key.
@@ -19,10 +19,10 @@ impl Certificates {
         self.roots.is_some() || self.identity.is_some()
     }
 
-    /// A client that speaks TLS, where the address says so.
-    pub(super) fn client(&self, info: &ConnectionInfo) -> Result<Option<Client>, Error> {
+    /// A client that speaks TLS, where the address says so; where certificates are `needed` it must.
+    pub(super) fn client(&self, info: &ConnectionInfo, needed: bool) -> Result<Option<Client>, Error> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            return match self.is_some() {
+            return match self.is_some() && needed {
                 true => Err(Error::new(Reason::Tls, "certificates are for a store at a rediss:// URL")),
                 false => Ok(None),
             };
