@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use deadpool_redis::sentinel::SentinelServerType;
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{Client, RedisServer, wait};
 
@@ -232,6 +233,22 @@ async fn an_old_master_that_wakes_up_is_not_asked_again() {
     let stray = calls(old) - before;
     println!("stopped: {stray} calls at the old master that it had been sent, {woken} when it woke");
     assert_eq!(calls(old), woken, "the old master is left");
+    load.end().await;
+}
+
+/// What it cannot do, notice a planned fail-over, is documented; what it can is a dead master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_asks_sentinels_finds_the_next_master() {
+    let topology = Topology::start(false);
+    let urls: Vec<_> = topology.sentinels.iter().map(RedisServer::url).collect();
+    let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
+    let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+    let load = Load::start(&RedisStore::from_sentinel_pool(pool));
+    load.decides().await;
+    topology.old().kill();
+    wait::until("another master", PATIENT, || topology.risen().is_some());
+    load.decides().await;
+    asks(topology.risen().expect("a new master")).await;
     load.end().await;
 }
 

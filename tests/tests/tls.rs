@@ -106,6 +106,30 @@ async fn a_certificate_is_shown_to_a_server_that_asks() {
 }
 
 #[tokio::test]
+async fn sentinels_and_the_servers_they_name_speak_tls() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(|_| ()), true);
+    let signed = authority.sign(|_| ());
+    let sentinel = RedisServer::builder()
+        .tls(&authority.pem, &signed.0, &signed.1, true)
+        .sentinel(format!("tls-replication yes\nsentinel monitor m 127.0.0.1 {} 1", server.tls_port()))
+        .start();
+    let ours = authority.sign(|_| ());
+    let of = |server_url: &str| {
+        RedisStore::sentinel([format!("rediss://127.0.0.1:{}", sentinel.tls_port())], "m")
+            .server_url(server_url)
+            .root_certificates(authority.pem.as_str())
+    };
+    decides(of("rediss://any").client_certificate(ours.0.as_str(), ours.1.as_str())).await;
+    // Where one of both sides is spoken to as it does not want to be.
+    for builder in [of("redis://any").client_certificate(ours.0.as_str(), ours.1.as_str()), of("rediss://any")] {
+        let store = builder.build().expect("a store");
+        let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err("no way");
+        assert!(["tls", "connection", "timeout"].contains(&error.reason()), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
     let expired = authority.sign(|params| {

@@ -34,7 +34,8 @@
 //!
 //! Two layers around one route that spend from the same policy and key count each request twice.
 //! That is found out by the first requests, and logged once, at `error`, with the code
-//! `TOLLGATE-DOUBLE-COUNT`.
+//! `TOLLGATE-DOUBLE-COUNT`. Forwarding headers that are believed from everywhere are logged at
+//! `warn`, as `TOLLGATE-TRUST-ALL`.
 //!
 //! # Seeing it
 //!

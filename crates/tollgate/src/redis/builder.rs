@@ -5,6 +5,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 use super::{
     RedisStore,
     link::{Link, Source},
+    pool::Pool,
     sentinel::{Sentinels, Servers},
 };
 use crate::{Clock, Error};
@@ -25,7 +26,7 @@ pub struct RedisStoreBuilder {
 pub(super) enum Origin {
     Url(String),
     Client(Box<Client>),
-    Pool(deadpool_redis::Pool),
+    Pool(Pool),
     Sentinels { urls: Vec<String>, master: String },
 }
 

@@ -1,9 +1,6 @@
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
     time::Duration,
 };
 
@@ -12,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{
     fault::{self, Fault},
+    pool::{Lent, Pool},
     sentinel::{Node, Sentinels},
 };
 use crate::{Error, ErrorKind};
@@ -20,7 +18,7 @@ use crate::{Error, ErrorKind};
 #[derive(Clone)]
 pub(super) enum Source {
     Client(Arc<redis::Client>),
-    Pool(deadpool_redis::Pool),
+    Pool(Pool),
     Sentinels(Arc<Sentinels>),
 }
 
@@ -49,13 +47,6 @@ pub(super) struct Line {
     generation: u64,
     lent: Option<Arc<Lent>>,
     node: Option<Arc<Node>>,
-}
-
-/// What a pool lent. It goes back when nobody holds it any more, unless it is of no use: the pool
-/// would find that it answers, and lend it again.
-struct Lent {
-    connection: Option<deadpool_redis::Connection>,
-    is_useless: AtomicBool,
 }
 
 impl Link {
@@ -105,7 +96,7 @@ impl Link {
     /// This line broke, or leads nowhere useful: the next call dials, unless somebody has already.
     pub(super) fn broken(&self, line: &Line) {
         if let Some(lent) = &line.lent {
-            lent.is_useless.store(true, Ordering::Relaxed);
+            lent.is_useless();
         }
         let mut state = lock(&self.state);
         if matches!(&*state, State::Up(current) if current.generation == line.generation) {
@@ -191,9 +182,7 @@ impl Source {
                 Ok(line)
             }
             Self::Pool(pool) => {
-                let lent = pool.get().await.map_err(|error| pool_error(&error))?;
-                let connection = MultiplexedConnection::clone(&lent);
-                let lent = Lent { connection: Some(lent), is_useless: AtomicBool::new(false) };
+                let (connection, lent) = pool.lend().await?;
                 Ok(Line { connection, generation, lent: Some(Arc::new(lent)), node: None })
             }
             Self::Sentinels(sentinels) => {
@@ -226,14 +215,6 @@ impl Line {
     }
 }
 
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take_if(|_| self.is_useless.load(Ordering::Relaxed)) {
-            drop(deadpool_redis::Connection::take(connection));
-        }
-    }
-}
-
 /// A panic while the lock is held leaves a whole state behind, so the lock is never poisoned.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -242,17 +223,6 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// The runtime that dialled was shut down under the callers.
 fn abandoned() -> Error {
     Error::new(ErrorKind::Unavailable, "connecting to redis was abandoned")
-}
-
-fn pool_error(error: &deadpool_redis::PoolError) -> Error {
-    use deadpool_redis::PoolError;
-    match error {
-        PoolError::Backend(error) => fault::error(error),
-        PoolError::Timeout(_) => Error::new(ErrorKind::Timeout, "the pool gave no connection in time"),
-        PoolError::Closed => Error::config("the pool is closed"),
-        PoolError::NoRuntimeSpecified => Error::config("the pool has a time-out but no runtime"),
-        PoolError::PostCreateHook(_) => Error::new(ErrorKind::Unavailable, "a hook of the pool refused the connection"),
-    }
 }
 
 impl fmt::Debug for Link {

@@ -10,6 +10,7 @@ mod engine;
 mod fault;
 mod link;
 mod plan;
+mod pool;
 mod probe;
 mod queue;
 mod reply;
@@ -39,6 +40,7 @@ pub use diagnosis::Diagnosis;
 use engine::Engine;
 use link::{Link, Source};
 pub(crate) use plan::Plan;
+use pool::Pool;
 use script::Script;
 
 #[cfg(feature = "testing")]
@@ -132,7 +134,19 @@ impl RedisStore {
     /// decision would pay each time.)
     #[must_use]
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::on(Source::Pool(pool))
+        Self::on(Source::Pool(Pool::Server(pool)))
+    }
+
+    /// A store on the connections of an application's own pool that finds the master through
+    /// Sentinels, as [`from_pool`](Self::from_pool).
+    ///
+    /// Such a pool asks for the master only when it makes a connection, so a planned fail-over is
+    /// noticed when the old master is demoted, some ten seconds later; until then both masters
+    /// spend. [`sentinel`](Self::sentinel) notices at once.
+    #[cfg(feature = "sentinel-pool")]
+    #[must_use]
+    pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
+        Self::on(Source::Pool(Pool::Sentinel(pool)))
     }
 
     /// A store on connections of a client that the application configured.
@@ -148,7 +162,13 @@ impl RedisStore {
 
     /// A builder for the options of a store on a pool.
     pub fn pool_builder(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(Origin::Pool(pool))
+        RedisStoreBuilder::new(Origin::Pool(Pool::Server(pool)))
+    }
+
+    /// A builder for the options of a store on a pool that finds the master through Sentinels.
+    #[cfg(feature = "sentinel-pool")]
+    pub fn sentinel_pool_builder(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Origin::Pool(Pool::Sentinel(pool)))
     }
 
     /// A builder for the options of a store on a client.
