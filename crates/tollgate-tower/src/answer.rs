@@ -8,7 +8,7 @@ use tollgate::{Decision, Error, ErrorKind};
 use crate::{
     Account, Decisions, Rejection, Respond, fields,
     key::KeyError,
-    metrics::Place,
+    metrics::{self, Place},
     rejection::Reason,
     settle::{Charge, Outcome},
     shared::{Accounts, Limit, Shared, Ticket},
@@ -52,14 +52,18 @@ impl<K: Send + Sync + 'static, R> Shared<K, R> {
         let (limit, options) = (&self.limits[at], &self.options);
         let decision = match answer {
             Ok(decision) => decision,
-            Err(error) if options.is_shadow => {
-                tracing::debug!(%error, "no decision; the limit is in shadow");
-                return Ok(None);
+            Err(error) => {
+                metrics::failed(&error);
+                if options.is_shadow {
+                    tracing::debug!(%error, "no decision; the limit is in shadow");
+                    return Ok(None);
+                }
+                let reason = match error.kind() {
+                    ErrorKind::CostExceedsBurst => Reason::CostNeverFits(&error),
+                    _ => Reason::Unavailable(&error),
+                };
+                return Err(self.refuse(reason, Some(limit), parts, place));
             }
-            Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                return Err(self.refuse(Reason::CostNeverFits(&error), Some(limit), parts, place));
-            }
-            Err(error) => return Err(self.refuse(Reason::Unavailable(&error), Some(limit), parts, place)),
         };
         let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));
         self.decided(at, &decision, place, Some(&timer), &self.rpc(parts));

@@ -34,7 +34,8 @@
 //!
 //! Two layers around one route that spend from the same policy and key count each request twice.
 //! That is found out by the first requests, and logged once, at `error`, with the code
-//! `TOLLGATE-DOUBLE-COUNT`.
+//! `TOLLGATE-DOUBLE-COUNT`. Forwarding headers that are believed from everywhere are logged at
+//! `warn`, as `TOLLGATE-TRUST-ALL`.
 //!
 //! # Seeing it
 //!
@@ -45,7 +46,8 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | `allowed`, `denied`, or `shadowed` for a denial in [shadow](RateLimitBuilder::shadow) |
 //! | `tollgate_rejections_total` | `reason` | `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store: `timeout`, `unavailable`, `misconfigured` |
+//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [their cause](tollgate::Error::reason): `timeout`, `breaker`, `oom` … |
+//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same words: what a [closed](tollgate::Outage::Closed) limit answers 503 to |
 //! | `tollgate_check_duration_seconds` | | from the question to the decision, waiting included |
 //! | `tollgate_waiting` | | requests that are held for their turn |
 //!

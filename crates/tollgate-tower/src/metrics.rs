@@ -2,9 +2,9 @@
 //! configured, never what a client sent.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Limit, Place, Timer, rejected, waiting};
+pub(crate) use off::{Limit, Place, Timer, failed, rejected, waiting};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Limit, Place, Timer, rejected, waiting};
+pub(crate) use on::{Limit, Place, Timer, failed, rejected, waiting};
 
 #[cfg(feature = "metrics")]
 mod on {
@@ -12,7 +12,7 @@ mod on {
 
     use http::request::Parts;
     use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
-    use tollgate::Decision;
+    use tollgate::{Decision, Error};
 
     use crate::Labels;
 
@@ -80,8 +80,8 @@ mod on {
                     if is_shadow { &policy.shadowed } else { &policy.denied }.increment(1);
                 }
             }
-            if let Some(reason) = decision.degraded() {
-                counter!("tollgate_degraded_total", "reason" => reason.as_str()).increment(1);
+            if let Some(reason) = decision.degraded_reason() {
+                counter!("tollgate_degraded_total", "reason" => reason).increment(1);
             }
         }
     }
@@ -113,6 +113,10 @@ mod on {
         counter!("tollgate_rejections_total", all).increment(1);
     }
 
+    pub(crate) fn failed(error: &Error) {
+        counter!("tollgate_errors_total", "reason" => error.reason()).increment(1);
+    }
+
     pub(crate) fn waiting(change: f64) {
         gauge!("tollgate_waiting").increment(change);
     }
@@ -121,7 +125,7 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::Decision;
+    use tollgate::{Decision, Error};
 
     use crate::Labels;
 
@@ -153,6 +157,8 @@ mod off {
     }
 
     pub(crate) fn rejected(_: &'static str, _: &Labels, _: Place) {}
+
+    pub(crate) fn failed(_: &Error) {}
 
     pub(crate) fn waiting(_: f64) {}
 }

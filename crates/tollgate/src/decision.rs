@@ -5,6 +5,7 @@ use crate::{
     algorithm::{Numbers, delay_us, numbers},
     clock::micros,
     readings::Readings,
+    reason::Reason,
 };
 
 /// The outcome of a check: allowed or denied, and what every policy has left.
@@ -33,7 +34,7 @@ pub struct Decision {
     late_us: u64,
     readings: Readings,
     cost: Cost,
-    /// One of [`Degraded::ALL`], counted from one; 0 when the store decided. (As an `Option` it would be where every
+    /// The code of the reason; 0 when the store decided. (As an `Option` it would be where every
     /// enum around a decision keeps its own variant, and a decision would be copied in odd pieces.)
     degraded: u8,
 }
@@ -52,8 +53,6 @@ pub enum Degraded {
 }
 
 impl Degraded {
-    const ALL: [Self; 3] = [Self::Timeout, Self::Unavailable, Self::Misconfigured];
-
     pub(crate) fn from_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,
@@ -81,12 +80,12 @@ impl Decision {
     }
 
     /// A decision that no policy was asked for.
-    pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Degraded) -> Self {
+    pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Reason) -> Self {
         Self::from_readings(policies, Readings::new(), cost, 0).degraded_by(why)
     }
 
-    pub(crate) fn degraded_by(mut self, why: Degraded) -> Self {
-        self.degraded = (1..).zip(Degraded::ALL).find_map(|(code, one)| (one == why).then_some(code)).unwrap_or(0);
+    pub(crate) fn degraded_by(mut self, why: Reason) -> Self {
+        self.degraded = why.code();
         self
     }
 
@@ -133,7 +132,18 @@ impl Decision {
     /// Why the decision was made without the store, if it was.
     #[must_use]
     pub fn degraded(&self) -> Option<Degraded> {
-        Degraded::ALL.get(usize::from(self.degraded).checked_sub(1)?).copied()
+        self.why().map(|why| Degraded::from_kind(why.kind()))
+    }
+
+    /// The same in one word that does not change between versions, and finer: see
+    /// [`Error::reason`](crate::Error::reason).
+    #[must_use]
+    pub fn degraded_reason(&self) -> Option<&'static str> {
+        self.why().map(Reason::as_str)
+    }
+
+    fn why(&self) -> Option<Reason> {
+        Reason::of_code(self.degraded)
     }
 
     /// Whether the decision was made without the store, as [`Outage`](crate::Outage) says.

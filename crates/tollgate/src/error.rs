@@ -1,5 +1,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use crate::reason::Reason;
+
 /// Why no decision was reached.
 ///
 /// A denial is not an error, it is a [`Decision`](crate::Decision). Messages name the field and the
@@ -17,7 +19,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 pub struct Error(Arc<Inner>);
 
 struct Inner {
-    kind: ErrorKind,
+    reason: Reason,
     message: Cow<'static, str>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -43,17 +45,17 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+    pub(crate) fn new(why: impl Into<Reason>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Arc::new(Inner { reason: why.into(), message: message.into(), source: None }))
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn with_source(
-        kind: ErrorKind,
+        why: impl Into<Reason>,
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+        Self(Arc::new(Inner { reason: why.into(), message: message.into(), source: Some(source.into()) }))
     }
 
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
@@ -69,7 +71,26 @@ impl Error {
     /// What class of error this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        self.0.reason.kind()
+    }
+
+    /// The cause in one word that does not change between versions: a label for metrics and alerts.
+    ///
+    /// | kind | words |
+    /// |---|---|
+    /// | [`Config`](ErrorKind::Config) | `auth`, `acl`, `tls`, `wrongtype`, `crossslot`, `cluster` (a cluster that was not configured as one), else `config` |
+    /// | [`Timeout`](ErrorKind::Timeout) | `timeout` |
+    /// | [`Unavailable`](ErrorKind::Unavailable) | `refused` (nothing listens), `connection` (it broke), `breaker` (not asked, because it did not answer before), `oom`, `noreplicas`, `busy`, `misconf`, `readonly`, `masterdown`, `loading`, `clusterdown`, `maxclients`, `overload` (too many checks wait here), else `unavailable` |
+    /// | [`Protocol`](ErrorKind::Protocol) | `protocol` |
+    /// | [`CostExceedsBurst`](ErrorKind::CostExceedsBurst) | `cost` |
+    /// | [`Unsupported`](ErrorKind::Unsupported) | `unsupported` |
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.0.reason.as_str()
+    }
+
+    pub(crate) fn cause(&self) -> Reason {
+        self.0.reason
     }
 }
 
@@ -81,7 +102,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("kind", &self.0.kind).field("message", &self.0.message).finish()
+        f.debug_struct("Error").field("kind", &self.kind()).field("message", &self.0.message).finish()
     }
 }
 

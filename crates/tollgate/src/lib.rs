@@ -38,6 +38,7 @@ mod policy;
 mod policy_set;
 mod quota;
 mod readings;
+mod reason;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
@@ -59,7 +60,7 @@ pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder};
+pub use redis::{Diagnosis, RedisStore, RedisStoreBuilder};
 pub use store::{Check, CheckFuture, Store, StoreFuture};
 
 /// The version of `deadpool-redis` whose `Pool` [`RedisStore::from_pool`] takes.

@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use tokio::time::{Instant, timeout, timeout_at};
+
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     entry::TAG_BYTES, outage::Fallback, wait::Lines,
@@ -236,26 +238,29 @@ impl Inner {
             // Handed on where it lies: to be copied would be a good part of what the decision costs.
             return self.store.check(check);
         }
+        // Absolute, and from here on; in process nobody looks at it.
+        let deadline = Instant::now().checked_add(self.deadline);
+        let check = Check { deadline: deadline.map(Instant::into_std), ..check };
         match self.store.check(check).into_ready() {
             Ok(Ok(decision)) => {
                 self.fallback.returned();
                 StoreFuture::ready(Ok(decision))
             }
             Ok(Err(error)) => StoreFuture::ready(self.fallback.answer(check, error)),
-            Err(pending) => self.wait(pending, check),
+            Err(pending) => self.wait(pending, check, deadline),
         }
     }
 
     /// Sees a check through that a store is at, until the deadline.
-    fn wait(self: &Arc<Self>, pending: CheckFuture, check: Check<'_>) -> CheckFuture {
+    fn wait(self: &Arc<Self>, pending: CheckFuture, check: Check<'_>, deadline: Option<Instant>) -> CheckFuture {
         let inner = Arc::clone(self);
         let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
         StoreFuture::pending(async move {
-            let answer = match tokio::time::timeout(inner.deadline, pending).await {
-                Ok(answer) => answer,
-                Err(_) => Err(inner.late()),
+            let answer = match deadline {
+                Some(deadline) => timeout_at(deadline, pending).await,
+                None => timeout(inner.deadline, pending).await,
             };
-            match answer {
+            match answer.unwrap_or_else(|_| Err(inner.late())) {
                 Ok(decision) => {
                     inner.fallback.returned();
                     Ok(decision)
@@ -279,7 +284,7 @@ impl Inner {
     async fn within_deadline<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
         match answer.into_ready() {
             Ok(answer) => answer,
-            Err(pending) => match tokio::time::timeout(self.deadline, pending).await {
+            Err(pending) => match timeout(self.deadline, pending).await {
                 Ok(answer) => answer,
                 Err(_) => Err(self.late()),
             },
@@ -345,8 +350,9 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// How long a check may take in all, connecting included; 50 ms by default. After it the
-    /// [`Outage`] decides. In-process stores answer at once and know no deadline.
+    /// How long a check may take in all, connecting included, from the call that asks for it; 50 ms
+    /// by default. After it the [`Outage`] decides. In-process stores answer at once and know no
+    /// deadline.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

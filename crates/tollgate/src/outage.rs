@@ -3,7 +3,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{Check, Clock, Decision, Degraded, Error, ErrorKind, MemoryStore, PolicySet};
+use crate::{Check, Clock, Decision, Error, ErrorKind, MemoryStore, PolicySet};
 
 /// What to answer when the store cannot decide in time.
 ///
@@ -61,7 +61,7 @@ impl Fallback {
         if matches!(error.kind(), ErrorKind::CostExceedsBurst | ErrorKind::Unsupported) {
             return Err(error);
         }
-        let why = Degraded::from_kind(error.kind());
+        let why = error.cause();
         if !self.away.swap(true, Ordering::Relaxed) {
             tracing::warn!(reason = why.as_str(), %error, outage = ?self.outage, "rate limits are decided without the store");
         }

@@ -4,6 +4,7 @@ use std::{
     mem,
     pin::Pin,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
@@ -54,19 +55,29 @@ pub struct Check<'a> {
     /// What a [sliding log](crate::Algorithm::SlidingLog) notes beside the time of each unit: at
     /// most 64 bytes, none by default. Other algorithms do not look at it.
     pub tag: &'a [u8],
+    /// When the caller stops waiting. A [`Limiter`](crate::Limiter) tells it to stores that are not
+    /// [in process](Store::is_in_process) and drops the future then, so a store need not watch the
+    /// time; it may use it to tell a caller who went away from an answer that came too late.
+    pub deadline: Option<Instant>,
 }
 
 impl<'a> Check<'a> {
     /// A check of `cost` for `key`.
     #[must_use]
     pub fn new(policies: &'a PolicySet, key: &'a Key, cost: Cost) -> Self {
-        Self { policies, key, cost, tag: &[] }
+        Self { policies, key, cost, tag: &[], deadline: None }
     }
 
     /// The same check with a tag.
     #[must_use]
     pub fn with_tag(self, tag: &'a [u8]) -> Self {
         Self { tag, ..self }
+    }
+
+    /// The same check, with the time at which the caller stops waiting.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
     }
 }
 

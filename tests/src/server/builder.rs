@@ -17,6 +17,8 @@ pub struct Builder {
     pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) configuration: String,
     pub(super) password: Option<String>,
+    pub(super) files: Vec<(String, String)>,
+    pub(super) tls: bool,
 }
 
 impl Builder {
@@ -30,6 +32,12 @@ impl Builder {
         self
     }
 
+    /// Makes it a Sentinel, with these lines in its configuration file: `sentinel monitor m 127.0.0.1 6379 2`.
+    pub fn sentinel(mut self, lines: impl AsRef<str>) -> Self {
+        self.arguments.push("--sentinel".to_owned());
+        self.config(lines)
+    }
+
     /// Adds lines to the configuration file: `.config("user app on >secret ~app:* +get")`.
     pub fn config(mut self, lines: impl AsRef<str>) -> Self {
         self.configuration.push_str(lines.as_ref());
@@ -41,6 +49,23 @@ impl Builder {
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
+    }
+
+    /// Puts a file into the server's directory before it starts.
+    pub fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.files.push((name.into(), text.into()));
+        self
+    }
+
+    /// Listens for TLS on a second port, with these certificates in PEM: the authority's, its own and its key. Clients
+    /// have to show a certificate of that authority where `asks` is set.
+    pub fn tls(mut self, authority: &str, certificate: &str, key: &str, asks: bool) -> Self {
+        self.tls = true;
+        self.file("ca.crt", authority)
+            .file("server.crt", certificate)
+            .file("server.key", key)
+            .config("tls-ca-cert-file ca.crt\ntls-cert-file server.crt\ntls-key-file server.key")
+            .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
     }
 
     /// Starts this binary instead of the one found by [`find_binary`](super::find_binary).
@@ -66,16 +91,17 @@ impl Builder {
         self.binary.get_or_insert_with(binary::find);
         let directory =
             tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
-        let (port, running) = (0..ATTEMPTS)
+        let (port, tls_port, running) = (0..ATTEMPTS)
             .find_map(|_| {
-                let port = ports::free();
-                let running = launch::launch(&self, directory.path(), port).ok()?;
-                Some((port, running))
+                let (port, tls_port) = (ports::free(), self.tls.then(ports::free));
+                let running = launch::launch(&self, directory.path(), port, tls_port).ok()?;
+                Some((port, tls_port, running))
             })
             .expect("every port that was free had been taken a moment later");
         RedisServer {
             settings: self,
             port,
+            tls_port,
             directory,
             running: Mutex::new(Some(running)),
             connection: Mutex::new(None),

@@ -26,11 +26,16 @@ pub(super) struct PortTaken;
 /// # Panics
 ///
 /// When it ends for another reason than the port, or does not answer.
-pub(super) fn launch(settings: &Builder, directory: &Path, port: u16) -> Result<Running, PortTaken> {
+pub(super) fn launch(
+    settings: &Builder,
+    directory: &Path,
+    port: u16,
+    tls_port: Option<u16>,
+) -> Result<Running, PortTaken> {
     let log = directory.join(LOG);
     let before = fs::metadata(&log).map_or(0, |log| log.len());
-    let mut running =
-        spawn(settings, directory, port).unwrap_or_else(|error| panic!("cannot start {:?}: {error}", settings.binary));
+    let mut running = spawn(settings, directory, port, tls_port)
+        .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", settings.binary));
 
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let started = Instant::now();
@@ -59,7 +64,7 @@ fn to_index(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
-fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running> {
+fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>) -> io::Result<Running> {
     let configuration = directory.join(CONFIGURATION);
     let mut lines = settings.configuration.clone();
     if let Some(password) = &settings.password {
@@ -67,6 +72,9 @@ fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running>
         lines.push_str(&format!("requirepass \"{password}\"\n"));
     }
     fs::write(&configuration, lines)?;
+    for (name, text) in &settings.files {
+        fs::write(directory.join(name), text)?;
+    }
     let log = fs::OpenOptions::new().create(true).append(true).open(directory.join(LOG))?;
 
     let binary = settings.binary.as_deref().unwrap_or(Path::new("redis-server"));
@@ -77,6 +85,7 @@ fn spawn(settings: &Builder, directory: &Path, port: u16) -> io::Result<Running>
         .args(["--save", ""])
         .args(["--appendonly", "no"])
         .args(["--daemonize", "no"])
+        .args(tls_port.map(|port| ["--tls-port".to_owned(), port.to_string()]).into_iter().flatten())
         .args(&settings.arguments)
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .current_dir(directory)

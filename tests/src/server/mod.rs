@@ -34,6 +34,7 @@ const ENDING: Duration = Duration::from_secs(20);
 pub struct RedisServer {
     settings: Builder,
     port: u16,
+    tls_port: Option<u16>,
     directory: TempDir,
     running: Mutex<Option<Running>>,
     connection: Mutex<Option<Client>>,
@@ -72,6 +73,16 @@ impl RedisServer {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The port it listens on for TLS, see [`Builder::tls`].
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("the server speaks no TLS")
     }
 
     /// Its URL, with the password if it has one.
@@ -149,7 +160,7 @@ impl RedisServer {
     pub fn restart(&self) {
         self.kill();
         let running = wait::until_some("the port to be free again", ENDING, || {
-            launch::launch(&self.settings, self.directory.path(), self.port).ok()
+            launch::launch(&self.settings, self.directory.path(), self.port, self.tls_port).ok()
         });
         *self.running() = Some(running);
     }

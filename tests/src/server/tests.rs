@@ -152,6 +152,6 @@ fn another_server_on_the_port_is_told_apart() {
     let settings = Builder { binary: Some(find_binary()), ..Builder::new() };
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let started = Instant::now();
-    assert!(launch::launch(&settings, directory.path(), taken.port()).is_err());
+    assert!(launch::launch(&settings, directory.path(), taken.port(), None).is_err());
     assert!(started.elapsed() < Duration::from_secs(20));
 }

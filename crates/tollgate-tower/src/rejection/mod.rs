@@ -16,7 +16,7 @@ mod accept;
 mod problem;
 mod respond;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use tollgate::{Decision, Error};
@@ -30,7 +30,7 @@ pub use problem::Problem;
 pub use respond::{Empty, Respond, RespondFn, respond_fn};
 
 /// A request that the middleware answers by itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,
     retry_after: Option<Duration>,
@@ -116,5 +116,12 @@ impl<'a> Rejection<'a> {
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after().map(|retry_after| fields::seconds(retry_after).max(1))
+    }
+}
+
+impl fmt::Debug for Rejection<'_> {
+    /// The request is not shown: its headers hold who it is from, and secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejection").field("reason", &self.reason).finish_non_exhaustive()
     }
 }

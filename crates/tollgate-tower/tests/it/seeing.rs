@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use tollgate::{Limiter, Outage};
 use tollgate_tower::{
     Decisions, RateLimitLayer,
-    key::{Global, Header, PeerIp},
+    key::{Global, Header, Network, PeerIp, Trusted},
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
@@ -161,6 +161,25 @@ async fn layers_with_other_policies_or_other_keys_are_no_double_count() {
 }
 
 #[tokio::test]
+async fn headers_believed_from_everywhere_are_told() {
+    let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<Vec<Network>>();
+    for everywhere in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"]] {
+        let lines = logged("TOLLGATE-TRUST-ALL", async {
+            let _ = Trusted::networks(networks(everywhere));
+        });
+        assert_eq!(lines.await.len(), 1, "{everywhere:?}");
+    }
+    for proxies in
+        [&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"][..], &["0.0.0.0/1"], &[], &["2001::/16"]]
+    {
+        let lines = logged("TOLLGATE-TRUST-ALL", async {
+            let _ = Trusted::networks(networks(proxies));
+        });
+        assert_eq!(lines.await, [""; 0], "{proxies:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_service_that_is_set_up_wrongly_says_so_once() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
     let lines = logged("into_make_service_with_connect_info", async {
@@ -214,6 +233,7 @@ pub(crate) mod counts {
             let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless, 1).await;
             statuses(&RateLimitLayer::new(away(Outage::Open), Global), 1).await;
+            statuses(&RateLimitLayer::new(away(Outage::Closed), Global), 2).await;
         });
         let count = |name: &str| match series.get(name) {
             Some(DebugValue::Counter(count)) => *count,
@@ -227,6 +247,8 @@ pub(crate) mod counts {
         assert_eq!(count("tollgate_rejections_total reason=denied"), 1);
         assert_eq!(count("tollgate_rejections_total reason=missing_key"), 1);
         assert_eq!(count("tollgate_degraded_total reason=unavailable"), 1);
+        assert_eq!(count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(count("tollgate_rejections_total reason=unavailable"), 2);
         let Some(DebugValue::Histogram(durations)) = series.get("tollgate_check_duration_seconds ") else {
             panic!("{:?}", series.keys())
         };

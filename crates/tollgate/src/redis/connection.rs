@@ -1,25 +1,110 @@
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
+use arc_swap::ArcSwap;
 use redis::{Cmd, Value};
+use tokio::sync::Notify;
 
 use super::{
+    breaker::Breaker,
     fault::{self, Fault},
-    link::{Line, Link, Source},
+    link::{Line, Link},
     plan::Plan,
+    probe::{self, Probe},
     script::Script,
 };
-use crate::{Clock, Error, Key};
+use crate::{Clock, Error, Key, reason::Reason};
 
 /// A server, and what every call to it has in common.
 pub(super) struct Connection {
     prefix: String,
     clock: Option<Clock>,
     link: Link,
+    breaker: Breaker,
+    /// What is answered while the breaker is open.
+    why: ArcSwap<Error>,
+    /// Rings when the breaker has opened, for the task that serves the queue.
+    opened: Notify,
+    /// Rings when there is a reason to probe at once.
+    hurry: Notify,
+    me: Weak<Self>,
 }
 
 impl Connection {
-    pub(super) fn new(source: Source, prefix: String, clock: Option<Clock>) -> Self {
-        Self { prefix, clock, link: Link::new(source) }
+    pub(super) fn new(link: Link, prefix: String, clock: Option<Clock>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            prefix,
+            clock,
+            link,
+            breaker: Breaker::new(),
+            why: ArcSwap::from_pointee(probe::silent()),
+            opened: Notify::new(),
+            hurry: Notify::new(),
+            me: Weak::clone(me),
+        })
+    }
+
+    pub(super) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    pub(super) fn opened(&self) -> &Notify {
+        &self.opened
+    }
+
+    pub(super) fn hurry(&self) -> &Notify {
+        &self.hurry
+    }
+
+    /// Another server is the one to ask.
+    pub(super) fn moved(&self) {
+        self.link.renew();
+        if self.breaker.is_open() {
+            self.hurry.notify_one();
+        }
+    }
+
+    /// Why the server is not asked, while the breaker is open.
+    pub(super) fn why(&self) -> Error {
+        Error::clone(&self.why.load())
+    }
+
+    /// What those are told who waited when the breaker opened.
+    pub(super) fn overtaken(&self) -> Error {
+        match self.why() {
+            why if why.cause() == Reason::Breaker => Error::new(Reason::Timeout, "redis did not answer in time"),
+            why => why,
+        }
+    }
+
+    /// Tells everybody from now on why the server is not asked.
+    pub(super) fn tell(&self, why: Error) {
+        self.why.store(Arc::new(why));
+    }
+
+    /// A check ran into its deadline.
+    pub(super) fn missed(&self) {
+        if self.breaker.missed() {
+            self.tell(probe::silent());
+            tracing::debug!("redis does not answer, no check is sent to it until it answers a probe");
+            self.has_opened();
+        }
+    }
+
+    /// There is no use in asking before a probe was answered.
+    fn failed(&self, error: &Error) {
+        self.tell(error.clone());
+        if self.breaker.open() {
+            tracing::debug!(%error, "no check is sent to redis until it answers a probe");
+            self.has_opened();
+        }
+    }
+
+    fn has_opened(&self) {
+        self.opened.notify_one();
+        Probe::start(&self.me);
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -75,25 +160,49 @@ impl Connection {
         self.finish(&line, answer)
     }
 
-    async fn line(&self) -> Result<Line, Error> {
-        match self.link.line() {
-            Some(line) => Ok(line),
-            None => self.link.dial().await,
+    /// Runs a command that has no deadline of its own: the server has the time for connecting.
+    pub(super) async fn query_in_time(&self, command: &Cmd) -> Result<Value, Error> {
+        let line = self.line().await?;
+        match tokio::time::timeout(self.link.connect_timeout(), line.query(command)).await {
+            Ok(answer) => self.finish(&line, answer),
+            Err(_) => Err(Error::new(Reason::Timeout, "redis did not answer in time")),
         }
     }
 
+    async fn line(&self) -> Result<Line, Error> {
+        if let Some(sentinels) = self.link.sentinels() {
+            sentinels.watch(&self.me);
+        }
+        self.link.line_or_dial().await.inspect_err(|error| self.failed(error))
+    }
+
     fn finish(&self, line: &Line, answer: redis::RedisResult<Value>) -> Result<Value, Error> {
-        answer.map_err(|error| {
-            if Fault::of(&error) == Fault::Connection {
-                self.link.broken(line);
+        let error = match answer {
+            Ok(value) => {
+                self.breaker.heard();
+                return Ok(value);
             }
-            fault::error(&error)
-        })
+            Err(error) => error,
+        };
+        let (fault, error) = (Fault::of(&error), fault::error(&error));
+        match fault {
+            Fault::Connection => self.link.broken(line),
+            Fault::Topology => {
+                self.link.broken(line);
+                self.failed(&error);
+            }
+            Fault::Server | Fault::NoScript => self.breaker.heard(),
+        }
+        Err(error)
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("prefix", &self.prefix).field("link", &self.link).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("prefix", &self.prefix)
+            .field("link", &self.link)
+            .field("breaker", &self.breaker)
+            .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,19 @@
 use std::{
-    collections::VecDeque,
     future::Future,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use tokio::sync::{Notify, oneshot};
 
-use super::{batch::Batch, connection::Connection};
-use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet};
+use super::{
+    batch::Batch,
+    connection::Connection,
+    queue::{Dated, Queue, Refused},
+};
+use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet, reason::Reason};
 
 /// A check that waits for its batch.
 #[derive(Debug)]
@@ -20,6 +24,14 @@ pub(super) struct Job {
     /// What the logs among the policies note.
     pub(super) tag: Box<[u8]>,
     pub(super) answer: oneshot::Sender<Result<Decision, Error>>,
+    /// How often the breaker had opened when it was asked.
+    pub(super) asked_after: u64,
+}
+
+impl Dated for Job {
+    fn asked_after(&self) -> u64 {
+        self.asked_after
+    }
 }
 
 /// Gathers concurrent checks into few calls.
@@ -29,26 +41,18 @@ pub(super) struct Job {
 /// way, checks gather. So a lone caller pays one trip, and the size of a batch finds itself: it
 /// grows with the load and with the distance of the server.
 ///
-/// One task cuts and sends, so checks reach the server in the order in which they came.
+/// One task cuts and sends, so checks reach the server in the order in which they came. When the
+/// breaker opens, it lets go of everything that was asked before.
 #[derive(Debug)]
 pub(super) struct Engine {
     shared: Arc<Shared>,
     connection: Arc<Connection>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Queue<Job>,
     wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    /// Alive as long as the task that serves this queue is.
-    server: Weak<()>,
-    /// Nobody can add to the queue any more.
-    closed: bool,
 }
 
 /// More batches under way share less: two keep both ends of the connection busy.
@@ -60,37 +64,55 @@ const MOST_WAITING: usize = 32_768;
 
 impl Engine {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { shared: Arc::default(), connection }
+        Self { shared: Arc::new(Shared { queue: Queue::new(), wake: Notify::new() }), connection }
     }
 
     /// Queues a check and waits for its decision.
     ///
     /// A caller that gives up before its batch left is taken out of the queue: nothing is charged
-    /// then. Afterwards the charge stands.
+    /// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
     pub(super) async fn check(
         &self,
         policies: PolicySet,
         key: Key,
         cost: Cost,
         tag: Box<[u8]>,
+        deadline: Option<Instant>,
     ) -> Result<Decision, Error> {
         let (answer, decided) = oneshot::channel();
-        self.submit(Job { policies, key, cost, tag, answer })?;
-        match decided.await {
-            Ok(decision) => decision,
+        let asked_after = self.submit(|asked_after| Job { policies, key, cost, tag, answer, asked_after })?;
+        let mut patience = Patience { connection: &self.connection, deadline };
+        let decision = decided.await;
+        patience.deadline = None;
+        match decision {
+            Ok(decision) => {
+                if decision.is_ok() {
+                    self.connection.breaker().served();
+                }
+                decision
+            }
+            Err(_) if self.connection.breaker().openings() != asked_after => Err(self.connection.overtaken()),
             Err(_) => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
         }
     }
 
-    fn submit(&self, job: Job) -> Result<(), Error> {
-        let mut queue = self.shared.lock();
-        if queue.jobs.len() >= MOST_WAITING {
-            queue.jobs.retain(|job| !job.answer.is_closed());
-        }
-        if queue.jobs.len() >= MOST_WAITING {
-            return Err(Error::new(ErrorKind::Unavailable, "too many checks wait for redis"));
-        }
-        queue.jobs.push_back(job);
+    fn submit(&self, job: impl FnOnce(u64) -> Job) -> Result<u64, Error> {
+        let room = |jobs: &mut std::collections::VecDeque<Job>| {
+            if jobs.len() >= MOST_WAITING {
+                jobs.retain(|job| !job.answer.is_closed());
+            }
+            jobs.len() < MOST_WAITING
+        };
+        let mut asked = 0;
+        let job = |asked_after| {
+            asked = asked_after;
+            job(asked_after)
+        };
+        let mut queue = match self.shared.queue.push(self.connection.breaker(), room, job) {
+            Ok(queue) => queue,
+            Err(Refused::Open) => return Err(self.connection.why()),
+            Err(Refused::Full) => return Err(Error::new(Reason::Overload, "too many checks wait for redis")),
+        };
         if queue.server.strong_count() == 0 {
             // The first check, or the runtime of the last server ended.
             let alive = Arc::new(());
@@ -102,61 +124,84 @@ impl Engine {
             drop(queue);
             self.shared.wake.notify_one();
         }
-        Ok(())
+        Ok(asked)
+    }
+}
+
+/// Notices a caller that goes at its deadline and not before.
+struct Patience<'a> {
+    connection: &'a Connection,
+    deadline: Option<Instant>,
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        if self.deadline.is_some_and(|deadline| tokio::time::Instant::now().into_std() >= deadline) {
+            self.connection.missed();
+        }
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.queue.lock().closed = true;
         self.shared.wake.notify_one();
-    }
-}
-
-impl Shared {
-    /// A panic while the lock is held leaves a whole queue behind, so the lock is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// Cuts batches off the queue and sees them through, until the queue is closed and empty.
 async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>) {
     let mut under_way = UnderWay::default();
+    let mut openings = 0;
     loop {
+        let now = connection.breaker().openings();
+        if now != openings {
+            openings = now;
+            under_way.let_go(now);
+            let overtaken = shared.queue.lock().overtaken(now);
+            for job in overtaken {
+                let _ = job.answer.send(Err(connection.overtaken()));
+            }
+            continue;
+        }
+        let opened = pin!(connection.opened().notified());
         if under_way.0.len() >= IN_FLIGHT {
-            under_way.next().await;
+            under_way.until(opened).await;
             continue;
         }
         let (empty, closed) = {
-            let queue = shared.lock();
+            let queue = shared.queue.lock();
             (queue.jobs.is_empty(), queue.closed)
         };
         if empty {
             if closed && under_way.0.is_empty() {
                 return;
             }
-            under_way.until(pin!(shared.wake.notified())).await;
+            let wake = pin!(shared.wake.notified());
+            under_way.until(either(wake, opened)).await;
             continue;
         }
         // The tasks that are ready now may join.
         tokio::task::yield_now().await;
-        let batch = Batch::cut(&mut shared.lock().jobs);
+        let batch = Batch::cut(&mut shared.queue.lock().jobs);
         let connection = Arc::clone(&connection);
-        under_way.0.push(Box::pin(async move { batch.run(&connection).await }));
+        under_way.0.push((openings, Box::pin(async move { batch.run(&connection).await })));
         under_way.poll_once().await;
     }
 }
 
-/// The batches that were sent and not answered, oldest first.
+/// The batches that were sent and not answered, oldest first, and how often the breaker had opened
+/// then.
 #[derive(Default)]
-struct UnderWay(Vec<Pin<Box<dyn Future<Output = ()> + Send>>>);
+struct UnderWay(Vec<(u64, Sent)>);
+
+type Sent = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl UnderWay {
     /// Polls every batch, drops those that are done, and says whether there was one.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.0.len();
-        self.0.retain_mut(|batch| batch.as_mut().poll(cx).is_pending());
+        self.0.retain_mut(|(_, batch)| batch.as_mut().poll(cx).is_pending());
         self.0.len() < before
     }
 
@@ -169,16 +214,28 @@ impl UnderWay {
         .await;
     }
 
-    /// Waits until a batch is done.
-    async fn next(&mut self) {
-        std::future::poll_fn(|cx| if self.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    /// Drops what was sent before the breaker opened for the time given.
+    fn let_go(&mut self, openings: u64) {
+        self.0.retain(|(sent_after, _)| *sent_after >= openings);
     }
 
     /// Waits until a batch is done or `other` is.
-    async fn until(&mut self, mut other: Pin<&mut impl Future<Output = ()>>) {
+    async fn until(&mut self, mut other: impl Future<Output = ()> + Unpin) {
         std::future::poll_fn(|cx| {
-            if self.poll(cx) || other.as_mut().poll(cx).is_ready() { Poll::Ready(()) } else { Poll::Pending }
+            if self.poll(cx) || Pin::new(&mut other).poll(cx).is_ready() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
+}
+
+/// Waits for the first of two.
+fn either<A, B>(mut one: A, mut other: B) -> impl Future<Output = ()> + Unpin
+where
+    A: Future<Output = ()> + Unpin,
+    B: Future<Output = ()> + Unpin,
+{
+    std::future::poll_fn(move |cx| {
+        let is_ready = Pin::new(&mut one).poll(cx).is_ready() || Pin::new(&mut other).poll(cx).is_ready();
+        if is_ready { Poll::Ready(()) } else { Poll::Pending }
+    })
 }

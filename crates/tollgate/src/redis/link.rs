@@ -1,35 +1,42 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
     time::Duration,
 };
 
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
-use super::fault;
+use super::{
+    fault::{self, Fault},
+    pool::{Lent, Pool},
+    sentinel::{Node, Sentinels},
+};
 use crate::{Error, ErrorKind};
 
 /// Where connections come from.
 #[derive(Clone)]
 pub(super) enum Source {
-    Client { client: Arc<redis::Client>, connect_timeout: Duration },
-    Pool(deadpool_redis::Pool),
+    Client(Arc<redis::Client>),
+    Pool(Pool),
+    Sentinels(Arc<Sentinels>),
 }
 
 /// The one connection that all checks share.
 ///
 /// It is made once, by a task of its own, so that a caller who gives up does not undo the work for
 /// those who come after; it is replaced when it is broken, and never asked for again while it
-/// works. After a failure nobody dials for a moment: callers are told at once.
+/// works.
 pub(super) struct Link {
     source: Source,
+    connect_timeout: Duration,
     state: Arc<Mutex<State>>,
 }
 
 enum State {
-    Down { since: Option<(Instant, Error)> },
-    Dialing(watch::Receiver<Option<Result<Line, Error>>>),
+    Down,
+    /// The dial of this number is the one that counts.
+    Dialing(u64, watch::Receiver<Option<Result<Line, Error>>>),
     Up(Line),
 }
 
@@ -38,40 +45,43 @@ enum State {
 pub(super) struct Line {
     connection: MultiplexedConnection,
     generation: u64,
-    _lent: Option<Arc<deadpool_redis::Connection>>,
+    lent: Option<Arc<Lent>>,
+    node: Option<Arc<Node>>,
 }
 
-/// How long after a failure nobody dials again.
-const PAUSE: Duration = Duration::from_millis(100);
-
 impl Link {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, state: Arc::new(Mutex::new(State::Down { since: None })) }
+    pub(super) fn new(source: Source, connect_timeout: Duration) -> Self {
+        Self { source, connect_timeout, state: Arc::new(Mutex::new(State::Down)) }
+    }
+
+    /// How long connecting may take, and a probe.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
     }
 
     /// The connection if it is up.
-    pub(super) fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<Line> {
         match &*lock(&self.state) {
             State::Up(line) => Some(line.clone()),
-            State::Down { .. } | State::Dialing(_) => None,
+            State::Down | State::Dialing(..) => None,
         }
     }
 
     /// The connection, dialled if there is none.
-    pub(super) async fn dial(&self) -> Result<Line, Error> {
+    pub(super) async fn line_or_dial(&self) -> Result<Line, Error> {
+        match self.line() {
+            Some(line) => Ok(line),
+            None => self.dial().await,
+        }
+    }
+
+    async fn dial(&self) -> Result<Line, Error> {
         let mut answer = {
             let mut state = lock(&self.state);
             match &*state {
                 State::Up(line) => return Ok(line.clone()),
-                State::Dialing(answer) => answer.clone(),
-                State::Down { since: Some((since, error)) } if since.elapsed() < PAUSE => {
-                    return Err(error.clone());
-                }
-                State::Down { .. } => {
-                    let answer = self.start();
-                    *state = State::Dialing(answer.clone());
-                    answer
-                }
+                State::Dialing(_, answer) => answer.clone(),
+                State::Down => self.start(&mut state),
             }
         };
         match answer.wait_for(Option::is_some).await {
@@ -83,56 +93,123 @@ impl Link {
         }
     }
 
-    /// This line broke: the next call dials, unless somebody has already.
+    /// This line broke, or leads nowhere useful: the next call dials, unless somebody has already.
     pub(super) fn broken(&self, line: &Line) {
+        if let Some(lent) = &line.lent {
+            lent.is_useless();
+        }
         let mut state = lock(&self.state);
         if matches!(&*state, State::Up(current) if current.generation == line.generation) {
-            *state = State::Down { since: None };
+            *state = State::Down;
         }
     }
 
-    fn start(&self) -> watch::Receiver<Option<Result<Line, Error>>> {
+    /// The server is another one now: a connection to it is made at once, and the one there was, or
+    /// was being made, is left to those who wait for an answer on it.
+    pub(super) fn renew(&self) {
+        let mut state = lock(&self.state);
+        let _ = self.start(&mut state);
+    }
+
+    /// The server that the Sentinels named, while the connection to it is up.
+    pub(super) fn node(&self) -> Option<Node> {
+        self.line()?.node.as_deref().cloned()
+    }
+
+    pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.source {
+            Source::Sentinels(sentinels) => Some(sentinels),
+            Source::Client(_) | Source::Pool(_) => None,
+        }
+    }
+
+    fn start(&self, current: &mut State) -> watch::Receiver<Option<Result<Line, Error>>> {
         let (tell, answer) = watch::channel(None);
-        let (source, state) = (self.source.clone(), Arc::clone(&self.state));
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        *current = State::Dialing(number, answer.clone());
+        let (source, limit, state) = (self.source.clone(), self.connect_timeout, Arc::clone(&self.state));
+        let dialing = Dialing { state, number };
         tokio::spawn(async move {
-            let outcome = source.connect().await;
-            *lock(&state) = match &outcome {
-                Ok(line) => State::Up(line.clone()),
-                Err(error) => State::Down { since: Some((Instant::now(), error.clone())) },
+            let outcome = match tokio::time::timeout(limit, source.connect()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Error::new(ErrorKind::Timeout, "connecting to redis took too long")),
             };
+            dialing.ends(match &outcome {
+                Ok(line) => State::Up(line.clone()),
+                Err(_) => State::Down,
+            });
             tell.send_replace(Some(outcome));
         });
         answer
     }
 }
 
+/// Somebody dials. If the runtime is shut down under it, the next caller dials.
+struct Dialing {
+    state: Arc<Mutex<State>>,
+    number: u64,
+}
+
+impl Dialing {
+    /// Unless another dial has begun meanwhile.
+    fn ends(&self, end: State) {
+        let mut state = lock(&self.state);
+        if matches!(&*state, State::Dialing(number, _) if *number == self.number) {
+            *state = end;
+        }
+    }
+}
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        self.ends(State::Down);
+    }
+}
+
 impl Source {
     async fn connect(&self) -> Result<Line, Error> {
-        let generation = GENERATION.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let generation = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Every check has its own deadline, and connecting one above; the connection has none.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         match self {
-            Self::Client { client, connect_timeout } => {
-                // Every check has its own deadline; the connection has none.
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(*connect_timeout))
-                    .set_response_timeout(None);
+            Self::Client(client) => {
                 let connection = client
                     .get_multiplexed_async_connection_with_config(&config)
                     .await
                     .map_err(|error| fault::error(&error))?;
-                Ok(Line { connection, generation, _lent: None })
+                let line = Line { connection, generation, lent: None, node: None };
+                line.ping().await?;
+                Ok(line)
             }
             Self::Pool(pool) => {
-                let lent = pool.get().await.map_err(|error| pool_error(&error))?;
-                let connection = MultiplexedConnection::clone(&lent);
-                Ok(Line { connection, generation, _lent: Some(Arc::new(lent)) })
+                let (connection, lent) = pool.lend().await?;
+                Ok(Line { connection, generation, lent: Some(Arc::new(lent)), node: None })
+            }
+            Self::Sentinels(sentinels) => {
+                let (connection, node) = sentinels.connect(&config).await?;
+                Ok(Line { connection, generation, lent: None, node: Some(Arc::new(node)) })
             }
         }
     }
 }
 
-static GENERATION: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// Counts dials and lines.
+static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Line {
+    /// Whether the server answers on this line; what it answers tells only whether to look for
+    /// another server. A connection is made before the server has said that it is welcome, so one
+    /// that has never answered is not up.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        match self.query(&redis::cmd("PING")).await {
+            Ok(_) => Ok(()),
+            Err(error) => match Fault::of(&error) {
+                Fault::Server | Fault::NoScript if !fault::is_unwelcome(&error) => Ok(()),
+                _ => Err(fault::error(&error)),
+            },
+        }
+    }
+
     pub(super) async fn query(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query_async(&mut self.connection.clone()).await
     }
@@ -148,22 +225,11 @@ fn abandoned() -> Error {
     Error::new(ErrorKind::Unavailable, "connecting to redis was abandoned")
 }
 
-fn pool_error(error: &deadpool_redis::PoolError) -> Error {
-    use deadpool_redis::PoolError;
-    match error {
-        PoolError::Backend(error) => fault::error(error),
-        PoolError::Timeout(_) => Error::new(ErrorKind::Timeout, "the pool gave no connection in time"),
-        PoolError::Closed => Error::config("the pool is closed"),
-        PoolError::NoRuntimeSpecified => Error::config("the pool has a time-out but no runtime"),
-        PoolError::PostCreateHook(_) => Error::new(ErrorKind::Unavailable, "a hook of the pool refused the connection"),
-    }
-}
-
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*lock(&self.state) {
-            State::Down { .. } => "down",
-            State::Dialing(_) => "dialing",
+            State::Down => "down",
+            State::Dialing(..) => "dialing",
             State::Up(_) => "up",
         })
     }

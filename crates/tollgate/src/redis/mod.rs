@@ -1,15 +1,31 @@
 //! The store in Redis.
 
 mod batch;
+mod breaker;
 mod builder;
 mod connection;
 mod denials;
+mod diagnosis;
 mod engine;
 mod fault;
 mod link;
 mod plan;
+mod pool;
+mod probe;
+mod queue;
 mod reply;
 mod script;
+mod sentinel;
+#[cfg(feature = "tls")]
+mod tls;
+
+/// What [`breaker`] and [`queue`] are built from; a model checker brings its own.
+mod sync {
+    pub(super) use std::sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+}
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -20,9 +36,11 @@ pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
+pub use diagnosis::Diagnosis;
 use engine::Engine;
-use link::Source;
+use link::{Link, Source};
 pub(crate) use plan::Plan;
+use pool::Pool;
 use script::Script;
 
 #[cfg(feature = "testing")]
@@ -83,16 +101,15 @@ struct Inner {
 
 impl RedisStore {
     /// A store at `url`, which answers: `redis://[user:password@]host[:port][/db]`,
-    /// `rediss://` for TLS (feature `tls`), `unix:///path/to/socket`.
+    /// `rediss://` for TLS (feature `tls`), `unix:///path/to/socket`. What
+    /// [`diagnose`](Self::diagnose) finds wrong with it is logged.
     ///
     /// # Errors
     ///
     /// The URL does not parse, nothing answers there, or the password is refused. A service that
     /// shall start while Redis is away uses [`open`](Self::open).
     pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
-        let store = Self::open(url)?;
-        store.ping().await?;
-        Ok(store)
+        Self::builder(url).connect().await
     }
 
     /// A store at `url` that connects with the first check. Until the server is there, the
@@ -120,18 +137,25 @@ impl RedisStore {
     /// decision would pay each time.)
     #[must_use]
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::assemble(Source::Pool(pool), DEFAULT_PREFIX.to_owned(), None, true)
+        Self::on(Source::Pool(Pool::Server(pool)))
+    }
+
+    /// A store on the connections of an application's own pool that finds the master through
+    /// Sentinels, as [`from_pool`](Self::from_pool).
+    ///
+    /// Such a pool asks for the master only when it makes a connection, so a planned fail-over is
+    /// noticed when the old master is demoted, some ten seconds later; until then both masters
+    /// spend. [`sentinel`](Self::sentinel) notices at once.
+    #[cfg(feature = "sentinel-pool")]
+    #[must_use]
+    pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
+        Self::on(Source::Pool(Pool::Sentinel(pool)))
     }
 
     /// A store on connections of a client that the application configured.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
-        Self::assemble(
-            Source::Client { client: client.into(), connect_timeout: CONNECT_TIMEOUT },
-            DEFAULT_PREFIX.to_owned(),
-            None,
-            true,
-        )
+        Self::on(Source::Client(client.into()))
     }
 
     /// A builder for the options of a store at `url`.
@@ -141,7 +165,13 @@ impl RedisStore {
 
     /// A builder for the options of a store on a pool.
     pub fn pool_builder(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(Origin::Pool(pool))
+        RedisStoreBuilder::new(Origin::Pool(Pool::Server(pool)))
+    }
+
+    /// A builder for the options of a store on a pool that finds the master through Sentinels.
+    #[cfg(feature = "sentinel-pool")]
+    pub fn sentinel_pool_builder(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Origin::Pool(Pool::Sentinel(pool)))
     }
 
     /// A builder for the options of a store on a client.
@@ -149,24 +179,66 @@ impl RedisStore {
         RedisStoreBuilder::new(Origin::Client(Box::new(client)))
     }
 
+    /// A builder for a store at the master of this name, found through Sentinels at `urls`.
+    ///
+    /// When a Sentinel tells that another server is the master now, a connection to that one is
+    /// made at once and the old one is left; who is the master is asked again each second as well.
+    /// A connection is used only where the server says itself that it is a master (`+role` is a
+    /// right for that). User, password and TLS of the URLs are for the Sentinels; for the servers
+    /// there is [`server_url`](RedisStoreBuilder::server_url).
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::sentinel(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "limits")
+    ///     .server_url("redis://tollgate:password@any")
+    ///     .build();
+    /// assert!(store.is_ok());
+    /// ```
+    pub fn sentinel<U>(urls: impl IntoIterator<Item = U>, master: impl Into<String>) -> RedisStoreBuilder
+    where
+        U: Into<String>,
+    {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisStoreBuilder::new(Origin::Sentinels { urls, master: master.into() })
+    }
+
     /// Asks the server whether it is there.
     ///
     /// # Errors
     ///
-    /// It is not, or refuses us.
+    /// It is not, refuses us, or does not answer within the
+    /// [time for connecting](RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
-        self.0.connection.query(&redis::cmd("PING")).await.map(drop)
+        self.0.connection.query_in_time(&redis::cmd("PING")).await.map(drop)
     }
 
-    fn assemble(source: Source, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
+    /// Whether checks are sent to the server. They are not from the moment three in a row ran into
+    /// their deadline, or no connection could be made, until the server answers a probe: then they
+    /// are answered at once, as the limiter's [`Outage`](crate::Outage) says.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        !self.0.connection.breaker().is_open()
+    }
+
+    fn on(source: Source) -> Self {
+        Self::assemble(Link::new(source, CONNECT_TIMEOUT), DEFAULT_PREFIX.to_owned(), None, true)
+    }
+
+    fn assemble(link: Link, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
         // A clock that others move says nothing about how long a denial holds.
         let denials = (remembers && clock.is_none()).then(Denials::new);
-        let connection = Arc::new(Connection::new(source, prefix, clock));
+        let connection = Connection::new(link, prefix, clock);
         Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection, denials }))
     }
 }
 
 impl Inner {
+    /// Why the server is not asked now.
+    fn refusal(&self) -> Option<Error> {
+        self.connection.breaker().is_open().then(|| self.connection.why())
+    }
+
     /// Units may have come back to the key.
     fn forget(&self, key: &Key) {
         if let Some(denials) = &self.denials {
@@ -181,15 +253,18 @@ impl Store for RedisStore {
         if let Some(denial) = known {
             return StoreFuture::ready(Ok(denial));
         }
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let inner = Arc::clone(&self.0);
-        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
+        let (policies, key, cost, deadline) = (check.policies.clone(), check.key.clone(), check.cost, check.deadline);
         let tag = if policies.plan().tagged { check.tag.into() } else { Box::default() };
         StoreFuture::pending(async move {
             let sent = Instant::now();
             let Some(denials) = &inner.denials else {
-                return inner.engine.check(policies, key, cost, tag).await;
+                return inner.engine.check(policies, key, cost, tag, deadline).await;
             };
-            let decision = inner.engine.check(policies, key.clone(), cost, tag).await?;
+            let decision = inner.engine.check(policies, key.clone(), cost, tag, deadline).await?;
             if decision.is_denied() {
                 denials.remember(key, &decision, sent);
             }
@@ -198,6 +273,9 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let inner = Arc::clone(&self.0);
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
@@ -215,6 +293,9 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let (inner, key) = (Arc::clone(&self.0), key.clone());
         let mut command = redis::cmd("DEL");
         inner.connection.keys(policies.plan(), &key, &mut command);
@@ -235,6 +316,9 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        if let Some(why) = self.0.refusal() {
+            return StoreFuture::ready(Err(why));
+        }
         let connection = Arc::clone(&self.0.connection);
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
@@ -254,6 +338,7 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.connection.prefix())
             .field("link", &self.0.connection.link())
+            .field("is_asked", &self.is_asked())
             .finish_non_exhaustive()
     }
 }

@@ -19,10 +19,19 @@ const MAX_HOPS: usize = 32;
 impl Trusted {
     /// Proxies are known by their address.
     ///
-    /// If all addresses of a request are trusted, the leftmost is the client.
+    /// If all addresses of a request are trusted, the leftmost is the client. Networks that hold
+    /// the whole internet trust everybody to choose an address; that is logged as
+    /// `TOLLGATE-TRUST-ALL`.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = Network>) -> Self {
-        Self(Kind::Networks(networks.into_iter().collect()))
+        let networks: Arc<[Network]> = networks.into_iter().collect();
+        if is_everywhere(&networks) {
+            tracing::warn!(
+                code = "TOLLGATE-TRUST-ALL",
+                "forwarding headers are believed from everywhere: each client chooses the address it is limited by"
+            );
+        }
+        Self(Kind::Networks(networks))
     }
 
     /// Every request comes through exactly this many proxies, the peer included, whatever their
@@ -83,4 +92,13 @@ impl Trusted {
             }
         }
     }
+}
+
+/// Whether an address of every part of the internet is in one of the networks.
+fn is_everywhere(networks: &[Network]) -> bool {
+    let holds = |address: IpAddr| networks.iter().any(|network| network.contains(address));
+    let is_private = |octet: &u8| [10, 127].contains(octet);
+    let every_v4 = (1..224).filter(|octet| !is_private(octet)).all(|octet| holds([octet, 87, 161, 43].into()));
+    let every_v6 = (0x2000..0x4000).step_by(0x100).all(|part| holds([part, 0x87, 0, 0, 0, 0, 0x161, 0x43].into()));
+    every_v4 || every_v6
 }

@@ -1,0 +1,331 @@
+//! The breaker of `RedisStore`: who opens it, what it spares, who closes it.
+
+use std::{
+    collections::BTreeSet,
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use deadpool_redis::{Config, Runtime};
+use tollgate::{Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_tests::{Mode, Proxy, RedisServer, ports, wait};
+
+/// Long enough that a slow machine never decides without the server by mistake.
+const PATIENT: Duration = Duration::from_secs(20);
+
+/// A deadline that a server which is paused never meets.
+const SHORT: Duration = Duration::from_millis(30);
+
+/// So large and slow that nothing accrues and nobody is denied while a test runs.
+const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
+
+fn limiter(store: &RedisStore, deadline: Duration, outage: Outage) -> Limiter {
+    Limiter::builder(store.clone()).policies(LARGE).deadline(deadline).on_outage(outage).build()
+}
+
+async fn spent(limiter: &Limiter, key: &str) -> u64 {
+    let left = limiter.peek(key).await.expect("a decision");
+    1_000_000 - left.states().next().expect("a state").remaining()
+}
+
+async fn asked_again(store: &RedisStore) {
+    wait::until_async("a probe to be answered", PATIENT, async || store.is_asked()).await;
+}
+
+/// What `share` of the times lie at or below.
+fn quantile(times: &mut [Duration], share: f64) -> Duration {
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * share) as usize]
+}
+
+#[tokio::test]
+async fn three_misses_open_it_and_then_nothing_is_sent_and_nothing_waits() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT, Outage::Closed), limiter(&store, SHORT, Outage::default()));
+    assert_eq!(spent(&patient, "acme").await, 0);
+    let before = server.calls("evalsha");
+    server.pause();
+    let mut stalled = Vec::new();
+    for miss in 1..=3 {
+        assert!(store.is_asked(), "before miss {miss}");
+        let began = Instant::now();
+        let decision = short.check("acme").await.expect("the replica decides by itself");
+        stalled.push(began.elapsed());
+        assert_eq!((decision.degraded(), decision.degraded_reason()), (Some(Degraded::Timeout), Some("timeout")));
+    }
+    assert!(!store.is_asked());
+    let mut open = Vec::new();
+    for _ in 0..10_000 {
+        let began = Instant::now();
+        let decision = short.check("acme").into_ready().expect("at once").expect("the replica decides by itself");
+        open.push(began.elapsed());
+        assert_eq!((decision.degraded(), decision.degraded_reason()), (Some(Degraded::Unavailable), Some("breaker")));
+    }
+    println!(
+        "stalled, deadline {SHORT:?}: most {:?}; open: median {:?}, p99 {:?}, p99.9 {:?}",
+        quantile(&mut stalled, 1.0),
+        quantile(&mut open, 0.5),
+        quantile(&mut open, 0.99),
+        quantile(&mut open, 0.999)
+    );
+    server.resume();
+    asked_again(&store).await;
+    assert_eq!(spent(&patient, "acme").await, 2);
+    // Two were under way and the third waited behind them; the last is the look at what they charged.
+    assert_eq!(server.calls("evalsha") - before, 2 + 1);
+}
+
+#[tokio::test]
+async fn a_check_without_the_server_costs_what_the_local_one_costs() {
+    let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
+    let away = limiter(&store, PATIENT, Outage::default());
+    let local = Limiter::new(tollgate::MemoryStore::new(), LARGE);
+    assert_eq!(away.check("acme").await.expect("a decision").degraded_reason(), Some("refused"));
+    assert!(!store.is_asked());
+    let cost = |limiter: &Limiter| {
+        let began = Instant::now();
+        for _ in 0..50_000 {
+            assert!(limiter.check("acme").into_ready().expect("at once").is_ok());
+        }
+        began.elapsed() / 50_000
+    };
+    println!("a check: refused {:?}, in process {:?}", cost(&away), cost(&local));
+}
+
+#[tokio::test]
+async fn what_waits_when_it_opens_is_answered_at_once() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT * 3, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert_eq!(spent(&patient, "acme").await, 0);
+    server.pause();
+    // More than what is under way: the rest waits in the queue.
+    let waiting: Vec<_> = (0..2_000_u64)
+        .map(|key| {
+            let patient = patient.clone();
+            tokio::spawn(async move { patient.check(key).await })
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(short.check("acme").await.expect("open").degraded_reason(), Some("timeout"));
+    }
+    assert!(!store.is_asked());
+    let mut told = BTreeSet::new();
+    for waiting in waiting {
+        // Those that a starved machine started only now were refused.
+        let error = waiting.await.expect("a task").expect_err("no decision");
+        told.insert((error.reason(), error.to_string()));
+    }
+    assert!(told.contains(&("timeout", "redis did not answer in time".to_owned())), "{told:?}");
+    assert!(told.iter().all(|(reason, _)| ["timeout", "breaker"].contains(reason)), "{told:?}");
+    server.resume();
+    asked_again(&store).await;
+    assert!(!short.check("other").await.expect("open").is_degraded());
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_before_its_deadline_is_no_miss() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let patient = limiter(&store, PATIENT, Outage::Closed);
+    assert_eq!(spent(&patient, "acme").await, 0);
+    server.pause();
+    for _ in 0..20 {
+        let mut check = pin!(patient.check("acme"));
+        let is_pending = poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending);
+    }
+    assert!(store.is_asked());
+    server.resume();
+    assert!(patient.check("acme").await.is_ok());
+}
+
+#[tokio::test]
+async fn answers_in_between_keep_it_closed() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    for _ in 0..4 {
+        server.pause();
+        for _ in 0..2 {
+            assert_eq!(short.check("acme").await.expect("open").degraded_reason(), Some("timeout"));
+        }
+        server.resume();
+        assert!(patient.check("acme").await.is_ok());
+        assert!(store.is_asked());
+    }
+}
+
+#[tokio::test]
+async fn refusals_by_configuration_do_not_open_it() {
+    let server = RedisServer::start();
+    let rights = ["ACL", "SETUSER", "less", "on", ">secret", "~tollgate:*", "+eval", "+evalsha", "+get", "+ping"];
+    assert!(!server.command(&rights).is_error());
+    let store = RedisStore::connect(format!("redis://less:secret@{}", server.addr())).await.expect("a store");
+    let limiter = limiter(&store, PATIENT, Outage::Closed);
+    for _ in 0..10 {
+        let error = limiter.check("acme").await.expect_err("a right is missing");
+        assert_eq!((error.kind(), error.reason()), (ErrorKind::Config, "acl"));
+        assert!(store.is_asked());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_dials_for_a_check_while_it_is_open_and_one_connection_is_made_after() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::connect(proxy.url()).await.expect("a store");
+    let limiter = limiter(&store, PATIENT, Outage::Open);
+    assert!(!limiter.check("acme").await.expect("open").is_degraded());
+    proxy.set(Mode::Refuse);
+    wait::until_async("no connection to be had", PATIENT, async || {
+        limiter.check("acme").await.expect("open").is_degraded() && !store.is_asked()
+    })
+    .await;
+    let (began, dialled) = (Instant::now(), proxy.accepted());
+    for _ in 0..20_000 {
+        assert!(limiter.check("acme").await.expect("open").is_degraded());
+    }
+    let probes = proxy.accepted() - dialled;
+    let most = 1 + (began.elapsed().as_millis() / 50) as usize;
+    assert!(probes <= most, "{probes} connections for 20000 checks");
+
+    let stats = |name: &str| server.info("stats")[name].parse::<u64>().expect("a number");
+    let hammering: Vec<_> = (0..16)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let began = Instant::now();
+                while limiter.check("acme").await.expect("open").is_degraded() {
+                    assert!(began.elapsed() < PATIENT, "it never comes back");
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let before = stats("total_connections_received");
+    proxy.set(Mode::Pass);
+    for task in hammering {
+        task.await.expect("a task");
+    }
+    assert_eq!(stats("total_connections_received") - before, 1, "for 16 tasks");
+}
+
+#[tokio::test]
+async fn a_connection_that_stays_silent_is_replaced() {
+    let (silent, healthy) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start(silent.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert_eq!(spent(&patient, "acme").await, 0);
+    silent.pause();
+    proxy.set_target(healthy.addr());
+    for _ in 0..3 {
+        assert!(short.check("acme").await.expect("open").is_degraded());
+    }
+    asked_again(&store).await;
+    assert!(patient.check("acme").await.is_ok());
+    assert_eq!(healthy.calls("evalsha"), 1);
+}
+
+#[tokio::test]
+async fn a_call_is_charged_once_at_most_whatever_the_stall() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT, Outage::Closed), limiter(&store, SHORT, Outage::default()));
+    for stall in [150, 700, 1_500].map(Duration::from_millis) {
+        let key = format!("{stall:?}");
+        // Both scripts are known to the server: nothing that is sent is without effect.
+        for warm in [1, 4] {
+            let callers: Vec<_> = (0..warm).map(|_| tokio::spawn(patient.check("warm"))).collect();
+            for caller in callers {
+                assert!(caller.await.expect("a task").is_ok());
+            }
+        }
+        server.pause();
+        let began = Instant::now();
+        let mut calls = 0;
+        while began.elapsed() < stall {
+            let callers: Vec<_> = (0..4).map(|_| tokio::spawn(short.check(key.as_str()))).collect();
+            for caller in callers {
+                assert!(caller.await.expect("a task").expect("the replica decides by itself").is_degraded());
+                calls += 1;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.resume();
+        asked_again(&store).await;
+        let charged = spent(&patient, &key).await;
+        println!("stall {stall:?}: {calls} calls, {charged} charged");
+        assert!(charged <= calls);
+        assert!((1..=8).contains(&charged), "what was sent before it opened, and no more: {charged}");
+    }
+}
+
+#[test]
+fn an_outage_does_not_outlive_the_runtime_that_probed() {
+    let server = RedisServer::start();
+    let store = RedisStore::open(server.url()).expect("a store");
+    let short = limiter(&store, SHORT, Outage::Open);
+    let run = |work: &dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>| {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work());
+    };
+    server.pause();
+    let one = short.clone();
+    run(&|| {
+        let short = one.clone();
+        Box::pin(async move { while short.check("acme").await.expect("open").degraded_reason() != Some("breaker") {} })
+    });
+    assert!(store.is_asked(), "nobody probes any more, so checks do");
+    // And again: one miss is enough now.
+    run(&|| {
+        let short = short.clone();
+        Box::pin(async move {
+            let mut reasons = Vec::new();
+            while !reasons.contains(&"breaker") && reasons.len() < 10 {
+                reasons.extend(short.check("acme").await.expect("open").degraded_reason());
+            }
+            assert_eq!(reasons, ["timeout", "breaker"]);
+        })
+    });
+    server.resume();
+    let patient = limiter(&store, PATIENT, Outage::Closed);
+    run(&|| {
+        let patient = patient.clone();
+        Box::pin(async move {
+            wait::until_async("the store decides", PATIENT, async || patient.check("acme").await.is_ok()).await;
+        })
+    });
+}
+
+/// A demoted master answers PING, and a pool would lend its connection for ever.
+#[tokio::test]
+async fn a_replica_is_told_apart_once_per_connection() {
+    let server = RedisServer::start();
+    let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
+    for store in [RedisStore::open(server.url()).expect("a store"), RedisStore::from_pool(pool.clone())] {
+        server.command(&["CONFIG", "RESETSTAT"]);
+        let limiter = limiter(&store, PATIENT, Outage::Closed);
+        assert!(limiter.check("acme").await.is_ok());
+        server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let refused = || {
+            let errors = server.info("errorstats");
+            errors.get("errorstat_READONLY").map_or(0, |it| it.trim_start_matches("count=").parse().expect("a number"))
+        };
+        wait::until_async("three refusals", PATIENT, async || {
+            let error = limiter.check("acme").await.expect_err("a replica");
+            assert_eq!(error.reason(), "readonly", "{error}");
+            refused() >= 3
+        })
+        .await;
+        let connections: u64 = server.info("stats")["total_connections_received"].parse().expect("a number");
+        // The first connection came before the statistics were reset, for the pool.
+        assert!(refused() <= connections + 1, "{} READONLY on {connections} connections", refused());
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+        wait::until_async("the store decides again", PATIENT, async || limiter.check("acme").await.is_ok()).await;
+    }
+    assert!(pool.status().size <= 1, "{:?}", pool.status());
+}

@@ -1,0 +1,123 @@
+//! What `RedisStore::diagnose` finds wrong with a server, and that what is documented is enough.
+
+mod subject;
+
+use std::time::Duration;
+
+use subject::policies::ALGORITHMS;
+use tollgate::{Algorithm, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate_tests::RedisServer;
+
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
+
+fn set(algorithms: &[Algorithm]) -> PolicySet {
+    let policy = |(at, &algorithm): (usize, &Algorithm)| {
+        Policy::try_new(format!("p{at}"), algorithm, Quota::per_hour(1_000)).expect("a policy")
+    };
+    PolicySet::try_new(algorithms.iter().enumerate().map(policy)).expect("a set")
+}
+
+/// What a dry run does not reach: a PING may be refused, and the others mend a log or take a unit out
+/// of its middle.
+const UNTRIED: [&str; 5] = ["+ping", "+lrange", "+lrem", "+lset", "+rpush"];
+
+/// All that are no log.
+fn counters() -> Vec<Algorithm> {
+    ALGORITHMS.iter().copied().filter(|&algorithm| algorithm != Algorithm::SlidingLog).collect()
+}
+
+/// The words of the documented lines that begin so, after the name of the user.
+fn documented() -> [Vec<&'static str>; 2] {
+    let lines: Vec<_> = OPERATIONS.lines().filter_map(|line| line.strip_prefix("ACL SETUSER tollgate ")).collect();
+    let [least, logs] = lines.as_slice() else { panic!("two lines: {lines:?}") };
+    [least, logs]
+        .map(|line| line.split_whitespace().map(|word| if word == ">PASSWORD" { ">secret" } else { word }).collect())
+}
+
+fn user(server: &RedisServer, rights: &[&str]) -> RedisStore {
+    server.command(&["ACL", "DELUSER", "tollgate"]);
+    let reply = server.command(&[&["ACL", "SETUSER", "tollgate"], rights].concat());
+    assert!(!reply.is_error(), "{}", reply.text());
+    RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store")
+}
+
+async fn codes(store: &RedisStore, sets: impl IntoIterator<Item = PolicySet>) -> Vec<&'static str> {
+    let findings = store.diagnose(sets).await.expect("it answers");
+    findings.iter().map(|finding| finding.code()).collect()
+}
+
+#[tokio::test]
+async fn a_server_in_order_has_no_findings_and_keeps_no_key() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let each = ALGORITHMS.iter().map(|&algorithm| set(&[algorithm]));
+    assert_eq!(store.diagnose(each.chain([set(ALGORITHMS)])).await.expect("it answers"), []);
+    assert_eq!(server.keys_and_expires(), (0, 0));
+}
+
+#[tokio::test]
+async fn eviction_is_found() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    for policy in ["allkeys-lru", "volatile-ttl", "volatile-random"] {
+        server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let [finding] = &store.diagnose([]).await.expect("it answers")[..] else { panic!("one finding") };
+        assert_eq!(finding.code(), "TOLLGATE-EVICTION");
+        assert!(finding.detail().starts_with(&format!("maxmemory-policy is {policy}")), "{finding}");
+    }
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(codes(&store, []).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn exactly_the_documented_rights_are_enough() {
+    let server = RedisServer::start();
+    let [least, logs] = documented();
+    let store = user(&server, &least);
+    assert_eq!(codes(&store, [set(&counters())]).await, [""; 0]);
+    for algorithm in counters() {
+        assert_eq!(codes(&store, [set(&[algorithm])]).await, [""; 0], "{algorithm:?}");
+    }
+    assert!(codes(&store, [set(&[Algorithm::SlidingLog])]).await.contains(&"TOLLGATE-ACL"));
+
+    // And in use: many checks of many keys at once, what gives units back, and a reset.
+    for (rights, algorithms) in [(least.clone(), counters()), ([&least[..], &logs].concat(), ALGORITHMS.to_vec())] {
+        let store = user(&server, &rights);
+        let limiter = Limiter::builder(store)
+            .policies(set(&algorithms))
+            .deadline(Duration::from_secs(20))
+            .on_outage(Outage::Closed)
+            .build();
+        let callers: Vec<_> = (0..200_u64).map(|at| tokio::spawn(limiter.check(at % 20))).collect();
+        for caller in callers {
+            assert!(caller.await.expect("a task").expect("a decision").is_allowed());
+        }
+        let decision = limiter.check(7_u64).await.expect("a decision");
+        limiter.refund_decision(7_u64, &decision, decision.cost()).await.expect("a refund");
+        limiter.reset(7_u64).await.expect("a reset");
+        if algorithms.contains(&Algorithm::SlidingLog) {
+            assert_eq!(limiter.entries(8_u64, 100).await.expect("a list").len(), 10);
+        }
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn every_documented_right_is_needed_and_missed() {
+    let server = RedisServer::start();
+    let [least, logs] = documented();
+    let whole: Vec<_> = least.into_iter().chain(logs).collect();
+    let sets = || [set(&counters()), set(&[Algorithm::SlidingLog])];
+    let findings = user(&server, &whole).diagnose(sets()).await.expect("it answers");
+    assert_eq!(findings, []);
+    for &right in whole.iter().filter(|right| right.starts_with('+') || right.starts_with('~')) {
+        if UNTRIED.contains(&right) {
+            continue;
+        }
+        server.command(&["SCRIPT", "FLUSH"]);
+        let without: Vec<_> = whole.iter().copied().filter(|&other| other != right).collect();
+        let found = codes(&user(&server, &without), sets()).await;
+        assert!(!found.is_empty(), "without {right}");
+        assert!(found.iter().all(|&code| code == "TOLLGATE-ACL"), "without {right}: {found:?}");
+    }
+}
