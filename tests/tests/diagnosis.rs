@@ -2,10 +2,10 @@
 
 mod subject;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use subject::policies::ALGORITHMS;
-use tollgate::{Algorithm, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Algorithm, Clock, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
 use tollgate_tests::RedisServer;
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
@@ -67,6 +67,23 @@ async fn eviction_is_found() {
     }
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     assert_eq!(codes(&store, []).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_found() {
+    let server = RedisServer::start();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros() as u64;
+    // A store can have a clock of its own: off by two hours, and not at all.
+    for (off, found) in
+        [(-7_200_000_000_i64, vec!["TOLLGATE-CLOCK"]), (7_200_000_000, vec!["TOLLGATE-CLOCK"]), (0, vec![])]
+    {
+        let clock = match off {
+            0 => Clock::monotonic(),
+            off => Clock::manual(now().saturating_add_signed(off)),
+        };
+        let store = RedisStore::builder(server.url()).clock(clock).build().expect("a store");
+        assert_eq!(codes(&store, []).await, found, "off by {off} us");
+    }
 }
 
 #[tokio::test]

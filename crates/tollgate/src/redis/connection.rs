@@ -111,6 +111,11 @@ impl Connection {
         &self.prefix
     }
 
+    /// The clock that decides instead of the server's.
+    pub(super) fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
     pub(super) fn link(&self) -> &Link {
         &self.link
     }

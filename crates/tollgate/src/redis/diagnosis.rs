@@ -59,7 +59,7 @@ impl RedisStore {
     /// |---|---|
     /// | `TOLLGATE-EVICTION` | `maxmemory-policy` is not `noeviction`: whoever fills the memory makes exhausted keys fresh |
     /// | `TOLLGATE-ACL` | the user lacks a right that a script needs, or may not look |
-    /// | `TOLLGATE-CLOCK` | the server's clock is more than a second from ours; decisions are right, windows of the calendar are not where this machine sees them |
+    /// | `TOLLGATE-CLOCK` | the server's clock is more than a second from ours: windows of the calendar are not where this machine sees them, and with [a clock of ours](super::RedisStoreBuilder::clock) replicas disagree |
     /// | `TOLLGATE-VERSION` | Redis is older than 6.2 |
     ///
     /// [`connect`](Self::connect) does this once, without policies, and logs what it finds. Do it
@@ -104,9 +104,9 @@ impl Connection {
     async fn look(&self) -> Result<Vec<Diagnosis>, Error> {
         let (server, memory, time) = (info("server"), info("memory"), redis::cmd("TIME"));
         let clock = async {
-            let asked = since_epoch();
+            let asked = self.ours();
             let answer = self.query_in_time(&time).await;
-            answer.map(|answer| (asked, answer, since_epoch()))
+            answer.map(|answer| (asked, answer, self.ours()))
         };
         let (server, memory, clock) = tokio::join!(self.query_in_time(&server), self.query_in_time(&memory), clock);
         let mut findings = Vec::new();
@@ -122,9 +122,18 @@ impl Connection {
         }
         match granted(clock)? {
             Some((asked, answer, answered)) => findings.extend(skew(asked, &answer, answered)),
-            None => findings.push(lacks("TIME", "+time")),
+            None if self.clock().is_none() => findings.push(lacks("TIME", "+time")),
+            None => {}
         }
         Ok(findings)
+    }
+
+    /// Our time since the Unix epoch: that of the clock which decides, where it is one of ours.
+    fn ours(&self) -> Duration {
+        match self.clock() {
+            Some(clock) => Duration::from_micros(clock.now_us()),
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        }
     }
 
     /// Does once what the policies need, on a key of its own that is gone after a minute at most.
@@ -263,19 +272,8 @@ fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Diagnosis
         None => (ours - server, "behind"),
     };
     let unsure = answered.saturating_sub(asked) / 2;
-    (apart > SKEW + unsure).then(|| {
-        Diagnosis::new(
-            CLOCK,
-            format!(
-                "the server's clock is {:.1} s {direction} ours; decisions follow the server's",
-                apart.as_secs_f64()
-            ),
-        )
-    })
-}
-
-fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    (apart > SKEW + unsure)
+        .then(|| Diagnosis::new(CLOCK, format!("the server's clock is {:.1} s {direction} ours", apart.as_secs_f64())))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::{
+    collections::VecDeque,
     future::Future,
     pin::{Pin, pin},
     sync::Arc,
@@ -97,7 +98,7 @@ impl Engine {
     }
 
     fn submit(&self, job: impl FnOnce(u64) -> Job) -> Result<u64, Error> {
-        let room = |jobs: &mut std::collections::VecDeque<Job>| {
+        let room = |jobs: &mut VecDeque<Job>| {
             if jobs.len() >= MOST_WAITING {
                 jobs.retain(|job| !job.answer.is_closed());
             }
@@ -183,6 +184,9 @@ async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>
         }
         // The tasks that are ready now may join.
         tokio::task::yield_now().await;
+        if connection.breaker().openings() != openings {
+            continue;
+        }
         let batch = Batch::cut(&mut shared.queue.lock().jobs);
         let connection = Arc::clone(&connection);
         under_way.0.push((openings, Box::pin(async move { batch.run(&connection).await })));
