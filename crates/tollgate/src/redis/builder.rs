@@ -1,9 +1,11 @@
 use std::{fmt, time::Duration};
 
-use redis::{Client, IntoConnectionInfo, io::tcp::TcpSettings};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
     RedisStore,
+    cluster::{Cluster, Servers},
+    lane::{Lanes, Manner},
     link::{Link, Source},
 };
 use crate::{Clock, Error};
@@ -22,6 +24,7 @@ pub(super) enum Origin {
     Url(String),
     Client(Box<Client>),
     Pool(deadpool_redis::Pool),
+    Cluster(Vec<String>),
 }
 
 pub(super) const DEFAULT_PREFIX: &str = "tollgate";
@@ -72,12 +75,26 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The store, connected: see [`RedisStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and when the server does not answer or refuses us.
+    pub async fn connect(self) -> Result<RedisStore, Error> {
+        let store = self.build()?;
+        store.ping().await?;
+        store.warn().await;
+        Ok(store)
+    }
+
     /// The store. It connects with the first check.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, or the prefix
-    /// is empty, longer than 64 bytes, or holds a brace, a space or a control character.
+    /// is empty, longer than 64 bytes, or holds a brace, a space or a control character. Of a
+    /// cluster also when there is no URL, one names a database or a socket, or they differ in more
+    /// than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(allowed) {
@@ -86,32 +103,44 @@ impl RedisStoreBuilder {
                 self.prefix
             )));
         }
+        let manner = Manner { prefix: self.prefix, clock: self.clock };
         let source = match self.source {
-            Origin::Url(url) => Source::Client(client(&url)?.into()),
+            Origin::Url(url) => Source::Client(client(settings(&url)?)?.into()),
             Origin::Client(client) => Source::Client((*client).into()),
             Origin::Pool(pool) => Source::Pool(pool),
+            Origin::Cluster(urls) => {
+                let seeds = urls.iter().map(|url| settings(url)).collect::<Result<_, _>>()?;
+                let (servers, seeds) = Servers::of(seeds)?;
+                let cluster = Cluster::new(servers, seeds, manner.clone(), self.connect_timeout);
+                return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner, self.remembers));
+            }
         };
-        let link = Link::new(source, self.connect_timeout);
-        Ok(RedisStore::assemble(link, self.prefix, self.clock, self.remembers))
+        Ok(RedisStore::at(Link::new(source, self.connect_timeout), manner, self.remembers))
     }
 }
 
-fn client(url: &str) -> Result<Client, Error> {
-    // Neither the URL nor what the parser says of it is shown: a password may stand in it.
-    let refused = |_| {
-        Error::config(
-            "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
-             rediss://… (with the feature tls) or unix:///path",
-        )
-    };
-    let info = url.into_connection_info().map_err(refused)?;
+fn client(info: ConnectionInfo) -> Result<Client, Error> {
+    Client::open(info).map_err(|_| unparsed())
+}
+
+/// Where a URL leads, with how we speak to it.
+fn settings(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|_| unparsed())?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
     // Whether the connection is welcome shows in the first reply, and nobody looks at that to a name.
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(refused)
+    let redis = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(info.set_tcp_settings(tcp).set_redis_settings(redis))
+}
+
+/// Neither the URL nor what the parser says of it is shown: a password may stand in it.
+fn unparsed() -> Error {
+    Error::config(
+        "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
+         rediss://… (with the feature tls) or unix:///path",
+    )
 }
 
 impl fmt::Debug for RedisStoreBuilder {

@@ -195,6 +195,11 @@ impl Line {
     pub(super) async fn query(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query_async(&mut self.connection.clone()).await
     }
+
+    /// Writes so many commands in one go; each is answered by itself.
+    pub(super) async fn query_all(&self, commands: &redis::Pipeline) -> redis::RedisResult<Vec<redis::Value>> {
+        self.connection.clone().send_packed_commands(commands, 0, commands.len()).await
+    }
 }
 
 impl Drop for Lent {
