@@ -31,4 +31,4 @@ pub use client::Client;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};
 pub use reply::Reply;
-pub use server::{Builder, RedisServer};
+pub use server::{Builder, RedisCluster, RedisServer};

@@ -17,10 +17,12 @@ use crate::{client::Client, leash::Leash, reply::Reply, wait};
 
 mod binary;
 mod builder;
+mod cluster;
 mod launch;
 
 pub use binary::find as find_binary;
 pub use builder::Builder;
+pub use cluster::RedisCluster;
 
 /// How long a server may take to end.
 const ENDING: Duration = Duration::from_secs(20);

@@ -5,9 +5,11 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
+    cluster,
     connection::Connection,
     engine::Job,
     reply::{self, Outcome},
+    script::Script,
 };
 use crate::{Cost, Decision, Error, Key, PolicySet};
 
@@ -15,17 +17,19 @@ use crate::{Cost, Decision, Error, Key, PolicySet};
 ///
 /// Checks of one policy set, one cost and one tag are one script call over many keys; equal keys among them
 /// are coalesced, and served in the order they came. Calls of different sets follow each other on
-/// the connection.
+/// the connection. At a server of a cluster every key is a call of its own, all written in one go.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     groups: SmallVec<[Group; 1]>,
 }
 
 #[derive(Debug)]
-struct Group {
+pub(super) struct Group {
     policies: PolicySet,
     cost: Cost,
     tag: Box<[u8]>,
+    /// Whether the server has the slot only for those who say that they were sent there.
+    pub(super) asking: bool,
     items: Vec<Item>,
 }
 
@@ -80,6 +84,7 @@ impl Batch {
                             policies: job.policies,
                             cost: job.cost,
                             tag: job.tag,
+                            asking: job.asking,
                             items: Vec::new(),
                         });
                     }
@@ -93,13 +98,15 @@ impl Batch {
     }
 
     fn group_of(&self, job: &Job) -> Option<usize> {
-        self.groups
-            .iter()
-            .position(|group| group.cost == job.cost && group.tag == job.tag && group.policies.is_same(&job.policies))
+        let alike = |group: &Group| group.cost == job.cost && group.tag == job.tag && group.asking == job.asking;
+        self.groups.iter().position(|group| alike(group) && group.policies.is_same(&job.policies))
     }
 
     /// Asks the server, and tells everybody who waits.
     pub(super) async fn run(self, connection: &Connection) {
+        if connection.is_in_cluster() {
+            return cluster::pipeline(self.groups.into_iter().flat_map(Group::apart).collect(), connection).await;
+        }
         let mut calls: SmallVec<[_; 1]> =
             self.groups.into_iter().map(|group| Box::pin(group.run(connection))).collect();
         // Polled in order, so they are sent in order.
@@ -113,29 +120,61 @@ impl Batch {
 
 impl Group {
     async fn run(self, connection: &Connection) {
+        let reply = connection.run(self.script(), self.keys(), |command| self.fill(connection, command)).await;
+        self.answer(reply);
+    }
+
+    /// The same, a group for each key.
+    fn apart(self) -> impl Iterator<Item = Self> {
+        let Self { policies, cost, tag, asking, items } = self;
+        items.into_iter().map(move |item| Self {
+            policies: policies.clone(),
+            cost,
+            tag: tag.clone(),
+            asking,
+            items: vec![item],
+        })
+    }
+
+    fn waiting(&self) -> usize {
+        self.items.iter().map(|item| item.waiters.len()).sum()
+    }
+
+    pub(super) fn script(&self) -> &Script {
         let plan = self.policies.plan();
-        let waiting: usize = self.items.iter().map(|item| item.waiters.len()).sum();
-        let (alone, counted) = (waiting == 1, waiting > self.items.len());
-        let script = if alone { &plan.check } else { &plan.batch };
-        let reply = connection.run(script, self.items.len() * self.policies.len(), |command| {
+        if self.waiting() == 1 { &plan.check } else { &plan.batch }
+    }
+
+    /// How many keys the call has.
+    pub(super) fn keys(&self) -> usize {
+        self.items.len() * self.policies.len()
+    }
+
+    /// Adds the keys and the arguments.
+    pub(super) fn fill(&self, connection: &Connection, command: &mut redis::Cmd) {
+        let plan = self.policies.plan();
+        for item in &self.items {
+            connection.keys(plan, &item.key, command);
+        }
+        command.arg(&*plan.pack(&[connection.now(), self.cost.units().into()]));
+        if plan.tagged {
+            command.arg(&*self.tag);
+        }
+        if self.waiting() > self.items.len() {
             for item in &self.items {
-                connection.keys(plan, &item.key, command);
+                command.arg(item.waiters.len());
             }
-            command.arg(&*plan.pack(&[connection.now(), self.cost.units().into()]));
-            if plan.tagged {
-                command.arg(&*self.tag);
-            }
-            if counted {
-                for item in &self.items {
-                    command.arg(item.waiters.len());
-                }
-            }
-        });
-        let reply = reply.await;
-        if alone {
+        }
+    }
+
+    /// Tells everybody who waits what the server said.
+    pub(super) fn answer(self, reply: Result<redis::Value, Error>) {
+        let plan = self.policies.plan();
+        if self.waiting() == 1 {
             let decision = reply.and_then(|reply| reply::decision(plan, &self.policies, self.cost, &reply));
             return self.answer_all(&decision);
         }
+        let counted = self.waiting() > self.items.len();
         match reply.and_then(|reply| reply::outcomes(plan, &self.policies, self.items.len(), counted, &reply)) {
             Ok(outcomes) => self.answer_each(&outcomes),
             Err(error) => self.answer_all(&Err(error)),

@@ -4,9 +4,12 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 
 use super::{
     RedisStore,
+    cluster::{self, Cluster},
+    lane::{Lanes, Manner},
     link::{Link, Source},
     pool::Pool,
-    sentinel::{Sentinels, Servers},
+    sentinel::Sentinels,
+    servers::Servers,
 };
 use crate::{Clock, Error};
 
@@ -28,6 +31,7 @@ pub(super) enum Origin {
     Client(Box<Client>),
     Pool(Pool),
     Sentinels { urls: Vec<String>, master: String },
+    Cluster(Vec<String>),
 }
 
 pub(super) const DEFAULT_PREFIX: &str = "tollgate";
@@ -122,7 +126,8 @@ impl RedisStoreBuilder {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, the prefix is
     /// empty, longer than 64 bytes, or holds a brace, a space or a control character, or
-    /// certificates do not parse or are given where there is no `rediss://` URL.
+    /// certificates do not parse or are given where there is no `rediss://` URL. Of a cluster also when there is no
+    /// URL, one names a database or a socket, or they differ in more than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(allowed) {
@@ -138,14 +143,22 @@ impl RedisStoreBuilder {
         if self.tls.is_some() && matches!(self.source, Origin::Client(_) | Origin::Pool(_)) {
             return Err(Error::config("certificates are for a store at a rediss:// URL: a client or pool has its own"));
         }
+        let manner = Manner { prefix: self.prefix.clone(), clock: self.clock.clone() };
         let source = match &self.source {
             Origin::Url(url) => Source::Client(self.client(settings(url)?, true)?.into()),
             Origin::Client(client) => Source::Client(Client::clone(client).into()),
             Origin::Pool(pool) => Source::Pool(pool.clone()),
             Origin::Sentinels { urls, master } => Source::Sentinels(self.sentinels(urls, master)?),
+            Origin::Cluster(urls) => {
+                let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
+                let nodes = cluster::nodes(&seeds)?;
+                // What is wrong with it is told now, and not when a server is away.
+                let servers = self.servers(seeds[0].clone(), true)?;
+                let cluster = Cluster::new(servers, nodes, manner.clone(), self.connect_timeout);
+                return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner, self.remembers));
+            }
         };
-        let link = Link::new(source, self.connect_timeout);
-        Ok(RedisStore::assemble(link, self.prefix, self.clock, self.remembers))
+        Ok(RedisStore::at(Link::new(source, self.connect_timeout), manner, self.remembers))
     }
 
     fn sentinels(&self, urls: &[String], master: &str) -> Result<Arc<Sentinels>, Error> {
@@ -157,13 +170,16 @@ impl RedisStoreBuilder {
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
             return Err(Error::config("sentinels name servers by host and port, the server URL is of a socket"));
         }
-        let servers = Servers {
-            // So that what is wrong with it is told now.
-            info: self.client(info, false)?.get_connection_info().clone(),
+        Ok(Sentinels::new(clients, master.to_owned(), self.servers(info, false)?))
+    }
+
+    /// Servers that are spoken to in this way, once that is known to be possible.
+    fn servers(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Servers, Error> {
+        Ok(Servers {
+            info: self.client(info, needs_tls)?.get_connection_info().clone(),
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
-        };
-        Ok(Sentinels::new(clients, master.to_owned(), servers))
+        })
     }
 
     #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates are for TLS"))]

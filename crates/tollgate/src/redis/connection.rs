@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::{
     breaker::Breaker,
     fault::{self, Fault},
+    lane::Manner,
     link::{Line, Link},
     plan::Plan,
     probe::{self, Probe},
@@ -22,6 +23,7 @@ pub(super) struct Connection {
     prefix: String,
     clock: Option<Clock>,
     link: Link,
+    is_in_cluster: bool,
     breaker: Breaker,
     /// What is answered while the breaker is open.
     why: ArcSwap<Error>,
@@ -33,11 +35,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(link: Link, prefix: String, clock: Option<Clock>) -> Arc<Self> {
+    pub(super) fn new(link: Link, Manner { prefix, clock }: Manner, is_in_cluster: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             prefix,
             clock,
             link,
+            is_in_cluster,
             breaker: Breaker::new(),
             why: ArcSwap::from_pointee(probe::silent()),
             opened: Notify::new(),
@@ -64,6 +67,11 @@ impl Connection {
         if self.breaker.is_open() {
             self.hurry.notify_one();
         }
+    }
+
+    /// Whether the server has some slots only, so that every call is for one of them.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.is_in_cluster
     }
 
     /// Why the server is not asked, while the breaker is open.
@@ -174,14 +182,15 @@ impl Connection {
         }
     }
 
-    async fn line(&self) -> Result<Line, Error> {
+    pub(super) async fn line(&self) -> Result<Line, Error> {
         if let Some(sentinels) = self.link.sentinels() {
             sentinels.watch(&self.me);
         }
         self.link.line_or_dial().await.inspect_err(|error| self.failed(error))
     }
 
-    fn finish(&self, line: &Line, answer: redis::RedisResult<Value>) -> Result<Value, Error> {
+    /// What an answer means for the connection and the breaker.
+    pub(super) fn finish(&self, line: &Line, answer: redis::RedisResult<Value>) -> Result<Value, Error> {
         let error = match answer {
             Ok(value) => {
                 self.breaker.heard();

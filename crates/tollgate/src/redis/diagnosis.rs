@@ -1,5 +1,6 @@
 use std::{
     fmt,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -52,7 +53,7 @@ impl fmt::Display for Diagnosis {
 }
 
 impl RedisStore {
-    /// Looks at the server for what makes limits weaker than they read, and does once what the
+    /// Looks at the server, in a cluster at every one that has slots, for what makes limits weaker than they read, and does once what the
     /// given policies need there, on keys of its own that it deletes.
     ///
     /// | code | means |
@@ -78,12 +79,16 @@ impl RedisStore {
     /// The server cannot be reached, or does not answer within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout) to one of the questions.
     pub async fn diagnose(&self, policies: impl IntoIterator<Item = PolicySet>) -> Result<Vec<Diagnosis>, Error> {
-        let connection = &self.0.connection;
-        let mut findings = connection.look().await?;
-        for set in policies {
-            connection.try_scripts(&set, &mut findings).await?;
-        }
-        Ok(findings)
+        let sets: Vec<PolicySet> = policies.into_iter().collect();
+        let sets = &sets;
+        let look = |connection: Arc<Connection>, key| async move {
+            let mut findings = connection.look().await?;
+            for set in sets {
+                connection.try_scripts(set, &key, &mut findings).await?;
+            }
+            Ok(findings)
+        };
+        self.0.lanes.diagnose(look).await
     }
 
     /// Logs what is wrong with the server.
@@ -137,7 +142,7 @@ impl Connection {
     }
 
     /// Does once what the policies need, on a key of its own that is gone after a minute at most.
-    async fn try_scripts(&self, policies: &PolicySet, findings: &mut Vec<Diagnosis>) -> Result<(), Error> {
+    async fn try_scripts(&self, policies: &PolicySet, key: &Key, findings: &mut Vec<Diagnosis>) -> Result<(), Error> {
         let brief = policies
             .iter()
             // So fine that the second charge belongs to the second of the first, and is written in place.
@@ -147,11 +152,10 @@ impl Connection {
         let set = PolicySet::try_new(brief.collect::<Result<Vec<_>, _>>()?)?;
         let plan = set.plan();
         let names = set.iter().map(Policy::name).collect::<Vec<_>>().join(", ");
-        let key = Key::from(("tollgate diagnosis", fastrand::u64(..)));
         let call = |command: &str, script: &str, own: &[f64], is_tagged: bool| {
             let mut command = redis::cmd(command);
             command.arg(script).arg(set.len());
-            self.keys(plan, &key, &mut command);
+            self.keys(plan, key, &mut command);
             command.arg(&*plan.pack(own));
             if is_tagged {
                 command.arg("");
@@ -198,7 +202,7 @@ impl Connection {
             }
         }
         let mut delete = redis::cmd("DEL");
-        self.keys(plan, &key, &mut delete);
+        self.keys(plan, key, &mut delete);
         if granted(self.query_in_time(&delete).await)?.is_none() {
             findings.push(lacks("DEL", "+del"));
         }

@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub(super) cost: Cost,
     /// What the logs among the policies note.
     pub(super) tag: Box<[u8]>,
+    /// Whether it was sent here while its slot is on the way here.
+    pub(super) asking: bool,
     pub(super) answer: oneshot::Sender<Result<Decision, Error>>,
     /// How often the breaker had opened when it was asked.
     pub(super) asked_after: u64,
@@ -79,9 +81,10 @@ impl Engine {
         cost: Cost,
         tag: Box<[u8]>,
         deadline: Option<Instant>,
+        asking: bool,
     ) -> Result<Decision, Error> {
         let (answer, decided) = oneshot::channel();
-        let asked_after = self.submit(|asked_after| Job { policies, key, cost, tag, answer, asked_after })?;
+        let asked_after = self.submit(|asked_after| Job { policies, key, cost, tag, asking, answer, asked_after })?;
         let mut patience = Patience { connection: &self.connection, deadline };
         let decision = decided.await;
         patience.deadline = None;

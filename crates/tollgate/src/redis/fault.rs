@@ -75,6 +75,8 @@ fn server_text(error: &RedisError) -> (Reason, &'static str) {
     let text = error.detail().unwrap_or_default();
     if text.contains("can't run this command") || text.contains("ACL failure") || text.contains("can't access") {
         (Reason::Acl, "the redis user lacks a right that the rate limit script needs")
+    } else if text.contains("cluster support disabled") {
+        (Reason::Cluster, "redis is no cluster, but was configured as one")
     } else if text.contains("max number of clients") {
         (Reason::MaxClients, "redis has too many clients already")
     } else {

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use super::{
     fault::{self, Fault},
     pool::{Lent, Pool},
-    sentinel::{Node, Sentinels},
+    sentinel::Sentinels,
+    servers::Node,
 };
 use crate::{Error, ErrorKind};
 
@@ -212,6 +213,11 @@ impl Line {
 
     pub(super) async fn query(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         command.query_async(&mut self.connection.clone()).await
+    }
+
+    /// Writes so many commands in one go; each is answered by itself.
+    pub(super) async fn query_all(&self, commands: &redis::Pipeline) -> redis::RedisResult<Vec<redis::Value>> {
+        self.connection.clone().send_packed_commands(commands, 0, commands.len()).await
     }
 }
 

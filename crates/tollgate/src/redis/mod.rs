@@ -3,11 +3,13 @@
 mod batch;
 mod breaker;
 mod builder;
+mod cluster;
 mod connection;
 mod denials;
 mod diagnosis;
 mod engine;
 mod fault;
+mod lane;
 mod link;
 mod plan;
 mod pool;
@@ -16,6 +18,7 @@ mod queue;
 mod reply;
 mod script;
 mod sentinel;
+mod servers;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -31,13 +34,13 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use redis::Client;
 
-use crate::{Check, CheckFuture, Clock, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
 pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
 pub use diagnosis::Diagnosis;
-use engine::Engine;
+use lane::{Lane, Lanes, Manner};
 use link::{Link, Source};
 pub(crate) use plan::Plan;
 use pool::Pool;
@@ -94,8 +97,8 @@ pub struct RedisStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    connection: Arc<Connection>,
-    engine: Engine,
+    prefix: String,
+    lanes: Lanes,
     denials: Option<Denials>,
 }
 
@@ -203,42 +206,75 @@ impl RedisStore {
         RedisStoreBuilder::new(Origin::Sentinels { urls, master: master.into() })
     }
 
-    /// Asks the server whether it is there.
+    /// A builder for a store in a Redis Cluster, which is found through any of the servers at
+    /// `urls`. They differ in host and port alone: user, password, protocol and TLS are the same
+    /// for all servers, named or found.
+    ///
+    /// Each server that has slots has one connection, one queue and one breaker, so that one which
+    /// is away takes with it what it has and no more. All policies of a key lie in one slot. Where
+    /// a slot moves, a check follows it within its deadline: it is sent again only where the server
+    /// says that it did not run. Checks of one key are decided in the order they came as long as
+    /// its slot stays where it is; while it moves they may overtake each other. A set of several
+    /// policies waits for the end of the move when some of its keys are at either end, or new.
+    ///
+    /// The user needs `+cluster|slots` and `+asking`. A pool of connections to a cluster
+    /// (`deadpool_redis::cluster`) is no way in: its calls wait without limit, and are repeated
+    /// where they may have run.
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"]).build();
+    /// assert!(store.is_ok());
+    ///
+    /// let error = RedisStore::cluster(["redis://10.0.0.1:7000/3"]).build().unwrap_err();
+    /// assert_eq!(error.to_string(), "a redis cluster has database 0 alone, got 3");
+    /// ```
+    pub fn cluster<U>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder
+    where
+        U: Into<String>,
+    {
+        RedisStoreBuilder::new(Origin::Cluster(urls.into_iter().map(Into::into).collect()))
+    }
+
+    /// Asks the server whether it is there; of a cluster every server that has slots.
     ///
     /// # Errors
     ///
     /// It is not, refuses us, or does not answer within the
     /// [time for connecting](RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
-        self.0.connection.query_in_time(&redis::cmd("PING")).await.map(drop)
+        self.0.lanes.ping().await
     }
 
     /// Whether checks are sent to the server. They are not from the moment three in a row ran into
     /// their deadline, or no connection could be made, until the server answers a probe: then they
-    /// are answered at once, as the limiter's [`Outage`](crate::Outage) says.
+    /// are answered at once, as the limiter's [`Outage`](crate::Outage) says. Of a cluster: to every
+    /// server that has slots.
     #[must_use]
     pub fn is_asked(&self) -> bool {
-        !self.0.connection.breaker().is_open()
+        self.0.lanes.is_asked()
     }
 
     fn on(source: Source) -> Self {
-        Self::assemble(Link::new(source, CONNECT_TIMEOUT), DEFAULT_PREFIX.to_owned(), None, true)
+        let manner = Manner { prefix: DEFAULT_PREFIX.to_owned(), clock: None };
+        Self::at(Link::new(source, CONNECT_TIMEOUT), manner, true)
     }
 
-    fn assemble(link: Link, prefix: String, clock: Option<Clock>, remembers: bool) -> Self {
+    /// A store at one server.
+    fn at(link: Link, manner: Manner, remembers: bool) -> Self {
+        let lane = Lane::new(Connection::new(link, manner.clone(), false));
+        Self::assemble(Lanes::One(lane), manner, remembers)
+    }
+
+    fn assemble(lanes: Lanes, Manner { prefix, clock }: Manner, remembers: bool) -> Self {
         // A clock that others move says nothing about how long a denial holds.
         let denials = (remembers && clock.is_none()).then(Denials::new);
-        let connection = Connection::new(link, prefix, clock);
-        Self(Arc::new(Inner { engine: Engine::new(Arc::clone(&connection)), connection, denials }))
+        Self(Arc::new(Inner { prefix, lanes, denials }))
     }
 }
 
 impl Inner {
-    /// Why the server is not asked now.
-    fn refusal(&self) -> Option<Error> {
-        self.connection.breaker().is_open().then(|| self.connection.why())
-    }
-
     /// Units may have come back to the key.
     fn forget(&self, key: &Key) {
         if let Some(denials) = &self.denials {
@@ -253,7 +289,7 @@ impl Store for RedisStore {
         if let Some(denial) = known {
             return StoreFuture::ready(Ok(denial));
         }
-        if let Some(why) = self.0.refusal() {
+        if let Some(why) = self.0.lanes.refusal(check.key) {
             return StoreFuture::ready(Err(why));
         }
         let inner = Arc::clone(&self.0);
@@ -262,9 +298,9 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let sent = Instant::now();
             let Some(denials) = &inner.denials else {
-                return inner.engine.check(policies, key, cost, tag, deadline).await;
+                return inner.lanes.check(policies, key, cost, tag, deadline).await;
             };
-            let decision = inner.engine.check(policies, key.clone(), cost, tag, deadline).await?;
+            let decision = inner.lanes.check(policies, key.clone(), cost, tag, deadline).await?;
             if decision.is_denied() {
                 denials.remember(key, &decision, sent);
             }
@@ -273,15 +309,15 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if let Some(why) = self.0.refusal() {
+        if let Some(why) = self.0.lanes.refusal(check.key) {
             return StoreFuture::ready(Err(why));
         }
         let inner = Arc::clone(&self.0);
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let (plan, connection) = (policies.plan(), &inner.connection);
-            let reply = connection.run(&plan.refund, policies.len(), |command| {
+            let plan = policies.plan();
+            let reply = inner.lanes.run(&key, &plan.refund, policies.len(), |connection, command| {
                 connection.keys(plan, &key, command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 command.arg(&*plan.pack(&[connection.now(), cost.units().into(), spent]));
@@ -293,14 +329,14 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        if let Some(why) = self.0.refusal() {
+        if let Some(why) = self.0.lanes.refusal(key) {
             return StoreFuture::ready(Err(why));
         }
-        let (inner, key) = (Arc::clone(&self.0), key.clone());
-        let mut command = redis::cmd("DEL");
-        inner.connection.keys(policies.plan(), &key, &mut command);
+        let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
-            let reply = inner.connection.query(&command).await;
+            let keys =
+                |connection: &Connection, command: &mut redis::Cmd| connection.keys(policies.plan(), &key, command);
+            let reply = inner.lanes.query(&key, "DEL", keys).await;
             inner.forget(&key);
             reply.map(drop)
         })
@@ -316,13 +352,13 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
-        if let Some(why) = self.0.refusal() {
+        if let Some(why) = self.0.lanes.refusal(key) {
             return StoreFuture::ready(Err(why));
         }
-        let connection = Arc::clone(&self.0.connection);
+        let inner = Arc::clone(&self.0);
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
-            let reply = connection.run(Script::entries(), 1, |command| {
+            let reply = inner.lanes.run(&key, Script::entries(), 1, |connection, command| {
                 connection.keys(alone.plan(), &key, command);
                 // Two numbers for people: it is not called often.
                 let now = connection.now();
@@ -336,8 +372,8 @@ impl Store for RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.connection.prefix())
-            .field("link", &self.0.connection.link())
+            .field("prefix", &self.0.prefix)
+            .field("lanes", &self.0.lanes)
             .field("is_asked", &self.is_asked())
             .finish_non_exhaustive()
     }

@@ -74,7 +74,7 @@ impl Drop for Probe {
 }
 
 /// Uniform around a middle that grows, so that replicas do not come back all at once.
-fn pause(probes: u32, in_vain: u32) -> Duration {
+pub(super) fn pause(probes: u32, in_vain: u32) -> Duration {
     let doublings = (probes / AT_ONE_PACE).saturating_add(in_vain).min(8);
     let middle = (PAUSE * 2_u32.pow(doublings)).min(LONGEST * 2 / 3);
     middle.mul_f64(0.5 + fastrand::f64())

@@ -9,17 +9,18 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{connection::Connection, fault};
+use super::{
+    connection::Connection,
+    fault,
+    servers::{Node, Servers},
+};
 use crate::{Error, ErrorKind, reason::Reason};
-
-/// Where a server listens.
-pub(super) type Node = (String, u16);
 
 /// The Sentinels of a master, and how to speak to the servers they name.
 ///
@@ -37,13 +38,6 @@ struct Sentinel {
     client: Client,
     /// Kept between questions.
     line: tokio::sync::Mutex<Option<MultiplexedConnection>>,
-}
-
-/// Everything about a server but its address.
-pub(super) struct Servers {
-    pub(super) info: ConnectionInfo,
-    #[cfg(feature = "tls")]
-    pub(super) tls: super::tls::Certificates,
 }
 
 /// The newest that is known of the master.
@@ -260,24 +254,6 @@ struct Watched(Arc<Sentinels>);
 impl Drop for Watched {
     fn drop(&mut self) {
         self.0.is_watched.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Servers {
-    fn client(&self, (host, port): &Node) -> Result<Client, Error> {
-        let (host, port) = (host.clone(), *port);
-        let addr = match self.info.addr() {
-            ConnectionAddr::TcpTls { insecure, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        let info = self.info.clone().set_addr(addr);
-        #[cfg(feature = "tls")]
-        if let Some(client) = self.tls.client(&info, false)? {
-            return Ok(client);
-        }
-        Client::open(info).map_err(|error| fault::error(&error))
     }
 }
 

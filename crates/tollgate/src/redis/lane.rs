@@ -1,0 +1,135 @@
+use std::{collections::HashSet, future::Future, sync::Arc, time::Instant};
+
+use redis::{Cmd, Value};
+
+use super::{cluster::Cluster, connection::Connection, engine::Engine, script::Script};
+use crate::{Clock, Cost, Decision, Diagnosis, Error, Key, PolicySet};
+
+/// A server, and the queue before it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) connection: Arc<Connection>,
+    pub(super) engine: Engine,
+}
+
+/// Where the states live: at one server, or each at the one that has its slot.
+#[derive(Debug)]
+pub(super) enum Lanes {
+    One(Lane),
+    Cluster(Cluster),
+}
+
+/// What all servers of a store have in common.
+#[derive(Clone)]
+pub(super) struct Manner {
+    pub(super) prefix: String,
+    pub(super) clock: Option<Clock>,
+}
+
+impl Lane {
+    pub(super) fn new(connection: Arc<Connection>) -> Self {
+        Self { engine: Engine::new(Arc::clone(&connection)), connection }
+    }
+}
+
+impl Lanes {
+    /// Why the server of this key is not asked now.
+    pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
+        match self {
+            Self::One(lane) => lane.connection.breaker().is_open().then(|| lane.connection.why()),
+            Self::Cluster(cluster) => cluster.refusal(key),
+        }
+    }
+
+    /// Whether all servers are asked.
+    pub(super) fn is_asked(&self) -> bool {
+        match self {
+            Self::One(lane) => !lane.connection.breaker().is_open(),
+            Self::Cluster(cluster) => cluster.is_asked(),
+        }
+    }
+
+    /// Decides at the server of the key.
+    pub(super) async fn check(
+        &self,
+        policies: PolicySet,
+        key: Key,
+        cost: Cost,
+        tag: Box<[u8]>,
+        deadline: Option<Instant>,
+    ) -> Result<Decision, Error> {
+        match self {
+            Self::One(lane) => lane.engine.check(policies, key, cost, tag, deadline, false).await,
+            Self::Cluster(cluster) => cluster.check(policies, key, cost, tag, deadline).await,
+        }
+    }
+
+    /// Runs a script at the server of the key; `rest` adds the keys and the arguments.
+    pub(super) async fn run(
+        &self,
+        key: &Key,
+        script: &Script,
+        keys: usize,
+        rest: impl Fn(&Connection, &mut Cmd),
+    ) -> Result<Value, Error> {
+        match self {
+            Self::One(lane) => lane.connection.run(script, keys, |command| rest(&lane.connection, command)).await,
+            Self::Cluster(cluster) => cluster.run(key, script, keys, rest).await,
+        }
+    }
+
+    /// Runs a command at the server of the key; `rest` adds the keys and the arguments.
+    pub(super) async fn query(
+        &self,
+        key: &Key,
+        command: &str,
+        rest: impl Fn(&Connection, &mut Cmd),
+    ) -> Result<Value, Error> {
+        match self {
+            Self::One(lane) => {
+                let mut command = redis::cmd(command);
+                rest(&lane.connection, &mut command);
+                lane.connection.query(&command).await
+            }
+            Self::Cluster(cluster) => cluster.query(key, command, rest).await,
+        }
+    }
+
+    /// Asks every server whether it is there.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        let ping = redis::cmd("PING");
+        match self {
+            Self::One(lane) => lane.connection.query_in_time(&ping).await.map(drop),
+            Self::Cluster(cluster) => {
+                for (lane, _) in cluster.masters().await? {
+                    lane.connection.query_in_time(&ping).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks at every server; `look` is given a key that it has. What several say is told once.
+    pub(super) async fn diagnose<F>(&self, look: impl Fn(Arc<Connection>, Key) -> F) -> Result<Vec<Diagnosis>, Error>
+    where
+        F: Future<Output = Result<Vec<Diagnosis>, Error>>,
+    {
+        let mut findings = match self {
+            Self::One(lane) => return look(Arc::clone(&lane.connection), diagnosed()).await,
+            Self::Cluster(_) => Vec::new(),
+        };
+        if let Self::Cluster(cluster) = self {
+            for (lane, key) in cluster.masters().await? {
+                findings.extend(look(Arc::clone(&lane.connection), key).await?);
+            }
+        }
+        let mut told = HashSet::new();
+        findings.retain(|finding: &Diagnosis| told.insert(finding.to_string()));
+        Ok(findings)
+    }
+}
+
+/// A key that nobody else has.
+pub(super) fn diagnosed() -> Key {
+    Key::from(("tollgate diagnosis", fastrand::u64(..)))
+}

@@ -1,0 +1,231 @@
+//! A Redis Cluster of a test's own.
+
+use std::{ops::Range, time::Duration};
+
+use super::{Builder, RedisServer};
+use crate::{ports, wait};
+
+const MASTERS: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// How long the servers may take to agree.
+const AGREEING: Duration = Duration::from_secs(60);
+
+/// Three masters and a replica of each, on free ports of 127.0.0.1, each a [`RedisServer`].
+///
+/// A master counts as gone after a second. The slots of a master that is away are not served, the others are.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts a cluster and waits until every server says that it is whole, and every replica has its master's data.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server binary, or the servers do not find together.
+    #[must_use]
+    pub fn start() -> Self {
+        let server = |_| {
+            Builder::new()
+                .arg("--cluster-enabled", "yes")
+                .arg("--cluster-config-file", "nodes.conf")
+                .arg("--cluster-node-timeout", "1000")
+                .arg("--cluster-require-full-coverage", "no")
+                .arg("--cluster-port", ports::free().to_string())
+                .arg("--repl-diskless-sync-delay", "0")
+                .arg("--repl-ping-replica-period", "1")
+                .start()
+        };
+        let cluster = Self { nodes: (0..2 * MASTERS).map(server).collect() };
+        cluster.meet();
+        cluster.share_slots();
+        cluster
+    }
+
+    /// The servers: three that began as masters, then their replicas in the same order.
+    #[must_use]
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The URLs of all servers.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// The slot of a key, as a server tells.
+    #[must_use]
+    pub fn slot(&self, key: &str) -> u16 {
+        u16::try_from(self.any().command(&["CLUSTER", "KEYSLOT", key]).int()).expect("a slot")
+    }
+
+    /// The server that has the slot, as `told_by` sees it.
+    ///
+    /// # Panics
+    ///
+    /// When nobody has it.
+    #[must_use]
+    pub fn owner(&self, slot: u16, told_by: &RedisServer) -> &RedisServer {
+        self.ranges(told_by)
+            .into_iter()
+            .find_map(|(range, port)| range.contains(&i64::from(slot)).then(|| self.at(port)))
+            .expect("a server with the slot")
+    }
+
+    /// The servers that have slots, as a running one sees it.
+    #[must_use]
+    pub fn masters(&self) -> Vec<&RedisServer> {
+        let mut ports: Vec<_> = self.ranges(self.any()).into_iter().map(|(_, port)| port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.into_iter().map(|port| self.at(port)).collect()
+    }
+
+    /// The slots that the server has, as it sees it.
+    #[must_use]
+    pub fn slots_of(&self, server: &RedisServer) -> Vec<u16> {
+        let own = self.ranges(server).into_iter().filter(|(_, port)| *port == server.port());
+        own.flat_map(|(range, _)| range).map(|slot| u16::try_from(slot).expect("a slot")).collect()
+    }
+
+    /// The keys at all masters, and how many of them expire.
+    #[must_use]
+    pub fn keys_and_expires(&self) -> (u64, u64) {
+        let counts = self.masters().into_iter().map(RedisServer::keys_and_expires);
+        counts.fold((0, 0), |(keys, expires), (more, expiring)| (keys + more, expires + expiring))
+    }
+
+    /// How often all masters have carried out `command`.
+    #[must_use]
+    pub fn calls(&self, command: &str) -> u64 {
+        self.masters().into_iter().map(|master| master.calls(command)).sum()
+    }
+
+    /// Moves slots as an operator does: first the keys, one by one, then the slot.
+    pub fn move_slots(&self, slots: impl IntoIterator<Item = u16>, from: &RedisServer, to: &RedisServer) {
+        for slot in slots {
+            self.begin_move(slot, from, to);
+            self.move_keys(slot, from, to);
+            self.end_move(slot, from, to);
+        }
+    }
+
+    /// The first step of a move: both sides know of it. Keys that are not at `from` are asked for at `to` from now on.
+    pub fn begin_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
+        ok(to, &["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &id(from)]);
+        ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &id(to)]);
+    }
+
+    /// The second step: every key goes.
+    pub fn move_keys(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
+        loop {
+            let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"]);
+            let keys: Vec<String> = keys.items().iter().map(|key| key.text()).collect();
+            if keys.is_empty() {
+                return;
+            }
+            let port = to.port().to_string();
+            let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].map(str::to_owned).to_vec();
+            words.extend(keys);
+            // A key may have expired since: then there is nothing to move.
+            let reply = from.command(&words).text();
+            assert!(["OK", "NOKEY"].contains(&reply.as_str()), "{reply}");
+        }
+    }
+
+    /// The last step: the slot goes.
+    pub fn end_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
+        for server in [to, from] {
+            ok(server, &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id(to)]);
+        }
+    }
+
+    /// Waits until all running servers agree on who has which slot, none is away and the replicas are up to date.
+    pub fn wait_until_whole(&self) {
+        wait::until("the cluster to be whole", AGREEING, || {
+            let running: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
+            let ranges: Vec<_> = running.iter().map(|node| self.ranges(node)).collect();
+            running.iter().all(|node| is_whole(node)) && ranges.iter().all(|seen| *seen == ranges[0])
+        });
+    }
+
+    fn meet(&self) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
+        }
+        for node in &self.nodes[1..] {
+            let bus = node.command(&["CONFIG", "GET", "cluster-port"]).items()[1].text();
+            ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
+        }
+        let all = self.nodes.len().to_string();
+        wait::until("the servers to know each other", AGREEING, || {
+            self.nodes.iter().all(|node| told(node, "cluster_known_nodes") == all)
+        });
+    }
+
+    fn share_slots(&self) {
+        let (masters, replicas) = self.nodes.split_at(MASTERS);
+        for (at, master) in masters.iter().enumerate() {
+            let Range { start, end } = SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS;
+            ok(master, &["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &(end - 1).to_string()]);
+        }
+        for (master, replica) in masters.iter().zip(replicas) {
+            // It may know the other by a name that it has only until they have shaken hands.
+            wait::until("a replica to know its master", AGREEING, || {
+                !replica.command(&["CLUSTER", "REPLICATE", &id(master)]).is_error()
+            });
+        }
+        wait::until("the replicas to follow", AGREEING, || {
+            replicas.iter().all(|replica| {
+                let replication = replica.info("replication");
+                replication.get("master_link_status").is_some_and(|status| status == "up")
+            })
+        });
+        self.wait_until_whole();
+    }
+
+    /// Ranges of slots and the ports of those who have them.
+    fn ranges(&self, told_by: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
+        let slots = told_by.command(&["CLUSTER", "SLOTS"]);
+        let range = |range: &crate::Reply| {
+            let [first, last, master, ..] = range.items() else { panic!("no range: {range:?}") };
+            let port = u16::try_from(master.items()[1].int()).expect("a port");
+            (first.int()..=last.int(), port)
+        };
+        let mut ranges: Vec<_> = slots.items().iter().map(range).collect();
+        ranges.sort_by_key(|(range, _)| *range.start());
+        ranges
+    }
+
+    fn at(&self, port: u16) -> &RedisServer {
+        self.nodes.iter().find(|node| node.port() == port).expect("one of ours")
+    }
+
+    fn any(&self) -> &RedisServer {
+        self.nodes.iter().find(|node| node.is_running()).expect("a running server")
+    }
+}
+
+fn id(server: &RedisServer) -> String {
+    server.command(&["CLUSTER", "MYID"]).text()
+}
+
+#[track_caller]
+fn ok(server: &RedisServer, words: &[&str]) {
+    assert_eq!(server.command(words).text(), "OK", "{words:?}");
+}
+
+fn told(server: &RedisServer, field: &str) -> String {
+    let info = server.command(&["CLUSTER", "INFO"]).text();
+    let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+fn is_whole(server: &RedisServer) -> bool {
+    let replication = server.info("replication");
+    let follows = replication.get("master_link_status").is_none_or(|status| status == "up");
+    follows && told(server, "cluster_state") == "ok" && told(server, "cluster_slots_ok") == SLOTS.to_string()
+}

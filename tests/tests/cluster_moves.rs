@@ -1,0 +1,253 @@
+//! `RedisStore` in a Redis Cluster whose slots move.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Mutex;
+use tollgate::{Cost, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate_tests::{RedisCluster, RedisServer};
+
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
+/// The slots of the cluster are moved by one test at a time.
+static MOVES: Mutex<()> = Mutex::const_new(());
+
+/// Long enough that a slow machine never decides without the server by mistake.
+const PATIENT: Duration = Duration::from_secs(20);
+
+async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
+    let store = RedisStore::cluster(CLUSTER.urls()).prefix(prefix).connect_timeout(PATIENT).without_deny_cache();
+    let store = store.connect().await.expect("a store");
+    Limiter::builder(store).policies(policies).deadline(PATIENT).on_outage(Outage::Closed).build()
+}
+
+async fn remaining(limiter: &Limiter, key: impl Into<Key>) -> Vec<u64> {
+    limiter.peek(key).await.expect("a decision").states().map(|state| state.remaining()).collect()
+}
+
+/// A key at the first server, its slot, that server and another one.
+fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
+    let masters = CLUSTER.masters();
+    (0..)
+        .find_map(|at| {
+            let key = Key::new(format!("{text} {at}"));
+            let slot = CLUSTER.slot(key.encoded());
+            (CLUSTER.owner(slot, masters[0]).port() == masters[0].port()).then_some((key, slot, masters[0], masters[1]))
+        })
+        .expect("a key")
+}
+
+/// What ran at the servers under names: (EVALSHA, EVAL, ASKING).
+fn ran(server: &RedisServer) -> (u64, u64, u64) {
+    (server.calls("evalsha"), server.calls("eval"), server.calls("asking"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charged_once() {
+    let _held = MOVES.lock().await;
+    const AMOUNT: u32 = 1_000_000;
+    const SLOTS: usize = 5_000;
+    let one = limiter("load", Policy::fixed_window("one", Quota::per_day(AMOUNT))).await;
+    let set = [
+        Policy::token_bucket("two", Quota::new(AMOUNT, Duration::from_secs(1_000_000))),
+        Policy::sliding_log("three", Quota::per_day(1_000)),
+    ];
+    let set = limiter("load", set).await;
+    // The keys of a set are there before: new ones wait for the end of a move.
+    for key in 0..400_u64 {
+        let _ = set.check((1_u64, key)).await.expect("a decision");
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let (one, set, is_over) = (one.clone(), set.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+                let mut at = task;
+                while !is_over.load(Ordering::Relaxed) {
+                    at += 7;
+                    let (kind, key) = if at % 8 == 0 { (1, at / 8 % 400) } else { (0, at % 2_000) };
+                    let started = Instant::now();
+                    let decision = match kind {
+                        1 => set.check((kind, key)).await,
+                        _ => one.check((kind, key)).await,
+                    };
+                    times.push(started.elapsed());
+                    let decision = decision.expect("no error surfaces");
+                    *admitted.entry((kind, key)).or_default() += u64::from(decision.is_allowed());
+                }
+                (admitted, times)
+            })
+        })
+        .collect();
+    let moving = tokio::task::spawn_blocking(|| {
+        let masters = CLUSTER.masters();
+        let (from, to) = (masters[0], masters[1]);
+        let slots: Vec<u16> = CLUSTER.slots_of(from).into_iter().take(SLOTS).collect();
+        let started = Instant::now();
+        CLUSTER.move_slots(slots.iter().copied(), from, to);
+        CLUSTER.move_slots(slots.iter().copied(), to, from);
+        (slots.len(), started.elapsed())
+    });
+    let (moved, took) = moving.await.expect("the moves");
+    is_over.store(true, Ordering::Relaxed);
+    let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+    for task in tasks {
+        let (counts, its) = task.await.expect("a task");
+        times.extend(its);
+        for (key, count) in counts {
+            *admitted.entry(key).or_default() += count;
+        }
+    }
+    for (&(kind, key), &count) in &admitted {
+        match kind {
+            0 => assert_eq!(remaining(&one, (kind, key)).await, [u64::from(AMOUNT) - count]),
+            _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
+        }
+    }
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    println!(
+        "{moved} slots moved both ways in {took:?} under {} checks: 0 errors, counts exact; \
+         p50 {:?}, p99.9 {:?}, longest {:?}, {} above 50 ms",
+        times.len(),
+        at(0.5),
+        at(0.999),
+        at(1.0),
+        times.iter().filter(|time| **time > Duration::from_millis(50)).count(),
+    );
+    assert!(moved >= SLOTS && !times.is_empty());
+    let (keys, expires) = CLUSTER.keys_and_expires();
+    assert!(keys > 0 && keys == expires, "{keys} keys, {expires} expire");
+}
+
+#[tokio::test]
+async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
+    let _held = MOVES.lock().await;
+    let limiter = limiter("ask", Policy::interval_bucket("ask", Quota::per_day(10))).await;
+    let (key, slot, from, to) = a_key("ask");
+    for server in [from, to] {
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    CLUSTER.begin_move(slot, from, to);
+    let (sha, body, asking) = ran(to);
+    for spent in 1..=3 {
+        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
+    }
+    // The first one by its name, which is not known, then by its body; each after its own ASKING.
+    let (later_sha, later_body, later_asking) = ran(to);
+    assert_eq!((later_sha - sha, later_body - body, later_asking - asking), (6, 1, 7));
+    limiter.refund(key.clone(), Cost::new(2)).await.expect("a refund");
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    limiter.reset(key.clone()).await.expect("a reset");
+    assert_eq!(remaining(&limiter, key.clone()).await, [10]);
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    CLUSTER.move_slots([slot], to, from);
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    // Once more, with a crowd: the equal keys are coalesced there too.
+    CLUSTER.begin_move(slot, from, to);
+    CLUSTER.move_keys(slot, from, to);
+    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()))).collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+    }
+    assert_eq!(admitted, 9);
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key).await, [0]);
+}
+
+#[tokio::test]
+async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
+    let _held = MOVES.lock().await;
+    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let limiter = limiter("both", policies).await;
+    let (key, slot, from, to) = a_key("both");
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.begin_move(slot, from, to);
+    let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "10"]);
+    let one = keys.items().iter().map(|key| key.text()).find(|key| key.contains(":a:")).expect("the key of a");
+    let port = to.port().to_string();
+    assert_eq!(from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "5000"]).text(), "OK");
+    let refused = |server: &RedisServer| {
+        let stats = server.info("errorstats");
+        stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+    };
+    let before: u64 = refused(from);
+    let waiting = tokio::spawn(limiter.check(key.clone()));
+    tollgate_tests::wait::until_async("the check to be refused twice", PATIENT, async || refused(from) >= before + 2)
+        .await;
+    assert!(!waiting.is_finished());
+    CLUSTER.move_keys(slot, from, to);
+    let decision = waiting.await.expect("a task").expect("a decision");
+    assert_eq!(decision.states().map(|state| state.remaining()).collect::<Vec<_>>(), [8, 8]);
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key).await, [8, 8]);
+    CLUSTER.move_slots([slot], to, from);
+}
+
+#[tokio::test]
+async fn a_caller_that_tires_of_a_move_is_not_charged() {
+    let _held = MOVES.lock().await;
+    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let patient = limiter("tired", policies.clone()).await;
+    let store = RedisStore::cluster(CLUSTER.urls()).prefix("tired").connect().await.expect("a store");
+    let hasty = Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Open).build();
+    let (key, slot, from, to) = a_key("tired");
+    CLUSTER.begin_move(slot, from, to);
+    // Both keys are new: the old server sends it to the new one, which waits for the end of the move.
+    for _ in 0..5 {
+        let decision = hasty.check(key.clone()).await.expect("open");
+        assert_eq!(decision.degraded_reason(), Some("timeout"));
+    }
+    assert!(store.is_asked(), "a move is no outage");
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&patient, key).await, [10, 10]);
+    CLUSTER.move_slots([slot], to, from);
+}
+
+/// The table is wrong for hundreds of slots at once.
+#[tokio::test]
+async fn a_storm_of_redirects_costs_a_trip_each_and_one_look() {
+    let _held = MOVES.lock().await;
+    let limiter = limiter("storm", Policy::fixed_window("storm", Quota::per_day(100))).await;
+    for key in 0..2_000_u64 {
+        let _ = limiter.check(key).await.expect("a decision");
+    }
+    let (looks, moved) = {
+        let masters = CLUSTER.masters();
+        let slots = masters.iter().map(|from| CLUSTER.slots_of(from).into_iter().take(1_000).collect::<Vec<_>>());
+        for (at, slots) in slots.collect::<Vec<_>>().into_iter().enumerate() {
+            CLUSTER.move_slots(slots, masters[at], masters[(at + 1) % 3]);
+        }
+        (CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>(), moved_errors())
+    };
+    let tasks: Vec<_> = (0..2_000_u64).map(|key| tokio::spawn(limiter.check(key))).collect();
+    for task in tasks {
+        let decision = task.await.expect("a task").expect("no error surfaces");
+        assert_eq!(decision.states().next().expect("a state").remaining(), 98);
+    }
+    let looked = CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>() - looks;
+    let redirected = moved_errors() - moved;
+    println!("{redirected} redirects of 2000 checks, {looked} looks");
+    assert!(redirected > 100, "{redirected}");
+    // Each look is followed by a pause, and a server that is slow is not waited for alone.
+    assert!(looked < redirected / 10, "{looked} looks for {redirected} redirects");
+}
+
+fn moved_errors() -> u64 {
+    let count = |node: &RedisServer| {
+        let stats = node.info("errorstats");
+        stats.get("errorstat_MOVED").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+    };
+    CLUSTER.nodes().iter().map(count).sum()
+}
