@@ -103,7 +103,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
         (ErrorKind::Unavailable, "nothing listens at the redis address")
     );
 
-    let limiter = Limiter::new(RedisStore::open(&url).expect("a store"), HOURLY);
+    let limiter = Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENT).build();
     for spent in 1..=5 {
         let decision = limiter.check("acme").await.expect("the replica decides by itself");
         assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
@@ -189,7 +189,8 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
         let error = RedisStore::connect(&url).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert_eq!(error.to_string(), "redis refuses the user or password");
-        let limiter = Limiter::new(RedisStore::open(&url).expect("a store"), HOURLY);
+        let limiter =
+            Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENT).build();
         let decision = limiter.check("acme").await.expect("the replica decides by itself");
         assert_eq!(decision.degraded(), Some(Degraded::Misconfigured));
     }
