@@ -39,9 +39,9 @@ impl Pace {
     pub(crate) fn quick() -> Self {
         Self {
             is_quick: true,
-            inside: Rounds { count: 9, turn: Duration::from_millis(20) },
-            load: Rounds { count: 3, turn: Duration::from_millis(150) },
-            calls: 25_000,
+            inside: Rounds { count: 7, turn: Duration::from_millis(10) },
+            load: Rounds { count: 3, turn: Duration::from_millis(100) },
+            calls: 15_000,
         }
     }
 }

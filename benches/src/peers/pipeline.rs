@@ -85,7 +85,7 @@ fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
 }
 
 /// Whether a whole value stands at the front of these lines.
-fn is_whole<'a>(lines: &mut dyn Iterator<Item = &'a str>) -> bool {
+fn is_whole(lines: &mut dyn Iterator<Item = &str>) -> bool {
     let Some(line) = lines.next() else { return false };
     let length = line.get(1..).and_then(|length| length.parse::<i64>().ok()).unwrap_or(0);
     match line.as_bytes().first() {

@@ -86,7 +86,7 @@ fn table(outcome: &str, series: &[Series<f64>], added: &[Series<f64>]) -> Table 
 
 /// Answers at once, with nothing.
 #[derive(Clone)]
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Service<Request<()>> for Nothing {
     type Response = Response<Body>;

@@ -6,6 +6,7 @@ mod http;
 mod latency;
 mod layer;
 pub(crate) mod memory;
+mod repeat;
 mod scripts;
 mod throughput;
 
@@ -24,6 +25,7 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "layer", about: "one request through a layer around nothing", run: layer::run },
     Section { name: "throughput", about: "concurrent callers through Redis", run: throughput::run },
     Section { name: "latency", about: "one caller through Redis, and a pool that was handed over", run: latency::run },
+    Section { name: "denied", about: "who keeps asking after a denial", run: repeat::run },
     Section { name: "scripts", about: "what a decision costs the server", run: scripts::run },
     Section { name: "memory", about: "a million keys inside the process", run: memory::run },
     Section { name: "grpc", about: "unary calls of a tonic service", run: grpc::run },

@@ -1,6 +1,7 @@
-use std::collections::VecDeque;
+use std::{collections::VecDeque, hash::BuildHasher};
 
-use hashbrown::HashMap;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -56,14 +57,18 @@ impl Batch {
     /// for the next one, so that checks of one key are decided in the order they came.
     pub(super) fn cut(jobs: &mut VecDeque<Job>) -> Self {
         let mut batch = Self::default();
-        let mut places: HashMap<Key, (usize, usize), foldhash::fast::RandomState> = HashMap::default();
+        // Where each key of the batch stands: its group, and its place there.
+        let mut places: HashTable<(u64, usize, usize)> = HashTable::with_capacity(jobs.len().min(MOST_KEYS));
+        let hasher = RandomState::default();
         let (mut keys, mut checks) = (0, 0);
         while let Some(job) = jobs.pop_front() {
             if job.answer.is_closed() {
                 continue;
             }
             let group = batch.group_of(&job);
-            let place = places.get(&job.key).copied();
+            let hash = hasher.hash_one(&job.key);
+            let is_of = |&(_, group, item): &(u64, usize, usize)| batch.groups[group].items[item].key == job.key;
+            let place = places.find(hash, is_of).map(|&(_, group, item)| (group, item));
             let room = keys + job.policies.len() <= MOST_KEYS || keys == 0;
             let fits = match place {
                 Some((at, _)) => Some(at) == group,
@@ -89,7 +94,7 @@ impl Batch {
                         });
                     }
                     let items = &mut batch.groups[at].items;
-                    places.insert(job.key.clone(), (at, items.len()));
+                    places.insert_unique(hash, (hash, at, items.len()), |&(hash, ..)| hash);
                     items.push(Item { key: job.key, waiters: [job.answer].into_iter().collect() });
                 }
             }

@@ -5,6 +5,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use redis::{Cmd, Value};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::{
@@ -17,6 +18,9 @@ use super::{
     script::Script,
 };
 use crate::{Clock, Error, Key, reason::Reason};
+
+/// About what a key takes at the server, so that a call over many is not moved while it grows.
+const KEY_BYTES: usize = 64;
 
 /// A server, and what every call to it has in common.
 pub(super) struct Connection {
@@ -135,7 +139,7 @@ impl Connection {
 
     /// Adds the keys of a subject to a command, one per policy.
     pub(super) fn keys(&self, plan: &Plan, key: &Key, command: &mut Cmd) {
-        let mut text = Vec::with_capacity(128);
+        let mut text = SmallVec::<[u8; 256]>::new();
         text.extend_from_slice(self.prefix.as_bytes());
         text.extend_from_slice(b":{");
         text.extend_from_slice(key.as_bytes());
@@ -151,10 +155,10 @@ impl Connection {
     /// ran before, so nothing is charged twice. `rest` adds the keys and the arguments.
     pub(super) async fn run(&self, script: &Script, keys: usize, rest: impl Fn(&mut Cmd)) -> Result<Value, Error> {
         let by = |command: &str, script: &str| {
-            let mut command = redis::cmd(command);
-            command.arg(script).arg(keys);
-            rest(&mut command);
-            command
+            let mut call = Cmd::with_capacity(keys + 8, script.len() + keys * KEY_BYTES + 256);
+            call.arg(command).arg(script).arg(keys);
+            rest(&mut call);
+            call
         };
         let line = self.line().await?;
         match line.query(&by("EVALSHA", &script.sha)).await {
