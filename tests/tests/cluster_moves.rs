@@ -86,6 +86,22 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
             })
         })
         .collect();
+    // What a server that learns of moved slots makes everybody wait, whoever asks.
+    let pinging: Vec<_> = (0..CLUSTER.masters().len())
+        .map(|at| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                let (mut client, mut longest) = (CLUSTER.masters()[at].client(), Duration::ZERO);
+                while !is_over.load(Ordering::Relaxed) {
+                    let started = Instant::now();
+                    client.command(&["PING"]).expect("a reply");
+                    longest = longest.max(started.elapsed());
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                longest
+            })
+        })
+        .collect();
     let moving = tokio::task::spawn_blocking(|| {
         let masters = CLUSTER.masters();
         let (from, to) = (masters[0], masters[1]);
@@ -111,11 +127,12 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
             _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
         }
     }
+    let ping = pinging.into_iter().map(|pinging| pinging.join().expect("a thread")).max().expect("a master");
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     println!(
         "{moved} slots moved both ways in {took:?} under {} checks: 0 errors, counts exact; \
-         p50 {:?}, p99.9 {:?}, longest {:?}, {} above 50 ms",
+         p50 {:?}, p99.9 {:?}, longest {:?}, {} above 50 ms; longest PING {ping:?}",
         times.len(),
         at(0.5),
         at(0.999),
