@@ -31,6 +31,11 @@ async fn remaining(limiter: &Limiter, key: &Key) -> u64 {
     limiter.peek(key.clone()).await.expect("a decision").states().next().expect("a state").remaining()
 }
 
+/// How often those who run were asked what the cluster is like.
+fn looks(nodes: &[RedisServer]) -> u64 {
+    nodes.iter().filter(|node| node.is_running()).map(|node| node.calls("cluster|slots")).sum()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_master_takes_its_slots_with_it_for_as_long_as_they_have_no_server_and_the_seeds_may_all_go() {
     let cluster = RedisCluster::start();
@@ -77,6 +82,7 @@ async fn a_killed_master_takes_its_slots_with_it_for_as_long_as_they_have_no_ser
             })
         };
 
+        let looks = self::looks(&nodes[round + 1..]);
         let killed = Instant::now();
         master.kill();
         // The server's own outage: until the replica takes a write to one of the slots.
@@ -104,11 +110,15 @@ async fn a_killed_master_takes_its_slots_with_it_for_as_long_as_they_have_no_ser
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         let taken_over = taken_over.await.expect("a thread");
+        // A pause of 50 ms at least follows each look, and so long must it last before a second server is asked.
+        let (most, looks) =
+            (2 * (killed.elapsed().as_millis() as u64 / 50 + 2), self::looks(&nodes[round + 1..]) - looks);
+        assert!((1..=most).contains(&looks), "{looks} looks, {most} may be");
         is_over.store(true, Ordering::Relaxed);
         let asked = untouched.await.expect("a task");
         println!(
             "killed: replica writable after {taken_over:?}, its slots decided again after {back:?}; meanwhile \
-             {degraded} checks of it answered without it in {longest:?} at most, {asked} checks of the others with 0 errors"
+             {degraded} checks of it answered without it in {longest:?} at most, {asked} checks of the others with 0 errors, {looks} looks"
         );
         assert!(degraded > 0 && asked > 0);
 

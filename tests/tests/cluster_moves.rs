@@ -4,14 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{Cost, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
-use tollgate_tests::{RedisCluster, RedisServer};
+use tollgate_tests::{RedisCluster, RedisServer, wait};
 
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
@@ -20,6 +20,13 @@ static MOVES: Mutex<()> = Mutex::const_new(());
 
 /// Long enough that a slow machine never decides without the server by mistake.
 const PATIENT: Duration = Duration::from_secs(20);
+
+/// The right to move slots, once all servers agree on who has which.
+async fn moves() -> MutexGuard<'static, ()> {
+    let held = MOVES.lock().await;
+    CLUSTER.wait_until_whole();
+    held
+}
 
 async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
     let store = RedisStore::cluster(CLUSTER.urls()).prefix(prefix).connect_timeout(PATIENT).without_deny_cache();
@@ -50,7 +57,7 @@ fn ran(server: &RedisServer) -> (u64, u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charged_once() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     const AMOUNT: u32 = 1_000_000;
     const SLOTS: usize = 5_000;
     let one = limiter("load", Policy::fixed_window("one", Quota::per_day(AMOUNT))).await;
@@ -146,7 +153,7 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
 
 #[tokio::test]
 async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     let limiter = limiter("ask", Policy::interval_bucket("ask", Quota::per_day(10))).await;
     let (key, slot, from, to) = a_key("ask");
     for server in [from, to] {
@@ -185,7 +192,7 @@ async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
 
 #[tokio::test]
 async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
     let limiter = limiter("both", policies).await;
     let (key, slot, from, to) = a_key("both");
@@ -201,8 +208,7 @@ async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
     };
     let before: u64 = refused(from);
     let waiting = tokio::spawn(limiter.check(key.clone()));
-    tollgate_tests::wait::until_async("the check to be refused twice", PATIENT, async || refused(from) >= before + 2)
-        .await;
+    wait::until_async("the check to be refused twice", PATIENT, async || refused(from) >= before + 2).await;
     assert!(!waiting.is_finished());
     CLUSTER.move_keys(slot, from, to);
     let decision = waiting.await.expect("a task").expect("a decision");
@@ -214,7 +220,7 @@ async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
 
 #[tokio::test]
 async fn a_caller_that_tires_of_a_move_is_not_charged() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
     let patient = limiter("tired", policies.clone()).await;
     let store = RedisStore::cluster(CLUSTER.urls()).prefix("tired").connect().await.expect("a store");
@@ -235,7 +241,7 @@ async fn a_caller_that_tires_of_a_move_is_not_charged() {
 /// The table is wrong for hundreds of slots at once.
 #[tokio::test]
 async fn a_storm_of_redirects_costs_a_trip_each_and_one_look() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     let limiter = limiter("storm", Policy::fixed_window("storm", Quota::per_day(100))).await;
     for key in 0..2_000_u64 {
         let _ = limiter.check(key).await.expect("a decision");
@@ -266,14 +272,40 @@ async fn a_storm_of_redirects_costs_a_trip_each_and_one_look() {
     assert!(looked < wrong / 10, "{looked} looks for {wrong} keys");
 }
 
+#[tokio::test]
+async fn a_redirect_is_kept_also_where_nobody_may_look() {
+    let _held = moves().await;
+    let allow = |rights: &[&str]| {
+        for node in CLUSTER.nodes() {
+            assert_eq!(node.command(&[&["ACL", "SETUSER", "blind"], rights].concat()).text(), "OK");
+        }
+    };
+    allow(&["on", "nopass", "~*", "+@all"]);
+    let urls = CLUSTER.nodes().iter().map(|node| format!("redis://blind:any@{}", node.addr()));
+    let store = RedisStore::cluster(urls).prefix("blind").without_deny_cache().connect().await.expect("a store");
+    allow(&["-cluster|slots"]);
+    let policy = Policy::fixed_window("blind", Quota::per_day(100));
+    let limiter = Limiter::builder(store).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build();
+    let (key, slot, from, to) = a_key("blind");
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.move_slots([slot], from, to);
+    let moved = moved_errors();
+    for spent in 2..=20 {
+        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert_eq!(remaining(&limiter, key.clone()).await, [100 - spent]);
+    }
+    assert_eq!(moved_errors() - moved, 1, "one check was sent on, the others went there at once");
+    CLUSTER.move_slots([slot], to, from);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_notices_a_planned_failover() {
-    let _held = MOVES.lock().await;
+    let _held = moves().await;
     let limiter = limiter("planned", Policy::fixed_window("planned", Quota::per_day(1_000_000))).await;
-    let is_over = Arc::new(AtomicBool::new(false));
+    let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let tasks: Vec<_> = (0..4_u64)
         .map(|task| {
-            let (limiter, is_over) = (limiter.clone(), Arc::clone(&is_over));
+            let (limiter, is_over, asked) = (limiter.clone(), Arc::clone(&is_over), Arc::clone(&asked));
             tokio::spawn(async move {
                 let mut admitted = vec![0_u64; 30];
                 let mut at = task as usize;
@@ -281,20 +313,26 @@ async fn nobody_notices_a_planned_failover() {
                     at = (at + 7) % admitted.len();
                     let decision = limiter.check(at as u64).await.expect("no error surfaces");
                     admitted[at] += u64::from(decision.is_allowed());
+                    asked.fetch_add(1, Ordering::Relaxed);
                 }
                 admitted
             })
         })
         .collect();
-    let took = tokio::task::spawn_blocking(|| {
-        CLUSTER.wait_until_whole();
+    let took = tokio::task::spawn_blocking(move || {
+        let some_checks = || {
+            let before = asked.load(Ordering::Relaxed);
+            wait::until("checks", PATIENT, || asked.load(Ordering::Relaxed) > before + 500);
+        };
+        some_checks();
         let replica =
             CLUSTER.nodes().iter().find(|node| node.info("replication")["role"] == "slave").expect("a replica");
         let started = Instant::now();
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).text(), "OK");
         let role = || replica.info("replication")["role"].clone();
-        tollgate_tests::wait::until("the replica to be a master", PATIENT, || role() == "master");
+        wait::until("the replica to be a master", PATIENT, || role() == "master");
         let took = started.elapsed();
+        some_checks();
         CLUSTER.wait_until_whole();
         took
     });
