@@ -1,6 +1,9 @@
 //! A Redis Cluster of a test's own.
 
-use std::{ops::Range, time::Duration};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use super::{Builder, RedisServer};
 use crate::{ports, wait};
@@ -17,6 +20,8 @@ const AGREEING: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
+    /// The names they have among each other, the same for life.
+    ids: Vec<String>,
 }
 
 impl RedisCluster {
@@ -38,7 +43,9 @@ impl RedisCluster {
                 .arg("--repl-ping-replica-period", "1")
                 .start()
         };
-        let cluster = Self { nodes: (0..2 * MASTERS).map(server).collect() };
+        let nodes: Vec<_> = (0..2 * MASTERS).map(server).collect();
+        let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text()).collect();
+        let cluster = Self { nodes, ids };
         cluster.meet();
         cluster.share_slots();
         cluster
@@ -106,17 +113,18 @@ impl RedisCluster {
 
     /// Moves slots as an operator does: first the keys, one by one, then the slot.
     pub fn move_slots(&self, slots: impl IntoIterator<Item = u16>, from: &RedisServer, to: &RedisServer) {
+        let masters = self.masters();
         for slot in slots {
             self.begin_move(slot, from, to);
             self.move_keys(slot, from, to);
-            self.end_move(slot, from, to);
+            self.end_move_before(&masters, slot, from, to);
         }
     }
 
     /// The first step of a move: both sides know of it. Keys that are not at `from` are asked for at `to` from now on.
     pub fn begin_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
-        ok(to, &["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &id(from)]);
-        ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &id(to)]);
+        ok(to, &["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", self.id(from)]);
+        ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", self.id(to)]);
     }
 
     /// The second step: every key goes.
@@ -138,18 +146,33 @@ impl RedisCluster {
 
     /// The last step: the slot goes.
     pub fn end_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
-        for server in [to, from] {
-            ok(server, &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id(to)]);
+        self.end_move_before(&self.masters(), slot, from, to);
+    }
+
+    /// All masters are told, the new one first: what one has to hear from the others may come in the wrong order.
+    fn end_move_before(&self, masters: &[&RedisServer], slot: u16, from: &RedisServer, to: &RedisServer) {
+        let is_other = |master: &&RedisServer| ![from.port(), to.port()].contains(&master.port());
+        for server in [to, from].into_iter().chain(masters.iter().copied().filter(is_other)) {
+            ok(server, &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", self.id(to)]);
         }
     }
 
     /// Waits until all running servers agree on who has which slot, none is away and the replicas are up to date.
     pub fn wait_until_whole(&self) {
-        wait::until("the cluster to be whole", AGREEING, || {
+        let begun = Instant::now();
+        wait::until_some("the cluster to be whole", AGREEING * 2, || {
             let running: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
             let ranges: Vec<_> = running.iter().map(|node| self.ranges(node)).collect();
-            running.iter().all(|node| is_whole(node)) && ranges.iter().all(|seen| *seen == ranges[0])
+            let is_whole = running.iter().all(|node| is_whole(node)) && ranges.iter().all(|seen| *seen == ranges[0]);
+            assert!(is_whole || begun.elapsed() < AGREEING, "the servers do not agree:\n{}", self.views());
+            is_whole.then_some(())
         });
+    }
+
+    /// What each running server says of all.
+    fn views(&self) -> String {
+        let running = self.nodes.iter().filter(|node| node.is_running());
+        running.map(|node| format!("{}\n", node.command(&["CLUSTER", "NODES"]).text())).collect()
     }
 
     fn meet(&self) {
@@ -175,7 +198,7 @@ impl RedisCluster {
         for (master, replica) in masters.iter().zip(replicas) {
             // It may know the other by a name that it has only until they have shaken hands.
             wait::until("a replica to know its master", AGREEING, || {
-                !replica.command(&["CLUSTER", "REPLICATE", &id(master)]).is_error()
+                !replica.command(&["CLUSTER", "REPLICATE", self.id(master)]).is_error()
             });
         }
         wait::until("the replicas to follow", AGREEING, || {
@@ -200,6 +223,11 @@ impl RedisCluster {
         ranges
     }
 
+    fn id(&self, server: &RedisServer) -> &str {
+        let at = self.nodes.iter().position(|node| node.port() == server.port()).expect("one of ours");
+        &self.ids[at]
+    }
+
     fn at(&self, port: u16) -> &RedisServer {
         self.nodes.iter().find(|node| node.port() == port).expect("one of ours")
     }
@@ -207,10 +235,6 @@ impl RedisCluster {
     fn any(&self) -> &RedisServer {
         self.nodes.iter().find(|node| node.is_running()).expect("a running server")
     }
-}
-
-fn id(server: &RedisServer) -> String {
-    server.command(&["CLUSTER", "MYID"]).text()
 }
 
 #[track_caller]

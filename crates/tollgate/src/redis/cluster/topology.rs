@@ -332,7 +332,8 @@ impl Watch {
             let is_well = topology.is_asked() && topology.known.load().failure.is_none();
             drop(topology);
             in_vain = if is_well { 0 } else { in_vain + 1_u32 };
-            tokio::time::sleep(probe::pause(in_vain, 0)).await;
+            // A replica may take its time to take over, so the pauses grow later than those of a probe.
+            tokio::time::sleep(probe::pause(in_vain / 8, 0)).await;
             if is_well {
                 let _ = timeout(AGAIN.mul_f64(0.8 + 0.4 * fastrand::f64()), self.bell.notified()).await;
             }
