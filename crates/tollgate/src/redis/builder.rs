@@ -109,8 +109,8 @@ impl RedisStoreBuilder {
             Origin::Client(client) => Source::Client((*client).into()),
             Origin::Pool(pool) => Source::Pool(pool),
             Origin::Cluster(urls) => {
-                let seeds = urls.iter().map(|url| settings(url)).collect::<Result<_, _>>()?;
-                let (servers, seeds) = Servers::of(seeds)?;
+                let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
+                let (servers, seeds) = Servers::of(&seeds)?;
                 let cluster = Cluster::new(servers, seeds, manner.clone(), self.connect_timeout);
                 return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner, self.remembers));
             }

@@ -13,12 +13,12 @@ pub(in crate::redis) struct Servers {
 
 impl Servers {
     /// How to speak to the servers, and where the first ones are.
-    pub(in crate::redis) fn of(seeds: Vec<ConnectionInfo>) -> Result<(Self, Vec<Node>), Error> {
+    pub(in crate::redis) fn of(seeds: &[ConnectionInfo]) -> Result<(Self, Vec<Node>), Error> {
         let Some(first) = seeds.first() else {
             return Err(Error::config("cluster URLs must be 1 at least, got 0"));
         };
         let nodes = seeds.iter().map(node).collect::<Result<Vec<_>, _>>()?;
-        for info in &seeds {
+        for info in seeds {
             let db = info.redis_settings().db();
             if db != 0 {
                 return Err(Error::config(format!("a redis cluster has database 0 alone, got {db}")));
