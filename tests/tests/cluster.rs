@@ -233,6 +233,8 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         "+asking",
         "+cluster|slots",
     ];
+    let operations = include_str!("../../docs/operations.md");
+    assert!(operations.contains("`+asking +cluster|slots`"), "they are documented");
     let blind = &rights[..rights.len() - 1];
     for node in CLUSTER.nodes() {
         for (user, rights) in [("app", &rights[..]), ("blind", blind)] {
