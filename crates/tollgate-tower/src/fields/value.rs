@@ -91,9 +91,14 @@ impl Value {
         self.0.push(b'"');
     }
 
+    #[inline]
     fn number(&mut self, label: &[u8], number: u64) {
         self.0.extend_from_slice(label);
-        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        match number {
+            0..10 => self.0.push(b'0' + number as u8),
+            10..100 => self.0.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
+            _ => self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        }
     }
 
     fn finish(self) -> HeaderValue {
@@ -110,7 +115,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_whole() {
-        for number in [0, 9, 10, 4_294_967_295, u64::MAX] {
+        for number in (0..=1_000).chain([4_294_967_295, u64::MAX]) {
             let mut value = Value::new();
             value.number(b"", number);
             assert_eq!(value.finish(), number.to_string());
