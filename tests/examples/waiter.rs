@@ -1,7 +1,8 @@
 //! One of several processes that stand in the same queue; see `tests/queue.rs`.
 //!
 //! Reads `URL`, `AMOUNT` (per second), `BURST`, `TASKS` and `TURNS` (of each task) from its environment. Prints for each
-//! turn when it was asked for and when it came, on the system's clock in microseconds.
+//! turn when it was asked for and when it came, on the system's clock, and how far off it was when it was given out, all
+//! in microseconds.
 
 use std::{
     env,
@@ -31,8 +32,8 @@ async fn main() {
     let turns: u32 = variable("TURNS");
     let tasks: Vec<_> = (0..variable::<u32>("TASKS")).map(|_| tokio::spawn(stand(limiter.clone(), turns))).collect();
     for task in tasks {
-        for (asked, came) in task.await.expect("a task") {
-            println!("turn {asked} {came}");
+        for (asked, came, delay) in task.await.expect("a task") {
+            println!("turn {asked} {came} {delay}");
         }
     }
     println!("done");
@@ -40,12 +41,12 @@ async fn main() {
     std::future::pending::<()>().await;
 }
 
-async fn stand(limiter: Limiter, turns: u32) -> Vec<(u128, u128)> {
+async fn stand(limiter: Limiter, turns: u32) -> Vec<(u128, u128, u128)> {
     let mut times = Vec::new();
     for _ in 0..turns {
         let asked = now_us();
         let decision = limiter.until_ready("hot", Duration::from_secs(20)).await.expect("a decision");
-        times.push((asked, now_us()));
+        times.push((asked, now_us(), decision.delay().as_micros()));
         assert!(decision.is_allowed(), "the queue is long enough for all: {decision:?}");
     }
     times
