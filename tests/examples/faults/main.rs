@@ -65,6 +65,8 @@ fn run(pace: Pace, chosen: &[&str], write: bool) -> ExitCode {
         report.add(row.id, row.fault, found.ok());
     }
     let broken = report.broken();
+    println!();
+    report.print_scores();
     println!("\n{} in {:.0} s", report.tally(), began.elapsed().as_secs_f64());
     if write || chosen.is_empty() && !pace.is_quick {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reliability.md");

@@ -117,10 +117,18 @@ impl Report {
 
     /// How many rows, and how many figures met their targets.
     pub(crate) fn tally(&self) -> String {
-        let met: Vec<_> = self.found().flat_map(|found| &found.figures).filter_map(Figure::is_met).collect();
-        let missed = met.iter().filter(|is_met| !**is_met).count();
         let broken = self.rows.len() - self.found().count();
-        format!("{} rows, {broken} broken; {} figures met, {missed} missed", self.rows.len(), met.len() - missed)
+        let figures = counted(self.found().flat_map(|found| &found.figures));
+        let scores = self.scores();
+        let scores = counted(scores.iter().map(|(_, figure)| figure));
+        format!("{} rows, {broken} broken; figures: {figures}; scoreboard: {scores}", self.rows.len())
+    }
+
+    /// The scoreboard, a line for each figure.
+    pub(crate) fn print_scores(&self) {
+        for (at, it) in self.scores() {
+            println!("#{at:<3}{}: {} ({}) {}", it.asked, it.measured(), it.target(), it.verdict());
+        }
     }
 
     fn found(&self) -> impl Iterator<Item = &Findings> {
@@ -146,7 +154,7 @@ impl Report {
             match found {
                 None => page += &format!("| {id} | {fault} | – | – | – | **broken** |\n"),
                 Some(found) => {
-                    found.figures.iter().for_each(|it| page += &format!("| {id} | {fault} | {}\n", it.cells()))
+                    found.figures.iter().for_each(|it| page += &format!("| {id} | {fault} | {}\n", it.cells()));
                 }
             }
         }
@@ -176,6 +184,12 @@ impl Report {
         scores.entry(12).or_default().push(without);
         scores.into_iter().flat_map(|(at, figures)| figures.into_iter().map(move |it| (at, it))).collect()
     }
+}
+
+fn counted<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
+    let met: Vec<bool> = figures.filter_map(Figure::is_met).collect();
+    let missed = met.iter().filter(|is_met| !**is_met).count();
+    format!("{} met, {missed} missed", met.len() - missed)
 }
 
 /// A number with as many digits as mean something.
@@ -212,6 +226,6 @@ mod tests {
             assert!(page.lines().any(|it| it == line), "{line}\n{page}");
         }
         assert!(report.broken());
-        assert_eq!(report.tally(), "2 rows, 1 broken; 1 figures met, 1 missed");
+        assert_eq!(report.tally(), "2 rows, 1 broken; figures: 1 met, 1 missed; scoreboard: 0 met, 1 missed");
     }
 }
