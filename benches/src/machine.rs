@@ -1,6 +1,6 @@
 //! The machine: its cores, who runs on which, and its description.
 
-use std::{fs, process::Command, time::Duration};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -72,18 +72,7 @@ fn cores() -> Option<&'static (usize, usize)> {
 
 /// Processor, system, compiler, servers and peers, in two sentences.
 pub(crate) fn describe() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).max(cpuinfo.matches("processor\t").count());
-    let mut parts = vec![
-        model.map_or(std::env::consts::ARCH, |(_, model)| model).to_owned(),
-        format!("{cores} cores"),
-        format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()),
-    ];
-    parts.extend(said("rustc", &["--version"]).map(|it| it.split(" (").next().unwrap_or_default().to_owned()));
-    let server = tollgate_tests::server::find_binary();
-    parts.extend(said(&server.to_string_lossy(), &["--version"]).map(|it| server_version(&it)));
+    let mut parts = tollgate_tests::machine::describe();
     parts.extend(SHOWN.iter().filter_map(|name| Some(format!("{name} {}", locked(name)?))));
     let pinned = match cores_are_split() {
         true => "The server runs on one core, the client on another.",
@@ -94,16 +83,6 @@ pub(crate) fn describe() -> String {
 
 fn cores_are_split() -> bool {
     cores().is_some()
-}
-
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// `Redis server v=7.0.15 sha=…` becomes `Redis server 7.0.15`.
-fn server_version(said: &str) -> String {
-    said.split(" sha=").next().unwrap_or_default().replace("v=", "")
 }
 
 fn locked(name: &str) -> Option<&'static str> {
@@ -120,6 +99,5 @@ mod tests {
     fn versions_come_from_the_lock_file() {
         assert!(locked("redis").is_some_and(|version| version.starts_with("1.")));
         assert_eq!(locked("no-such-package"), None);
-        assert_eq!(server_version("Redis server v=7.0.15 sha=0:0 bits=64"), "Redis server 7.0.15");
     }
 }

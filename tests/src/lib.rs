@@ -18,17 +18,22 @@
 //! assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 //! ```
 
+pub mod authority;
 mod client;
 mod leash;
+pub mod machine;
 pub mod ports;
 pub mod process;
 pub mod proxy;
 mod reply;
 pub mod server;
+pub mod unfit;
 pub mod wait;
 
+pub use authority::Authority;
 pub use client::Client;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};
 pub use reply::Reply;
-pub use server::{Builder, RedisCluster, RedisServer};
+pub use server::{Builder, RedisCluster, RedisSentinels, RedisServer};
+pub use unfit::Unfit;

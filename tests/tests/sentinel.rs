@@ -10,93 +10,19 @@ use std::{
 
 use deadpool_redis::sentinel::SentinelServerType;
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_tests::{Client, RedisServer, wait};
+use tollgate_tests::{
+    RedisSentinels, RedisServer,
+    server::{calls_of, field},
+    wait,
+};
 
 /// A fail-over takes seconds, on a loaded machine many.
 const PATIENT: Duration = Duration::from_secs(60);
 const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
 
-const SERVER_PASSWORD: &str = "server secret";
-const SENTINEL_PASSWORD: &str = "sentinel secret";
-
-struct Topology {
-    servers: Vec<RedisServer>,
-    sentinels: Vec<RedisServer>,
-    has_passwords: bool,
-}
-
-impl Topology {
-    fn start(has_passwords: bool) -> Self {
-        let server = |lines: String| {
-            let builder = RedisServer::builder().arg("--repl-diskless-sync-delay", "0").config(lines);
-            match has_passwords {
-                true => builder.password(SERVER_PASSWORD).config(format!("masterauth \"{SERVER_PASSWORD}\"")).start(),
-                false => builder.start(),
-            }
-        };
-        let master = server(String::new());
-        let replicas = [(); 2].map(|()| server(format!("replicaof 127.0.0.1 {}", master.port())));
-        wait::until("the replicas to be in step", PATIENT, || {
-            replicas.iter().all(|replica| field(replica, "replication", "master_link_status") == "up")
-        });
-        let lines = format!(
-            "sentinel monitor m 127.0.0.1 {} 2\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 5000",
-            master.port()
-        );
-        let sentinel = |()| match has_passwords {
-            true => RedisServer::builder()
-                .password(SENTINEL_PASSWORD)
-                .sentinel(format!("{lines}\nsentinel auth-pass m \"{SERVER_PASSWORD}\""))
-                .start(),
-            false => RedisServer::builder().sentinel(&lines).start(),
-        };
-        let sentinels: Vec<_> = [(); 3].into_iter().map(sentinel).collect();
-        wait::until("the sentinels to know all", PATIENT, || {
-            sentinels.iter().all(|sentinel| {
-                let told = sentinel.command(&["SENTINEL", "MASTER", "m"]);
-                let words: Vec<_> = told.items().iter().map(|word| word.text()).collect();
-                let is = |name: &str, number: &str| words.chunks(2).any(|pair| pair == [name, number]);
-                is("num-slaves", "2") && is("num-other-sentinels", "2") && is("flags", "master")
-            })
-        });
-        let servers = [master].into_iter().chain(replicas).collect();
-        Self { servers, sentinels, has_passwords }
-    }
-
-    async fn store(&self) -> RedisStore {
-        let builder = RedisStore::sentinel(self.sentinels.iter().map(RedisServer::url), "m");
-        let builder = match self.has_passwords {
-            true => builder.server_url(self.servers[0].url()),
-            false => builder,
-        };
-        builder.connect().await.expect("a store")
-    }
-
-    fn old(&self) -> &RedisServer {
-        &self.servers[0]
-    }
-
-    /// The replica that became master, once one has.
-    fn risen(&self) -> Option<&RedisServer> {
-        self.servers[1..].iter().find(|server| role(server) == "master")
-    }
-
-    /// Rings with the time at which a Sentinel tells that the master is another one.
-    fn switched(&self) -> std::sync::mpsc::Receiver<Instant> {
-        let (tell, told) = std::sync::mpsc::channel();
-        for sentinel in &self.sentinels {
-            let mut listener: Client = sentinel.client();
-            listener.patience(PATIENT * 2).expect("it is not zero");
-            listener.command(&["SUBSCRIBE", "+switch-master"]).expect("it subscribes");
-            let tell = tell.clone();
-            std::thread::spawn(move || {
-                if listener.read().is_ok() {
-                    let _ = tell.send(Instant::now());
-                }
-            });
-        }
-        told
-    }
+async fn store(topology: &RedisSentinels) -> RedisStore {
+    // The password of the servers is that of the first, where they have one.
+    RedisStore::sentinel(topology.urls(), "m").server_url(topology.old().url()).connect().await.expect("a store")
 }
 
 /// Checks all the time; counts what the server decided.
@@ -144,21 +70,12 @@ impl Load {
     }
 }
 
-/// On a connection of its own: a server whose role changes closes those there are.
-fn field(server: &RedisServer, section: &str, name: &str) -> String {
-    wait::until_some("a server that answers", PATIENT, || {
-        let info = server.client().command(&["INFO", section]).ok()?.text();
-        Some(info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().to_owned())
-    })
-}
-
 fn role(server: &RedisServer) -> String {
     field(server, "replication", "role")
 }
 
 fn calls(server: &RedisServer) -> u64 {
-    let stat = field(server, "commandstats", "cmdstat_evalsha");
-    stat.split(',').find_map(|pair| pair.strip_prefix("calls=")).map_or(0, |calls| calls.parse().expect("a number"))
+    calls_of(server, "evalsha")
 }
 
 async fn asks(server: &RedisServer) {
@@ -168,14 +85,12 @@ async fn asks(server: &RedisServer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted() {
-    let topology = Topology::start(false);
-    let store = topology.store().await;
+    let topology = RedisSentinels::start(false);
+    let store = store(&topology).await;
     let load = Load::start(&store);
     load.decides().await;
     let told = topology.switched();
-    wait::until("the fail-over to begin", PATIENT, || {
-        !topology.sentinels[0].command(&["SENTINEL", "FAILOVER", "m"]).is_error()
-    });
+    topology.fail_over();
     let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task").expect("told");
     let before = calls(topology.old());
     let new = topology.risen().expect("a new master");
@@ -195,8 +110,8 @@ async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_killed_is_replaced_with_passwords_on_both_sides() {
-    let topology = Topology::start(true);
-    let store = topology.store().await;
+    let topology = RedisSentinels::start(true);
+    let store = store(&topology).await;
     let load = Load::start(&store);
     load.decides().await;
     let told = topology.switched();
@@ -211,8 +126,8 @@ async fn a_master_that_was_killed_is_replaced_with_passwords_on_both_sides() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_master_that_wakes_up_is_not_asked_again() {
-    let topology = Topology::start(false);
-    let store = topology.store().await;
+    let topology = RedisSentinels::start(false);
+    let store = store(&topology).await;
     let load = Load::start(&store);
     load.decides().await;
     let old = topology.old();
@@ -239,8 +154,8 @@ async fn an_old_master_that_wakes_up_is_not_asked_again() {
 /// What it cannot do, notice a planned fail-over, is documented; what it can is a dead master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_that_asks_sentinels_finds_the_next_master() {
-    let topology = Topology::start(false);
-    let urls: Vec<_> = topology.sentinels.iter().map(RedisServer::url).collect();
+    let topology = RedisSentinels::start(false);
+    let urls = topology.urls();
     let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
     let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
     let load = Load::start(&RedisStore::from_sentinel_pool(pool));

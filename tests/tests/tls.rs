@@ -3,43 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, RedisStoreBuilder};
-use tollgate_tests::{Mode, Proxy, RedisServer};
+use tollgate_tests::{Authority, Mode, Proxy, RedisServer};
 
 const PATIENT: Duration = Duration::from_secs(20);
-
-/// An authority, and what it signs.
-struct Authority {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-/// A certificate and its key, in PEM.
-struct Signed(String, String);
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("a certificate").pem();
-        Self { pem, issuer: Issuer::new(params, key) }
-    }
-
-    fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> Signed {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).expect("parameters");
-        change(&mut params);
-        let key = KeyPair::generate().expect("a key");
-        Signed(params.signed_by(&key, &self.issuer).expect("a certificate").pem(), key.serialize_pem())
-    }
-
-    fn server(&self, certificate: &Signed, asks: bool) -> RedisServer {
-        RedisServer::builder().tls(&self.pem, &certificate.0, &certificate.1, asks).start()
-    }
-}
 
 fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
     RedisStore::builder(format!("{scheme}://127.0.0.1:{port}/"))
@@ -72,12 +39,12 @@ async fn fails(what: &str, builder: RedisStoreBuilder, kind: ErrorKind, reasons:
 #[tokio::test]
 async fn the_authority_is_believed_that_was_given() {
     let authority = Authority::new("ours");
-    let server = authority.server(&authority.sign(|_| ()), false);
-    decides(at("rediss", server.tls_port()).root_certificates(authority.pem.as_str())).await;
+    let server = authority.server(&authority.sign(), false);
+    decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
     let other = Authority::new("theirs");
     fails(
         "another authority",
-        at("rediss", server.tls_port()).root_certificates(other.pem),
+        at("rediss", server.tls_port()).root_certificates(other.pem()),
         ErrorKind::Config,
         &["tls"],
     )
@@ -88,15 +55,15 @@ async fn the_authority_is_believed_that_was_given() {
 #[tokio::test]
 async fn a_certificate_is_shown_to_a_server_that_asks() {
     let authority = Authority::new("ours");
-    let server = authority.server(&authority.sign(|_| ()), true);
-    let of = |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem.as_str());
-    let ours = authority.sign(|_| ());
-    decides(of(&authority).client_certificate(ours.0, ours.1)).await;
-    let stranger = Authority::new("theirs").sign(|_| ());
+    let server = authority.server(&authority.sign(), true);
+    let of = |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem());
+    let ours = authority.sign();
+    decides(of(&authority).client_certificate(ours.certificate, ours.key)).await;
+    let stranger = Authority::new("theirs").sign();
     // A server may hang up before its reason is read.
     for (what, builder) in [
         ("no certificate", of(&authority)),
-        ("a stranger's certificate", of(&authority).client_certificate(stranger.0, stranger.1)),
+        ("a stranger's certificate", of(&authority).client_certificate(stranger.certificate, stranger.key)),
     ] {
         let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
         let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err(what);
@@ -108,21 +75,23 @@ async fn a_certificate_is_shown_to_a_server_that_asks() {
 #[tokio::test]
 async fn sentinels_and_the_servers_they_name_speak_tls() {
     let authority = Authority::new("ours");
-    let server = authority.server(&authority.sign(|_| ()), true);
-    let signed = authority.sign(|_| ());
+    let server = authority.server(&authority.sign(), true);
+    let signed = authority.sign();
     let sentinel = RedisServer::builder()
-        .tls(&authority.pem, &signed.0, &signed.1, true)
+        .tls(authority.pem(), &signed.certificate, &signed.key, true)
         .sentinel(format!("tls-replication yes\nsentinel monitor m 127.0.0.1 {} 1", server.tls_port()))
         .start();
-    let ours = authority.sign(|_| ());
+    let ours = authority.sign();
     let of = |server_url: &str| {
         RedisStore::sentinel([format!("rediss://127.0.0.1:{}", sentinel.tls_port())], "m")
             .server_url(server_url)
-            .root_certificates(authority.pem.as_str())
+            .root_certificates(authority.pem())
     };
-    decides(of("rediss://any").client_certificate(ours.0.as_str(), ours.1.as_str())).await;
+    decides(of("rediss://any").client_certificate(ours.certificate.as_str(), ours.key.as_str())).await;
     // Where one of both sides is spoken to as it does not want to be.
-    for builder in [of("redis://any").client_certificate(ours.0.as_str(), ours.1.as_str()), of("rediss://any")] {
+    for builder in
+        [of("redis://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()), of("rediss://any")]
+    {
         let store = builder.build().expect("a store");
         let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err("no way");
         assert!(["tls", "connection", "timeout"].contains(&error.reason()), "{error}");
@@ -132,26 +101,19 @@ async fn sentinels_and_the_servers_they_name_speak_tls() {
 #[tokio::test]
 async fn what_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
-    let expired = authority.sign(|params| {
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2021, 1, 1);
-    });
-    let server = authority.server(&expired, false);
-    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem.as_str());
+    let server = authority.server(&authority.sign_expired(), false);
+    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
     fails("an expired certificate", builder, ErrorKind::Config, &["tls"]).await;
-    let elsewhere = authority.sign(|params| {
-        params.subject_alt_names = vec![rcgen::SanType::DnsName("elsewhere.test".try_into().expect("a name"))];
-    });
-    let server = authority.server(&elsewhere, false);
-    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem.as_str());
+    let server = authority.server(&authority.sign_elsewhere(), false);
+    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
     fails("a certificate of another name", builder, ErrorKind::Config, &["tls"]).await;
 }
 
 #[tokio::test]
 async fn tls_meets_no_tls_and_neither_waits_for_ever() {
     let authority = Authority::new("ours");
-    let server = authority.server(&authority.sign(|_| ()), false);
-    let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem.as_str());
+    let server = authority.server(&authority.sign(), false);
+    let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
     let unavailable = ErrorKind::Unavailable;
     fails("plain to a TLS port", at("redis", server.tls_port()), unavailable, &["connection"]).await;
     let store = roots(at("rediss", server.port())).connect_timeout(Duration::from_secs(2)).build().expect("a store");
@@ -168,12 +130,12 @@ async fn tls_meets_no_tls_and_neither_waits_for_ever() {
 #[test]
 fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
     let authority = Authority::new("ours");
-    let signed = authority.sign(|_| ());
+    let signed = authority.sign();
     for builder in [
-        at("redis", 1).root_certificates(authority.pem.as_str()),
+        at("redis", 1).root_certificates(authority.pem()),
         at("rediss", 1).root_certificates("PLANTED"),
-        at("rediss", 1).client_certificate("PLANTED", signed.1.as_str()),
-        at("rediss", 1).client_certificate(signed.0.as_str(), "PLANTED"),
+        at("rediss", 1).client_certificate("PLANTED", signed.key.as_str()),
+        at("rediss", 1).client_certificate(signed.certificate.as_str(), "PLANTED"),
     ] {
         assert!(!format!("{builder:?}").contains("PLANTED"));
         let error = builder.build().expect_err("it cannot be used");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tollgate::{Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, Unfit, unfit, wait};
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5_000));
@@ -25,7 +25,9 @@ impl Pair {
         pair
     }
 
-    async fn meets(&mut self, reason: &'static str, message: &str) {
+    async fn meets(&mut self, server: &RedisServer, unfit: Unfit, message: &str) {
+        let reason = unfit.reason;
+        unfit.raise(server);
         wait::until_async(reason, PATIENT, async || {
             self.closed.check("acme").await.is_err_and(|error| error.reason() == reason)
         })
@@ -39,103 +41,65 @@ impl Pair {
         assert_eq!(self.counted.get(reason), Some(&1), "{:?}", self.counted);
     }
 
-    async fn recovers(&self) {
+    async fn recovers(&self, server: &RedisServer, unfit: Unfit) {
+        unfit.relieve(server);
         wait::until_async("the store decides again", PATIENT, async || self.closed.check("acme").await.is_ok()).await;
     }
 }
 
-fn set(server: &RedisServer, name: &str, value: &str) {
-    let reply = server.command(&["CONFIG", "SET", name, value]);
-    assert!(!reply.is_error(), "{name} {value}: {}", reply.text());
-}
-
 #[tokio::test]
 async fn out_of_memory() {
-    let server = RedisServer::start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    set(&server, "maxmemory", "1");
-    pair.meets("oom", "redis is out of memory (OOM)").await;
-    set(&server, "maxmemory", "0");
-    pair.recovers().await;
+    pair.meets(&server, unfit::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
+    pair.recovers(&server, unfit::OUT_OF_MEMORY).await;
 }
 
 #[tokio::test]
 async fn too_few_replicas() {
-    let server = RedisServer::start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    set(&server, "min-replicas-to-write", "1");
-    pair.meets("noreplicas", "redis has too few replicas to write (NOREPLICAS)").await;
-    set(&server, "min-replicas-to-write", "0");
-    pair.recovers().await;
+    pair.meets(&server, unfit::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
+    pair.recovers(&server, unfit::TOO_FEW_REPLICAS).await;
 }
 
 #[tokio::test]
 async fn a_replica_and_one_that_lost_its_master() {
-    let server = RedisServer::start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    pair.meets("readonly", "the redis server is a replica (READONLY)").await;
-    set(&server, "replica-serve-stale-data", "no");
-    pair.meets("masterdown", "the redis replica lost its master (MASTERDOWN)").await;
-    server.command(&["REPLICAOF", "NO", "ONE"]);
-    pair.recovers().await;
+    pair.meets(&server, unfit::READ_ONLY, "the redis server is a replica (READONLY)").await;
+    pair.meets(&server, unfit::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
+    pair.recovers(&server, unfit::MASTER_DOWN).await;
 }
 
 #[tokio::test]
 async fn saving_fails() {
-    let server = RedisServer::start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    // The dump is written beside, and cannot take the place of a directory.
-    let dump = server.directory().join("dump.rdb");
-    std::fs::create_dir(&dump).expect("it is our directory");
-    std::fs::write(dump.join("taken"), "").expect("it is our directory");
-    set(&server, "save", "3600 1");
-    server.command(&["BGSAVE"]);
-    wait::until("saving to fail", PATIENT, || server.info("persistence")["rdb_last_bgsave_status"] == "err");
-    pair.meets("misconf", "redis refuses writes because it cannot persist (MISCONF)").await;
-    set(&server, "save", "");
-    pair.recovers().await;
+    pair.meets(&server, unfit::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)").await;
+    pair.recovers(&server, unfit::SAVING_FAILS).await;
 }
 
 #[tokio::test]
 async fn busy_with_somebody_elses_script() {
-    let server = RedisServer::builder().arg("--busy-reply-threshold", "50").start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    let mut other = server.client();
-    let endless = std::thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]).map(drop));
-    pair.meets("busy", "redis is busy running a script (BUSY)").await;
-    wait::until("the script to be killed", PATIENT, || !server.command(&["SCRIPT", "KILL"]).is_error());
-    let _ = endless.join().expect("a thread");
-    pair.recovers().await;
+    pair.meets(&server, unfit::BUSY, "redis is busy running a script (BUSY)").await;
+    pair.recovers(&server, unfit::BUSY).await;
 }
 
 #[tokio::test]
 async fn loading_its_data() {
-    let server = RedisServer::builder()
-        .arg("--enable-debug-command", "yes")
-        .arg("--loading-process-events-interval-bytes", "1024")
-        .start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    server.command(&["DEBUG", "POPULATE", "10000", "filler", "100"]);
-    // Of the key: 10 s in all. It is told while it loads, and told to make haste at the end.
-    set(&server, "key-load-delay", "1000");
-    let mut other = server.client();
-    let reload = std::thread::spawn(move || other.command(&["DEBUG", "RELOAD"]).map(drop));
-    pair.meets("loading", "redis is loading its data (LOADING)").await;
-    server.kill();
-    let _ = reload.join().expect("a thread");
-    server.restart();
-    pair.recovers().await;
+    pair.meets(&server, unfit::LOADING, "redis is loading its data (LOADING)").await;
+    pair.recovers(&server, unfit::LOADING).await;
 }
 
 #[tokio::test]
 async fn too_many_clients() {
-    let server = RedisServer::start();
+    let server = Unfit::server();
     let mut pair = Pair::new(&server).await;
-    // The one that is left is that which gives these commands.
-    set(&server, "maxclients", "1");
-    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    pair.meets("maxclients", "redis has too many clients already").await;
-    set(&server, "maxclients", "100");
-    pair.recovers().await;
+    pair.meets(&server, unfit::TOO_MANY_CLIENTS, "redis has too many clients already").await;
+    pair.recovers(&server, unfit::TOO_MANY_CLIENTS).await;
 }

@@ -7,6 +7,7 @@ use std::{env, process::ExitCode};
 
 mod bench;
 mod failure;
+mod faults;
 mod lint;
 mod need;
 mod package;
@@ -34,6 +35,10 @@ Tasks:
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within two minutes. A full run writes
         docs/benchmarks.md.
+  faults [--quick] [--write] [ROW…]
+        Raises the faults a limiter has to survive against servers of its own,
+        and prints what each cost, with its target; --quick ends within three
+        minutes. A full run writes docs/reliability.md.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
@@ -50,6 +55,7 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
+        Some("faults") => faults::run(&rest),
         Some("lint") => lint::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -19,10 +19,12 @@ mod binary;
 mod builder;
 mod cluster;
 mod launch;
+mod sentinels;
 
 pub use binary::find as find_binary;
 pub use builder::Builder;
 pub use cluster::RedisCluster;
+pub use sentinels::{RedisSentinels, calls_of, field};
 
 /// How long a server may take to end.
 const ENDING: Duration = Duration::from_secs(20);

@@ -1,0 +1,85 @@
+//! Raises the faults a limiter has to survive, against real servers, and measures what they cost.
+//!
+//! Run as `cargo xtask faults [--quick] [--write] [ROW…]`. Each row starts what it needs on free ports of 127.0.0.1, waits
+//! on conditions, and prints its figures with their targets. A figure that misses its target says so and is no
+//! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one.
+
+use std::{
+    env, fs,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    process::ExitCode,
+    time::Instant,
+};
+
+mod load;
+mod report;
+mod rows;
+
+use report::{Findings, Report};
+
+const HELP: &str = "\
+Usage: cargo xtask faults [--quick] [--write] [ROW…]
+
+  --quick  shorter stalls, fewer repetitions: ends within three minutes
+  --write  writes docs/reliability.md, which a full run of all rows does anyway
+
+Rows:";
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) is_quick: bool,
+}
+
+impl Pace {
+    /// One number for a full run, another for a quick one.
+    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
+        if self.is_quick { quick } else { full }
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let [first, url] = words.as_slice()
+        && first == "process"
+    {
+        rows::recovery::process(url);
+        return ExitCode::SUCCESS;
+    }
+    let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
+    let known = |id: &&str| rows::ALL.iter().any(|row| row.id == *id);
+    if !chosen.iter().all(known) || !options.iter().all(|option| ["--quick", "--write"].contains(option)) {
+        eprintln!("{HELP}");
+        rows::ALL.iter().for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
+        return ExitCode::FAILURE;
+    }
+    run(Pace { is_quick: options.contains(&"--quick") }, &chosen, options.contains(&"--write"))
+}
+
+fn run(pace: Pace, chosen: &[&str], write: bool) -> ExitCode {
+    let began = Instant::now();
+    let mut report = Report::new(pace);
+    for row in rows::ALL.iter().filter(|row| chosen.is_empty() || chosen.contains(&row.id)) {
+        let found = panic::catch_unwind(AssertUnwindSafe(|| raise(row, pace)));
+        report.add(row.id, row.fault, found.ok());
+    }
+    let broken = report.broken();
+    println!();
+    report.print_scores();
+    println!("\n{} in {:.0} s", report.tally(), began.elapsed().as_secs_f64());
+    if write || chosen.is_empty() && !pace.is_quick {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reliability.md");
+        if let Err(error) = fs::write(&path, report.markdown()) {
+            eprintln!("docs/reliability.md cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// On a runtime of its own, which ends with the row.
+fn raise(row: &rows::Row, pace: Pace) -> Findings {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on((row.raise)(pace))
+}

@@ -1,0 +1,231 @@
+//! What was measured: a line for each figure as it comes, and a page of Markdown at the end.
+
+use std::collections::BTreeMap;
+
+use crate::{Pace, rows};
+
+/// What a row found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    figures: Vec<Figure>,
+    scores: Vec<(u8, Figure)>,
+    keys: u64,
+    expiring: u64,
+}
+
+/// What a row asks for, and what was measured.
+#[derive(Clone, Debug)]
+struct Figure {
+    asked: String,
+    target: Target,
+    measured: f64,
+    unit: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+    /// There is none: the figure is told.
+    None,
+}
+
+/// The page.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pace: Pace,
+    rows: Vec<(&'static str, &'static str, Option<Findings>)>,
+}
+
+impl Findings {
+    /// A figure that the row asks for.
+    pub(crate) fn figure(&mut self, asked: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
+        self.figures.push(Figure { asked: asked.into(), target, measured, unit });
+    }
+
+    /// A figure of the scoreboard, under its number there.
+    pub(crate) fn score(&mut self, at: u8, asked: &str, target: Target, measured: f64, unit: &'static str) {
+        self.scores.push((at, Figure { asked: asked.to_owned(), target, measured, unit }));
+    }
+
+    /// Keys at a server, and how many of them expire: every row looks at what it leaves.
+    pub(crate) fn keys(&mut self, (keys, expiring): (u64, u64)) {
+        self.keys += keys;
+        self.expiring += expiring;
+    }
+}
+
+impl Figure {
+    fn target(&self) -> String {
+        match self.target {
+            Target::AtMost(0.0) => format!("0{}", self.unit),
+            Target::AtMost(bound) => format!("≤ {bound}{}", self.unit),
+            Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
+            Target::None => "–".to_owned(),
+        }
+    }
+
+    fn measured(&self) -> String {
+        format!("{}{}", shown(self.measured), self.unit)
+    }
+
+    /// `None` without a target.
+    fn is_met(&self) -> Option<bool> {
+        match self.target {
+            Target::AtMost(bound) => Some(self.measured <= bound),
+            Target::AtLeast(bound) => Some(self.measured >= bound),
+            Target::None => None,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.is_met() {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "",
+        }
+    }
+
+    fn cells(&self) -> String {
+        let verdict = if self.is_met() == Some(false) { "**missed**" } else { self.verdict() };
+        format!("{} | {} | {} | {verdict} |", self.asked, self.measured(), self.target())
+    }
+}
+
+impl Report {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self { pace, rows: Vec::new() }
+    }
+
+    /// Keeps what a row found, nothing where it broke, and prints it.
+    pub(crate) fn add(&mut self, id: &'static str, fault: &'static str, found: Option<Findings>) {
+        match &found {
+            None => println!("{id:<3} {fault}: BROKEN, see above"),
+            Some(found) => {
+                for it in &found.figures {
+                    println!("{id:<3} {fault}: {}: {} ({}) {}", it.asked, it.measured(), it.target(), it.verdict());
+                }
+            }
+        }
+        self.rows.push((id, fault, found));
+    }
+
+    /// Whether a row could not be carried out.
+    pub(crate) fn broken(&self) -> bool {
+        self.rows.iter().any(|(_, _, found)| found.is_none())
+    }
+
+    /// How many rows, and how many figures met their targets.
+    pub(crate) fn tally(&self) -> String {
+        let broken = self.rows.len() - self.found().count();
+        let figures = counted(self.found().flat_map(|found| &found.figures));
+        let scores = self.scores();
+        let scores = counted(scores.iter().map(|(_, figure)| figure));
+        format!("{} rows, {broken} broken; figures: {figures}; scoreboard: {scores}", self.rows.len())
+    }
+
+    /// The scoreboard, a line for each figure.
+    pub(crate) fn print_scores(&self) {
+        for (at, it) in self.scores() {
+            println!("#{at:<3}{}: {} ({}) {}", it.asked, it.measured(), it.target(), it.verdict());
+        }
+    }
+
+    fn found(&self) -> impl Iterator<Item = &Findings> {
+        self.rows.iter().filter_map(|(_, _, found)| found.as_ref())
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let pace = if self.pace.is_quick { " This was a quick run: few repetitions." } else { "" };
+        let mut page = format!(
+            "# Reliability\n\n\
+             Written by `cargo xtask faults`. {}. Everything runs over loopback and shares the cores; the code is built as for \
+             tests. The deadline of a check is 50 ms, the default.{pace} {}.\n\n\
+             `cargo xtask faults --quick` raises the same within three minutes. The short form is in `cargo xtask test`: the tests \
+             raise these faults on every run and look at decisions and counts, not at times.\n\n\
+             ## Faults\n\n\
+             A figure without a target of its own in the plan has a bound that follows from the settings: the deadline and \
+             20 ms for a check, 200 ms for an outage beyond the server's own, 1200 ms where probes had the time to slow down to \
+             one a second.\n\n| row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
+            tollgate_tests::machine::describe().join(", "),
+            self.tally(),
+        );
+        for (id, fault, found) in &self.rows {
+            match found {
+                None => page += &format!("| {id} | {fault} | – | – | – | **broken** |\n"),
+                Some(found) => {
+                    found.figures.iter().for_each(|it| page += &format!("| {id} | {fault} | {}\n", it.cells()));
+                }
+            }
+        }
+        page += "\n## Scoreboard\n\n| # | measure | measured | target | |\n|---|---|---|---|---|\n";
+        for (at, it) in self.scores() {
+            page += &format!("| {at} | {}\n", it.cells());
+        }
+        page += "\nNot measured by this command:\n\n| # | measure | where |\n|---|---|---|\n";
+        rows::ELSEWHERE.iter().for_each(|(at, what, place)| page += &format!("| {at} | {what} | {place} |\n"));
+        page += "\n## Not raised\n\n| row | fault | why |\n|---|---|---|\n";
+        rows::NOT_RAISED.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
+        page
+    }
+
+    fn scores(&self) -> Vec<(u8, Figure)> {
+        let mut scores: BTreeMap<u8, Vec<Figure>> = BTreeMap::new();
+        for (at, figure) in self.found().flat_map(|found| &found.scores) {
+            scores.entry(*at).or_default().push(figure.clone());
+        }
+        let (keys, expiring) = self.found().fold((0, 0), |(a, b), it| (a + it.keys, b + it.expiring));
+        let without = Figure {
+            asked: format!("keys without expiry, of {keys} that the rows left"),
+            target: Target::AtMost(0.0),
+            measured: (keys - expiring) as f64,
+            unit: "",
+        };
+        scores.entry(12).or_default().push(without);
+        scores.into_iter().flat_map(|(at, figures)| figures.into_iter().map(move |it| (at, it))).collect()
+    }
+}
+
+fn counted<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
+    let met: Vec<bool> = figures.filter_map(Figure::is_met).collect();
+    let missed = met.iter().filter(|is_met| !**is_met).count();
+    format!("{} met, {missed} missed", met.len() - missed)
+}
+
+/// A number with as many digits as mean something.
+fn shown(value: f64) -> String {
+    match value.abs() {
+        it if it.fract() == 0.0 => format!("{value:.0}"),
+        it if it < 10.0 => format!("{value:.3}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_target_and_a_broken_row_say_so() {
+        let mut found = Findings::default();
+        found.figure("time", Target::AtMost(2.0), 2.5, " ms");
+        found.figure("count", Target::AtLeast(2.0), 2.0, "");
+        found.figure("share", Target::None, 12.34, " %");
+        found.keys((3, 2));
+        let mut report = Report::new(Pace { is_quick: true });
+        report.add("X1", "a fault", Some(found));
+        report.add("X2", "another", None);
+        let page = report.markdown();
+        for line in [
+            "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
+            "| X1 | a fault | count | 2 | ≥ 2 | met |",
+            "| X1 | a fault | share | 12.3 % | – |  |",
+            "| X2 | another | – | – | – | **broken** |",
+            "| 12 | keys without expiry, of 3 that the rows left | 1 | 0 | **missed** |",
+        ] {
+            assert!(page.lines().any(|it| it == line), "{line}\n{page}");
+        }
+        assert!(report.broken());
+        assert_eq!(report.tally(), "2 rows, 1 broken; figures: 1 met, 1 missed; scoreboard: 0 met, 1 missed");
+    }
+}

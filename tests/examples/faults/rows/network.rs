@@ -1,0 +1,107 @@
+//! Connections that break, and replies that are none.
+
+use std::{fs, time::Duration};
+
+use tollgate::{Cost, Limiter, Outage, RedisStore};
+use tollgate_tests::{Mode, Proxy, RedisServer};
+
+use crate::{
+    Pace,
+    load::{AMOUNT, LARGE, Load, decides, limiter},
+    report::{Findings, Target},
+};
+
+pub(super) async fn kills(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");
+    let (before, kills) = (received(), pace.of(100, 20));
+    let load = Load::start(&large, 16, ["acme".into()]);
+    for _ in 0..kills {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    decides(&large, "acme").await;
+    let made = received() - before;
+    let samples = load.end().await;
+    let degraded = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
+    let share = 100.0 * degraded / samples.len() as f64;
+    findings.figure("checks decided without the store, a kill each 100 ms", Target::None, share, " %");
+    let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
+    findings.figure("checks without an answer", Target::AtMost(0.0), refused as f64, "");
+    findings.figure("new connections per kill", Target::AtMost(1.0), made / f64::from(kills), "");
+    findings.keys(server.keys_and_expires());
+    findings
+}
+
+pub(super) async fn nonsense(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let before = memory();
+    let words = [
+        &b"!?*\r\n$-9\r\n"[..],
+        b"+OK\r\n",
+        b"$3\r\nabc\r\n",
+        b"*0\r\n",
+        b"_\r\n",
+        b">2\r\n+a\r\n+b\r\n",
+        b"HTTP/1.1 400\r\n\r\n",
+    ];
+    let huge = [&b"$536870912\r\n"[..], b"*1000000\r\n"];
+    let modes = words.into_iter().chain(huge).map(|bytes| Mode::Garbage(bytes.to_vec()));
+    let cuts = [0, 1, 2, 3, 5, 8, 13, 21].into_iter().flat_map(|at| [Mode::CutAfter(at), Mode::ResetAfter(at)]);
+    let modes: Vec<Mode> = modes.chain(cuts).chain([Mode::Trickle(Duration::from_millis(1)), Mode::Refuse]).collect();
+    let (mut next, mut wrong, mut right) = (0, 0, 0);
+    let mut most = before;
+    for _ in 0..pace.of(3, 1) {
+        for mode in &modes {
+            let store = RedisStore::open(proxy.url()).expect("a store");
+            let large = limiter(&store, LARGE, Outage::Closed);
+            proxy.set(Mode::Pass);
+            decides(&large, "acme").await;
+            proxy.set(mode.clone());
+            crowd(&large, &mut next, &mut right, &mut wrong).await;
+            most = most.max(memory());
+            proxy.set(Mode::Pass);
+            decides(&large, "acme").await;
+            crowd(&large, &mut next, &mut right, &mut wrong).await;
+        }
+    }
+    assert!(right > 0);
+    findings.figure(format!("decisions misread, of {}", right + wrong), Target::AtMost(0.0), f64::from(wrong), "");
+    findings.figure("memory of the process, growth", Target::AtMost(32.0), (most - before).max(0.0), " MiB");
+    findings.keys(server.keys_and_expires());
+    findings
+}
+
+/// A hundred checks at once, each of a key and at a cost of its own, which its answer has to show.
+async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32) {
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            *next += 1;
+            let (large, key, cost) = (large.clone(), *next, u32::try_from(*next % 5_000 + 1).expect("small"));
+            tokio::spawn(async move {
+                let decision = large.check_cost(("crowd", key), Cost::new(cost)).await.ok()?;
+                Some(decision.states().next()?.remaining() == AMOUNT - u64::from(cost))
+            })
+        })
+        .collect();
+    for task in tasks {
+        match task.await.expect("a task") {
+            Some(true) => *right += 1,
+            Some(false) => *wrong += 1,
+            None => {}
+        }
+    }
+}
+
+/// What of this process lies in memory, in MiB.
+pub(super) fn memory() -> f64 {
+    let pages = fs::read_to_string("/proc/self/statm").expect("linux tells");
+    let pages: f64 = pages.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number of pages");
+    pages * rustix::param::page_size() as f64 / 1_048_576.0
+}

@@ -1,0 +1,147 @@
+//! A master, its replicas and the Sentinels that watch them.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::RedisServer;
+use crate::wait;
+
+/// A fail-over takes seconds, on a loaded machine many.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const SERVER_PASSWORD: &str = "server secret";
+const SENTINEL_PASSWORD: &str = "sentinel secret";
+
+/// One master, two replicas and three Sentinels, which know the master as `m` and count it as gone after a second.
+#[derive(Debug)]
+pub struct RedisSentinels {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+impl RedisSentinels {
+    /// Starts them, with passwords on both sides or without, and waits until all know each other.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server binary, or they do not find together.
+    #[must_use]
+    pub fn start(has_passwords: bool) -> Self {
+        let server = |lines: String| {
+            let builder = RedisServer::builder().arg("--repl-diskless-sync-delay", "0").config(lines);
+            match has_passwords {
+                true => builder.password(SERVER_PASSWORD).config(format!("masterauth \"{SERVER_PASSWORD}\"")).start(),
+                false => builder.start(),
+            }
+        };
+        let master = server(String::new());
+        let replicas = [(); 2].map(|()| server(format!("replicaof 127.0.0.1 {}", master.port())));
+        wait::until("the replicas to be in step", LIMIT, || {
+            replicas.iter().all(|replica| field(replica, "replication", "master_link_status") == "up")
+        });
+        let lines = format!(
+            "sentinel monitor m 127.0.0.1 {} 2\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 5000",
+            master.port()
+        );
+        let sentinel = |()| match has_passwords {
+            true => RedisServer::builder()
+                .password(SENTINEL_PASSWORD)
+                .sentinel(format!("{lines}\nsentinel auth-pass m \"{SERVER_PASSWORD}\""))
+                .start(),
+            false => RedisServer::builder().sentinel(&lines).start(),
+        };
+        let sentinels: Vec<_> = [(); 3].into_iter().map(sentinel).collect();
+        wait::until("the sentinels to know all", LIMIT, || {
+            sentinels.iter().all(|sentinel| {
+                let told = sentinel.command(&["SENTINEL", "MASTER", "m"]);
+                let words: Vec<_> = told.items().iter().map(|word| word.text()).collect();
+                let is = |name: &str, number: &str| words.chunks(2).any(|pair| pair == [name, number]);
+                is("num-slaves", "2") && is("num-other-sentinels", "2") && is("flags", "master")
+            })
+        });
+        Self { servers: [master].into_iter().chain(replicas).collect(), sentinels }
+    }
+
+    /// The Sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The URLs of the Sentinels.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// The server that began as master.
+    #[must_use]
+    pub fn old(&self) -> &RedisServer {
+        &self.servers[0]
+    }
+
+    /// The replica that became master, once one has.
+    #[must_use]
+    pub fn risen(&self) -> Option<&RedisServer> {
+        self.servers[1..].iter().find(|server| field(server, "replication", "role") == "master")
+    }
+
+    /// Asks for a fail-over of a master that is well, and returns once a Sentinel agreed.
+    ///
+    /// # Panics
+    ///
+    /// When none does within a minute.
+    pub fn fail_over(&self) {
+        wait::until("the fail-over to begin", LIMIT, || {
+            !self.sentinels[0].command(&["SENTINEL", "FAILOVER", "m"]).is_error()
+        });
+    }
+
+    /// Rings with the time at which a Sentinel tells that the master is another one.
+    ///
+    /// # Panics
+    ///
+    /// When a Sentinel refuses to be listened to.
+    #[must_use]
+    pub fn switched(&self) -> mpsc::Receiver<Instant> {
+        let (tell, told) = mpsc::channel();
+        for sentinel in &self.sentinels {
+            let mut listener = sentinel.client();
+            listener.patience(LIMIT * 2).expect("it is not zero");
+            listener.command(&["SUBSCRIBE", "+switch-master"]).expect("it subscribes");
+            let tell = tell.clone();
+            thread::spawn(move || {
+                if listener.read().is_ok() {
+                    let _ = tell.send(Instant::now());
+                }
+            });
+        }
+        told
+    }
+}
+
+/// A field of a server's `INFO`, asked for on a connection of its own: a server whose role changes closes those there are.
+///
+/// # Panics
+///
+/// When the server does not answer for a minute.
+#[must_use]
+pub fn field(server: &RedisServer, section: &str, name: &str) -> String {
+    wait::until_some("a server that answers", LIMIT, || {
+        let info = server.client().command(&["INFO", section]).ok()?.text();
+        Some(info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().to_owned())
+    })
+}
+
+/// How often the server has carried out `command`, as [`field`] asks.
+///
+/// # Panics
+///
+/// As [`field`].
+#[must_use]
+pub fn calls_of(server: &RedisServer, command: &str) -> u64 {
+    super::number_in(&field(server, "commandstats", &format!("cmdstat_{command}")), "calls")
+}
