@@ -15,7 +15,7 @@ use subject::{
 };
 use tollgate::{
     Check, Clock, Cost, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
-    RedisStoreBuilder, Store,
+    RedisStoreBuilder, Store, testing::Script,
 };
 use tollgate_tests::{RedisCluster, RedisServer, ports};
 
@@ -59,6 +59,7 @@ fn assert_no_key_is_left_for_good() {
 
 #[tokio::test]
 async fn decisions_are_those_of_the_in_process_store() {
+    let _held = SCRIPTS.lock().await;
     let clock = Clock::manual(subject::START_US);
     let redis = builder("agree").clock(clock.clone()).connect().await.expect("a store");
     let memory = MemoryStore::builder().clock(clock.clone()).build();
@@ -67,6 +68,13 @@ async fn decisions_are_those_of_the_in_process_store() {
         let mut dice = Dice::new(seed);
         for most in [1, 4] {
             let set = policies::set(&mut dice, algorithm, most);
+            // A call whose script the server does not know yet is sent again, and may be overtaken meanwhile.
+            let script = Script::new(set.clone());
+            for master in CLUSTER.masters() {
+                for text in [script.text(), script.batch_text()] {
+                    assert!(!master.command(&["SCRIPT", "LOAD", text]).is_error());
+                }
+            }
             let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a policy");
             let period_us = set.iter().next().expect("a policy").quota().period().as_micros() as u64;
             for _ in 0..15 {
