@@ -21,6 +21,7 @@
 pub mod authority;
 mod client;
 mod leash;
+mod log;
 pub mod machine;
 pub mod ports;
 pub mod process;
@@ -32,6 +33,7 @@ pub mod wait;
 
 pub use authority::Authority;
 pub use client::Client;
+pub use log::Log;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};
 pub use reply::Reply;

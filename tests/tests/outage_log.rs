@@ -1,32 +1,13 @@
 //! What is logged of an outage. Alone in its file: whether a line is logged at all is decided once
 //! per process.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tollgate::{Limiter, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{Log, RedisServer, wait};
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
-
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("the log").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test]
 async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
@@ -49,7 +30,7 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
         !limiter.check("sk_live_key").await.expect("a decision").is_degraded()
     })
     .await;
-    let text = String::from_utf8(log.0.lock().expect("the log").clone()).expect("text");
+    let text = log.text();
     assert_eq!(text.matches("decided without the store").count(), 1, "{text}");
     assert_eq!(text.matches("decides again").count(), 1, "{text}");
     assert!(!text.contains("sk_live_key"), "{text}");

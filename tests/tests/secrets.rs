@@ -1,20 +1,14 @@
 //! An API key and a password are planted, everything that can be is made to speak, and then they are
 //! looked for. Alone in its file: whether a line is logged at all is decided once per process.
 
-use std::{
-    convert::Infallible,
-    fmt::Debug,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 
 use http::{Request, Response};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
     Check, Clock, Cost, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Secret, Store,
 };
-use tollgate_tests::{Mode, Proxy, RedisServer, ports, wait};
+use tollgate_tests::{Log, Mode, Proxy, RedisServer, ports, wait};
 use tollgate_tower::{KeyExtractor, RateLimitLayer, Rejection, key::Header, respond_fn};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -28,11 +22,11 @@ const NEEDLE: &str = "PLANTED";
 
 /// Collects what is logged, and whatever else it is given.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<u8>>>);
+struct Heard(Log);
 
 impl Heard {
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        self.0.text()
     }
 
     fn debug(&self, what: &dyn Debug) {
@@ -49,20 +43,7 @@ impl Heard {
     }
 
     fn say(&self, line: &str) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        text.extend_from_slice(line.as_bytes());
-        text.push(b'\n');
-    }
-}
-
-impl io::Write for Heard {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        writeln!(self.0.clone(), "{line}").expect("a log takes everything");
     }
 }
 
@@ -125,7 +106,7 @@ async fn request(heard: &Heard, limiter: &Limiter, header: Header) {
 #[test]
 fn nothing_tells_a_planted_key_or_password() {
     let heard = Heard::default();
-    let writer = heard.clone();
+    let writer = heard.0.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())

@@ -1,24 +1,11 @@
 //! The service and the method in the metrics and in the log.
 
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::LazyLock;
 
+use tollgate_tests::Log;
 use tracing::{Dispatch, Level};
 
 use crate::places::{ask, one_port};
-
-/// What is logged goes into a string.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 fn dispatch(log: Log) -> Dispatch {
     let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
@@ -36,7 +23,7 @@ async fn the_log_names_the_service_and_the_method_and_no_key() {
     for _ in 0..3 {
         ask(&router, Some("application/grpc")).await;
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
     assert!(line.contains(r#"policy="two" shadow=false rpc.service="echo.Echo" rpc.method="Unary""#), "{log}");
     assert!(!log.contains("acme"), "{log}");

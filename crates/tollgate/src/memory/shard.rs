@@ -33,9 +33,10 @@ const _: () = assert!(size_of::<Entry>() == 64);
 /// Where a policy's state is held, if it is, and the state as it is to be.
 struct Place {
     index: Option<usize>,
-    /// Said to be mended, it is written; otherwise it is put back where it was moved out.
     settled: Settled,
     fits: bool,
+    /// Otherwise what was moved out is put back.
+    is_written: bool,
 }
 
 impl Entry {
@@ -104,15 +105,12 @@ impl Shard {
         let mut places = self.places(hash, check, now_us);
         let is_charged = cost > 0 && places.iter().all(|place| place.fits);
         let readings = Readings::collect(check.policies.shared().iter().zip(&mut places).map(|(policy, place)| {
-            let Place { index, settled: Settled { state, mended }, fits } = place;
+            let Place { settled: Settled { state, mended }, fits, is_written, .. } = place;
             if is_charged {
                 state.charge(policy, now_us, cost, check.tag);
             }
-            if *mended && cost == 0 {
-                // Only a look: what is held stays as it is.
-                *index = None;
-            }
-            *mended = is_charged || (*mended && cost > 0);
+            // After a look all that is held stays as it is.
+            *is_written = is_charged || (*mended && cost > 0);
             let words = state.words(policy, now_us, if *fits { 0 } else { cost });
             (&**policy, Reading { fits: *fits, words })
         }));
@@ -128,7 +126,7 @@ impl Shard {
                 Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
                 None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
             };
-            Place { index, fits: settled.state.fits(policy, now_us, check.cost.get()), settled }
+            Place { index, fits: settled.state.fits(policy, now_us, check.cost.get()), settled, is_written: false }
         };
         check.policies.shared().iter().map(place).collect()
     }
@@ -136,7 +134,7 @@ impl Shard {
     /// Writes the states that were charged or mended, and puts back what was moved out.
     fn write(&mut self, hash: u64, check: Check<'_>, places: SmallVec<[Place; 4]>, now_us: u64) {
         let mut absent = SmallVec::<[_; 4]>::new();
-        for (policy, Place { index, settled: Settled { state, mended: is_written }, .. }) in
+        for (policy, Place { index, settled: Settled { state, mended }, is_written, .. }) in
             check.policies.shared().iter().zip(places)
         {
             match index.and_then(|index| self.states.get_bucket_mut(index)) {
@@ -144,7 +142,7 @@ impl Shard {
                     entry.state = state;
                     entry.sign(policy);
                 }
-                Some(entry) if state.is_moved() => entry.state = state,
+                Some(entry) if !mended && state.is_moved() => entry.state = state,
                 None if is_written => absent.push((policy, state)),
                 _ => {}
             }
@@ -159,11 +157,10 @@ impl Shard {
         let mut places = self.places(hash, check, now_us);
         let mut fresh = SmallVec::<[_; 4]>::new();
         for (policy, place) in check.policies.shared().iter().zip(&mut places) {
-            let Settled { state, mended } = &mut place.settled;
+            let state = &mut place.settled.state;
             state.refund(policy, now_us, spent_us, check.cost.get());
-            *mended = state.fresh_at(policy) > now_us;
-            if !*mended {
-                place.index = None;
+            place.is_written = state.fresh_at(policy) > now_us;
+            if !place.is_written {
                 fresh.push(policy);
             }
         }

@@ -1,0 +1,43 @@
+//! What is logged, kept to be looked at.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Collects what is written to it; clones share it.
+///
+/// ```
+/// use std::io::Write;
+/// use tollgate_tests::Log;
+///
+/// let log = Log::default();
+/// log.clone().write_all(b"a line").unwrap();
+/// assert_eq!(log.text(), "a line");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// All of it so far; what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.lock()).into_owned()
+    }
+
+    /// A panic while the lock is held leaves whole lines behind.
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
