@@ -1,12 +1,13 @@
 //! From the decision to the answer.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
+use http::{HeaderValue, Response, header, request::Parts};
 use tollgate::{Decision, Error, ErrorKind};
 
 use crate::{
-    Account, Decisions, Rejection, Respond, fields,
+    Account, Decisions, Rejection, Respond,
+    fields::{self, Told},
     key::KeyError,
     metrics::{self, Place},
     rejection::Reason,
@@ -16,23 +17,53 @@ use crate::{
 
 /// A request that was let pass, until the service has answered.
 pub(crate) struct Passed {
-    decision: Decision,
-    at: usize,
-    charge: Option<Box<Charge>>,
+    told: Told,
+    more: Option<Box<More>>,
+}
+
+/// What few layers have.
+struct More {
+    charge: Option<Charge>,
     exposed: Option<Decisions>,
 }
 
 impl Passed {
     /// What has to know that the service is running, which may panic.
+    #[inline]
     pub(crate) fn charge(&mut self) -> Option<&mut Charge> {
-        self.charge.as_deref_mut()
+        self.more.as_mut()?.charge.as_mut()
     }
 
     /// The service ended with an error.
     pub(crate) fn failed(&mut self) {
-        if let Some(mut charge) = self.charge.take() {
+        if let Some(charge) = self.charge() {
             charge.settle(Outcome::Failed);
         }
+    }
+
+    /// Completes the service's own response.
+    #[inline(always)]
+    pub(crate) fn finish<B>(self, response: Response<B>) -> Response<B> {
+        let mut response = match self.more {
+            None => response,
+            Some(more) => more.finish(response),
+        };
+        self.told.add_to(response.headers_mut());
+        response
+    }
+}
+
+impl More {
+    fn finish<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
+        if let Some(mut charge) = self.charge.take() {
+            let (parts, body) = response.into_parts();
+            charge.settle(Outcome::Response(&parts));
+            response = Response::from_parts(parts, body);
+        }
+        if let Some(decisions) = self.exposed.take() {
+            decisions.tell(response.extensions_mut());
+        }
+        response
     }
 }
 
@@ -80,11 +111,13 @@ impl<K: Send + Sync + 'static, R> Shared<K, R> {
         }
         let charge = match (&options.settle, key) {
             (Some(settle), Some(key)) if decision.is_allowed() => {
-                Some(Box::new(Charge::new(limit.limiter.clone(), *key, decision.clone(), settle.clone())))
+                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), settle.clone()))
             }
             _ => None,
         };
-        Ok(Some(Passed { decision, at, charge, exposed }))
+        let more = (charge.is_some() || exposed.is_some()).then(|| Box::new(More { charge, exposed }));
+        let told = if options.is_shadow { Told::NOTHING } else { limit.wording.of(&decision) };
+        Ok(Some(Passed { told, more }))
     }
 }
 
@@ -116,62 +149,15 @@ impl<K, R> Shared<K, R> {
         match (reason, limit) {
             (Reason::Denied(decision), Some(limit)) => {
                 headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-                let configured = self.configured(limit, decision);
-                if let Some(told) = fields::of(self.options.dialect, decision, configured.as_deref()) {
-                    fields::fill_in(headers, told);
-                    self.expose(headers);
-                }
+                limit.wording.of(decision).fill_in(headers);
             }
             (Reason::CostNeverFits(_), Some(limit)) => {
-                if let Some(configured) = &limit.configured {
+                if let Some(configured) = limit.wording.configured() {
                     headers.entry(fields::RATELIMIT_POLICY).or_insert_with(|| configured.clone());
                 }
             }
             _ => {}
         }
         response
-    }
-
-    /// Completes the service's own response.
-    #[inline(always)]
-    pub(crate) fn finish<B>(&self, passed: &mut Passed, mut response: Response<B>) -> Response<B> {
-        let Passed { decision, at, charge, exposed } = passed;
-        if let Some(mut charge) = charge.take() {
-            let (parts, body) = response.into_parts();
-            charge.settle(Outcome::Response(&parts));
-            response = Response::from_parts(parts, body);
-        }
-        if let Some(decisions) = exposed.take() {
-            decisions.tell(response.extensions_mut());
-        }
-        if !self.options.is_shadow {
-            let headers = response.headers_mut();
-            fields::postpone(decision, headers);
-            let configured = self.configured(&self.limits[*at], decision);
-            if fields::tell(self.options.dialect, decision, configured.as_deref(), headers) {
-                self.expose(headers);
-            }
-        }
-        response
-    }
-
-    /// What the answer tells of the configuration.
-    fn configured<'a>(&self, limit: &'a Limit, decision: &Decision) -> Option<Cow<'a, HeaderValue>> {
-        if decision.is_degraded() {
-            // The share that a replica enforces by itself is not what was configured.
-            return fields::configured(self.options.dialect, decision.policies()).map(Cow::Owned);
-        }
-        limit.configured.as_ref().map(Cow::Borrowed)
-    }
-
-    /// Lets the scripts of browsers read the fields.
-    fn expose(&self, headers: &mut HeaderMap) {
-        if self.options.is_for_browsers {
-            let names = self.options.dialect.joined_names();
-            let is_told = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == names);
-            if !is_told {
-                headers.append(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(names));
-            }
-        }
     }
 }

@@ -41,7 +41,7 @@ pin_project! {
     enum State<S, K, R, B, F, A> {
         Answered { response: Option<A> },
         Deciding { asking: Option<Box<Asking<S, B>>>, shared: Arc<Shared<K, R>> },
-        Serving { #[pin] future: F, passed: Option<(Passed, Arc<Shared<K, R>>)> },
+        Serving { #[pin] future: F, passed: Option<Passed> },
     }
 }
 
@@ -62,13 +62,8 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
 
     /// The service is called with a decision, if there is one.
     #[inline(always)]
-    pub(crate) fn serve(
-        service: &mut S,
-        request: Request<B>,
-        passed: Option<Passed>,
-        shared: Arc<Shared<K, R>>,
-    ) -> Self {
-        Self { state: State::serve(service, request, passed, shared) }
+    pub(crate) fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>) -> Self {
+        Self { state: State::serve(service, request, passed) }
     }
 
     /// The service is not called.
@@ -84,14 +79,14 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
 
 impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> {
     #[inline(always)]
-    fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>, shared: Arc<Shared<K, R>>) -> Self {
+    fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>) -> Self {
         match passed {
             Some(mut passed) => {
                 let future = match passed.charge() {
                     Some(charge) => charge.running(|| service.call(request)),
                     None => service.call(request),
                 };
-                Self::Serving { future, passed: Some((passed, shared)) }
+                Self::Serving { future, passed: Some(passed) }
             }
             None => Self::Serving { future: service.call(request), passed: None },
         }
@@ -117,14 +112,14 @@ where
                     return Poll::Ready(Ok(response.take().expect("a response is taken once")));
                 }
                 StateProj::Serving { future, passed } => {
-                    let charge = passed.as_mut().and_then(|(passed, _)| passed.charge());
+                    let charge = passed.as_mut().and_then(Passed::charge);
                     let answer = ready!(match charge {
                         Some(charge) => charge.running(|| future.poll(cx)),
                         None => future.poll(cx),
                     });
-                    return Poll::Ready(match (answer, passed) {
-                        (Ok(response), Some((passed, shared))) => Ok(shared.finish(passed, response)),
-                        (Err(error), Some((passed, _))) => {
+                    return Poll::Ready(match (answer, passed.take()) {
+                        (Ok(response), Some(passed)) => Ok(passed.finish(response)),
+                        (Err(error), Some(mut passed)) => {
                             passed.failed();
                             Err(error)
                         }
@@ -137,9 +132,7 @@ where
                     let Asking { mut ready, request, ticket, .. } = *asking.take().expect("a decision is made once");
                     let (mut parts, body) = request.into_parts();
                     match shared.judge(answer, ticket, &mut parts) {
-                        Ok(passed) => {
-                            State::serve(&mut ready, Request::from_parts(parts, body), passed, Arc::clone(shared))
-                        }
+                        Ok(passed) => State::serve(&mut ready, Request::from_parts(parts, body), passed),
                         Err(response) => State::Answered { response: Some(response) },
                     }
                 }

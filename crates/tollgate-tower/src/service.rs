@@ -71,7 +71,7 @@ where
             Ok(answer) => match self.shared.judge(answer, ticket, &mut parts) {
                 Ok(passed) => {
                     let request = Request::from_parts(parts, body);
-                    ResponseFuture::serve(&mut self.inner, request, passed, Arc::clone(&self.shared))
+                    ResponseFuture::serve(&mut self.inner, request, passed)
                 }
                 Err(response) => ResponseFuture::answered(response),
             },

@@ -4,13 +4,13 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, request::Parts};
+use http::request::Parts;
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
 
 use crate::{
     Dialect, KeyExtractor, Labels, Limits,
     account::Ledger,
-    fields,
+    fields::Wording,
     key::{KeyError, KeyErrorKind},
     metrics,
     rejection::Reason,
@@ -35,7 +35,7 @@ pub(crate) struct Shared<K, R> {
 /// A limiter, and what every answer says of it.
 pub(crate) struct Limit {
     pub(crate) limiter: Limiter,
-    pub(crate) configured: Option<HeaderValue>,
+    pub(crate) wording: Wording,
     pub(crate) metrics: metrics::Limit,
     has_queue: bool,
 }
@@ -127,7 +127,7 @@ impl<K, R> Shared<K, R> {
     pub(crate) fn new(limits: Limits, options: Options, key: K, responder: R) -> Self {
         let labels = options.labels.clone().or(limits.labels).unwrap_or_default();
         let limit = |limiter: Limiter| Limit {
-            configured: fields::configured(options.dialect, limiter.policies()),
+            wording: Wording::new(options.dialect, limiter.policies(), options.is_for_browsers),
             has_queue: wait::has_queue(&limiter),
             limiter,
             metrics: metrics::Limit::new(&labels),

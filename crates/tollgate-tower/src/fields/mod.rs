@@ -1,6 +1,7 @@
 //! What an answer tells of the limits, in the words of the dialect that was chosen.
 
 mod dialect;
+mod text;
 mod value;
 
 use std::time::Duration;
@@ -9,12 +10,12 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, Entry},
 };
-use smallvec::SmallVec;
 use tollgate::{Decision, PolicySet, PolicyState};
 
 pub use dialect::{Dialect, Reset};
+use value::Value;
 
-pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
@@ -27,10 +28,37 @@ const X_REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replen
 const X_BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
 const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
 
-/// What an answer tells.
+/// How answers tell of a limiter's decisions.
+pub(crate) struct Wording {
+    dialect: Dialect,
+    /// The field that tells what is configured, if the dialect has one.
+    configured: Option<&'static HeaderValue>,
+    /// What stands before the numbers of each policy.
+    openings: Box<[Box<[u8]>]>,
+    /// The fields that the scripts of browsers may read.
+    exposed: Option<&'static str>,
+}
+
+/// What an answer tells of a decision. It is worked out when that is made, so that nothing else has to be kept until the
+/// service has answered.
 pub(crate) struct Told {
-    lines: SmallVec<[Line; 2]>,
-    remaining: u64,
+    fields: Fields,
+    /// The seconds until more is there, where nothing is left.
+    come_back: Option<u64>,
+    exposed: Option<&'static str>,
+}
+
+enum Fields {
+    None,
+    /// Of each policy: no policy has to be picked, and every layer adds its own.
+    Lists {
+        policies: &'static HeaderValue,
+        states: HeaderValue,
+    },
+    Lines {
+        lines: Vec<Line>,
+        remaining: u64,
+    },
 }
 
 struct Line {
@@ -40,8 +68,124 @@ struct Line {
     is_list: bool,
 }
 
-/// The field that tells what is configured, if the dialect has one.
-pub(crate) fn configured(dialect: Dialect, policies: &PolicySet) -> Option<HeaderValue> {
+impl Wording {
+    pub(crate) fn new(dialect: Dialect, policies: &PolicySet, is_for_browsers: bool) -> Self {
+        Self {
+            dialect,
+            configured: configured(dialect, policies).map(text::kept),
+            openings: policies.iter().map(value::opening_08).collect(),
+            exposed: is_for_browsers.then(|| dialect.joined_names()),
+        }
+    }
+
+    /// What an answer without a decision tells.
+    pub(crate) fn configured(&self) -> Option<&'static HeaderValue> {
+        self.configured
+    }
+
+    /// What an answer tells of a decision: nothing but when to come back, when no policy was asked.
+    #[inline]
+    pub(crate) fn of(&self, decision: &Decision) -> Told {
+        match self.configured {
+            // The share that a replica enforces by itself is not what was configured.
+            Some(policies) if self.dialect == Dialect::Ietf08 && !decision.is_degraded() => {
+                self.lists(decision, policies)
+            }
+            _ => self.lines(decision),
+        }
+    }
+
+    /// The default: one look at each policy.
+    #[inline]
+    fn lists(&self, decision: &Decision, policies: &'static HeaderValue) -> Told {
+        let (mut value, mut come_back) = (Value::new(), None);
+        for (state, opening) in decision.states().zip(&self.openings) {
+            let (remaining, more) = (state.remaining(), seconds(more_after(&state)));
+            value.state_08(opening, remaining, more);
+            if remaining == 0 {
+                come_back = come_back.max(Some(seconds(state.more_after())));
+            }
+        }
+        Told { fields: Fields::Lists { policies, states: value.finish() }, come_back, exposed: self.exposed }
+    }
+
+    fn lines(&self, decision: &Decision) -> Told {
+        let binding = if self.dialect == Dialect::None { None } else { decision.binding() };
+        let fields = match binding {
+            Some(state) => {
+                let (mut lines, configured) = (Vec::new(), self.configured_of(decision));
+                lines.extend(configured.map(|value| Line::list(RATELIMIT_POLICY, value)));
+                self.words(decision, &state, &mut lines);
+                Fields::Lines { lines, remaining: state.remaining() }
+            }
+            None => Fields::None,
+        };
+        let spent = decision.states().filter(|state| state.remaining() == 0);
+        Told { fields, come_back: spent.map(|state| seconds(state.more_after())).max(), exposed: self.exposed }
+    }
+
+    fn configured_of(&self, decision: &Decision) -> Option<HeaderValue> {
+        if decision.is_degraded() {
+            return configured(self.dialect, decision.policies());
+        }
+        self.configured.cloned()
+    }
+
+    /// The lines of a dialect, but for what is configured; `state` is that of the policy that binds.
+    fn words(&self, decision: &Decision, state: &PolicyState<'_>, lines: &mut Vec<Line>) {
+        let number = |name, number: u64| Line::one(name, number.into());
+        let quota = state.policy().quota();
+        let (remaining, more) = (state.remaining(), seconds(more_after(state)));
+        match self.dialect {
+            Dialect::Ietf08 => {
+                let mut value = Value::new();
+                for (state, opening) in decision.states().zip(&self.openings) {
+                    value.state_08(opening, state.remaining(), seconds(more_after(&state)));
+                }
+                lines.push(Line::list(RATELIMIT, value.finish()));
+            }
+            Dialect::Ietf07 => lines.push(Line::one(RATELIMIT, value::state_07(state))),
+            Dialect::Ietf06 => lines.extend([
+                number(RATELIMIT_LIMIT, quota.amount().into()),
+                number(RATELIMIT_REMAINING, remaining),
+                number(RATELIMIT_RESET, more),
+            ]),
+            Dialect::Envoy03 => lines.extend([
+                Line::one(X_LIMIT, value::limit_03(state, decision.policies())),
+                number(X_REMAINING, remaining),
+                number(X_RESET, more),
+            ]),
+            Dialect::Legacy { reset } => lines.extend([
+                number(X_LIMIT, quota.burst().into()),
+                number(X_REMAINING, remaining),
+                number(X_RESET, reset.tell(more)),
+            ]),
+            Dialect::Spring => lines.extend([
+                number(X_REMAINING, remaining),
+                number(X_REPLENISH_RATE, (f64::from(quota.amount()) / quota.period().as_secs_f64()) as u64),
+                number(X_BURST_CAPACITY, quota.burst().into()),
+                number(X_REQUESTED_TOKENS, decision.cost().units().into()),
+            ]),
+            Dialect::RetryAfter => {
+                lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
+                lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, seconds(after).max(1))));
+            }
+            Dialect::None => {}
+        }
+    }
+}
+
+impl Line {
+    fn list(name: HeaderName, value: HeaderValue) -> Self {
+        Self { name, value, is_list: true }
+    }
+
+    fn one(name: HeaderName, value: HeaderValue) -> Self {
+        Self { name, value, is_list: false }
+    }
+}
+
+fn configured(dialect: Dialect, policies: &PolicySet) -> Option<HeaderValue> {
     match dialect {
         Dialect::Ietf08 => Some(value::policies_08(policies)),
         Dialect::Ietf07 | Dialect::Ietf06 => Some(value::policies_06(policies)),
@@ -49,96 +193,64 @@ pub(crate) fn configured(dialect: Dialect, policies: &PolicySet) -> Option<Heade
     }
 }
 
-/// Adds all fields of a decision to the answer of the service inside, and says whether there are
-/// any; none when no policy was asked. `configured` is what the function of that name says of the
-/// decision's policies.
-#[inline]
-pub(crate) fn tell(
-    dialect: Dialect,
-    decision: &Decision,
-    configured: Option<&HeaderValue>,
-    headers: &mut HeaderMap,
-) -> bool {
-    if dialect == Dialect::Ietf08 {
-        // It tells of each policy, so none has to be picked, and there are only lists.
-        let Some(states) = value::states_08(decision) else { return false };
-        if let Some(configured) = configured {
-            append(headers, RATELIMIT_POLICY, configured.clone());
-        }
-        append(headers, RATELIMIT, states);
-        return true;
-    }
-    let told = of(dialect, decision, configured);
-    let is_told = told.is_some();
-    if let Some(told) = told {
-        merge(headers, told);
-    }
-    is_told
-}
+impl Told {
+    /// Nothing at all.
+    pub(crate) const NOTHING: Self = Self { fields: Fields::None, come_back: None, exposed: None };
 
-/// All fields of a decision, as [`tell`] adds them.
-pub(crate) fn of(dialect: Dialect, decision: &Decision, configured: Option<&HeaderValue>) -> Option<Told> {
-    if dialect == Dialect::None {
-        return None;
-    }
-    let state = decision.binding()?;
-    let list = |name, value| Line { name, value, is_list: true };
-    let one = |name, value| Line { name, value, is_list: false };
-    let number = |name, number: u64| one(name, number.into());
-    let quota = state.policy().quota();
-    let (remaining, more) = (state.remaining(), seconds(more_after(&state)));
-    let mut lines = SmallVec::new();
-    lines.extend(configured.map(|value| list(RATELIMIT_POLICY, value.clone())));
-    match dialect {
-        Dialect::Ietf08 => lines.push(list(RATELIMIT, value::states_08(decision)?)),
-        Dialect::Ietf07 => lines.push(one(RATELIMIT, value::state_07(&state))),
-        Dialect::Ietf06 => lines.extend([
-            number(RATELIMIT_LIMIT, quota.amount().into()),
-            number(RATELIMIT_REMAINING, remaining),
-            number(RATELIMIT_RESET, more),
-        ]),
-        Dialect::Envoy03 => lines.extend([
-            one(X_LIMIT, value::limit_03(&state, decision.policies())),
-            number(X_REMAINING, remaining),
-            number(X_RESET, more),
-        ]),
-        Dialect::Legacy { reset } => lines.extend([
-            number(X_LIMIT, quota.burst().into()),
-            number(X_REMAINING, remaining),
-            number(X_RESET, reset.tell(more)),
-        ]),
-        Dialect::Spring => lines.extend([
-            number(X_REMAINING, remaining),
-            number(X_REPLENISH_RATE, (f64::from(quota.amount()) / quota.period().as_secs_f64()) as u64),
-            number(X_BURST_CAPACITY, quota.burst().into()),
-            number(X_REQUESTED_TOKENS, decision.cost().units().into()),
-        ]),
-        Dialect::RetryAfter => {
-            lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
-            lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, seconds(after).max(1))));
+    /// Adds the fields to the answer of the service inside, which another layer may have limited too: lists grow; of
+    /// single values those of the layer with the least left stay.
+    #[inline]
+    pub(crate) fn add_to(self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.come_back {
+            postpone(seconds, headers);
         }
-        Dialect::None => return None,
+        match self.fields {
+            Fields::None => return,
+            Fields::Lists { policies, states } => {
+                append(headers, RATELIMIT_POLICY, policies.clone());
+                append(headers, RATELIMIT, states);
+            }
+            Fields::Lines { lines, remaining } => {
+                let is_least = remaining_in(headers).is_none_or(|inside| remaining < inside);
+                for Line { name, value, is_list } in lines {
+                    if is_list {
+                        append(headers, name, value);
+                    } else if is_least || !headers.contains_key(&name) {
+                        headers.insert(name, value);
+                    }
+                }
+            }
+        }
+        if let Some(names) = self.exposed {
+            expose(names, headers);
+        }
     }
-    Some(Told { lines, remaining })
-}
 
-/// Adds the fields to the answer of the service inside, which another layer may have limited too:
-/// lists grow; of single values those of the layer with the least left stay.
-fn merge(headers: &mut HeaderMap, told: Told) {
-    let is_least = remaining_in(headers).is_none_or(|inside| told.remaining < inside);
-    for Line { name, value, is_list } in told.lines {
-        if is_list {
-            append(headers, name, value);
-        } else if is_least || !headers.contains_key(&name) {
-            headers.insert(name, value);
+    /// Adds the fields that a responder left out.
+    pub(crate) fn fill_in(self, headers: &mut HeaderMap) {
+        match self.fields {
+            Fields::None => return,
+            Fields::Lists { policies, states } => {
+                headers.entry(RATELIMIT_POLICY).or_insert_with(|| policies.clone());
+                headers.entry(RATELIMIT).or_insert(states);
+            }
+            Fields::Lines { lines, .. } => {
+                for Line { name, value, .. } in lines {
+                    headers.entry(name).or_insert(value);
+                }
+            }
+        }
+        if let Some(names) = self.exposed {
+            expose(names, headers);
         }
     }
 }
 
-/// Adds the fields that a responder left out.
-pub(crate) fn fill_in(headers: &mut HeaderMap, told: Told) {
-    for Line { name, value, .. } in told.lines {
-        headers.entry(name).or_insert(value);
+/// Lets the scripts of browsers read the fields.
+fn expose(names: &'static str, headers: &mut HeaderMap) {
+    let is_told = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == names);
+    if !is_told {
+        headers.append(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(names));
     }
 }
 
@@ -153,7 +265,7 @@ fn remaining_in(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Adds members to a list that a layer further in may have begun.
-pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     match headers.entry(name) {
         Entry::Vacant(place) => {
             place.insert(value);
@@ -173,13 +285,10 @@ pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderVal
 
 /// Raises the `Retry-After` of a layer further in, or of the service, to the time at which this
 /// layer would let the client pass: the strictest wins.
-pub(crate) fn postpone(decision: &Decision, headers: &mut HeaderMap) {
+fn postpone(own: u64, headers: &mut HeaderMap) {
     let Some(inside) = headers.get(header::RETRY_AFTER) else { return };
     let Some(inside) = inside.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return };
-    let own = decision.states().filter(|state| state.remaining() == 0).map(|state| seconds(state.more_after())).max();
-    if let Some(own) = own
-        && own > inside
-    {
+    if own > inside {
         headers.insert(header::RETRY_AFTER, own.into());
     }
 }

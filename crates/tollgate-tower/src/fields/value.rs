@@ -1,13 +1,19 @@
 //! Field values, written without an allocation but the one that keeps them.
 
 use http::HeaderValue;
-use smallvec::SmallVec;
-use tollgate::{Decision, PolicySet, PolicyState};
+use tollgate::{Policy, PolicySet, PolicyState};
 
 use super::{more_after, seconds};
 
-/// A field value in the making; two members fit without an allocation.
-struct Value(SmallVec<[u8; 128]>);
+/// A field value in the making; two members or three fit without an allocation.
+pub(super) struct Value {
+    len: usize,
+    text: [u8; ROOM],
+    /// All of it, once it has outgrown that.
+    more: Vec<u8>,
+}
+
+const ROOM: usize = 128;
 
 /// `"burst";q=20;w=1, "day";q=50000;w=86400`
 pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
@@ -21,21 +27,21 @@ pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
     value.finish()
 }
 
-/// `"burst";r=7;t=1, "day";r=49120;t=2`
-///
-/// `None` when no policy was asked.
-pub(super) fn states_08(decision: &Decision) -> Option<HeaderValue> {
-    let mut value = Value::new();
-    for state in decision.states() {
-        value.next();
-        value.name(state.policy().name());
-        value.number(b";r=", state.remaining());
-        // Absent when all is there, and so no more to come.
-        if let more @ 1.. = seconds(more_after(&state)) {
-            value.number(b";t=", more);
+/// What stands before the numbers of a policy: `"burst";r=`
+pub(super) fn opening_08(policy: &Policy) -> Box<[u8]> {
+    [b"\"", policy.name().as_bytes(), b"\";r="].concat().into()
+}
+
+impl Value {
+    /// Adds `"burst";r=7;t=1` to a list; `t` is absent when all is there, and so no more to come.
+    #[inline]
+    pub(super) fn state_08(&mut self, opening: &[u8], remaining: u64, more: u64) {
+        self.next();
+        self.number(opening, remaining);
+        if more > 0 {
+            self.number(b";t=", more);
         }
     }
-    if value.0.is_empty() { None } else { Some(value.finish()) }
 }
 
 /// `limit=20, remaining=7, reset=1`
@@ -66,43 +72,63 @@ pub(super) fn limit_03(binding: &PolicyState<'_>, policies: &PolicySet) -> Heade
         value.next();
         value.number(b"", policy.quota().amount().into());
         value.number(b";w=", seconds(policy.quota().period()));
-        value.0.extend_from_slice(b";name=");
+        value.push(b";name=");
         value.name(policy.name());
     }
     value.finish()
 }
 
 impl Value {
-    fn new() -> Self {
-        Self(SmallVec::new())
+    pub(super) fn new() -> Self {
+        Self { len: 0, text: [0; ROOM], more: Vec::new() }
     }
 
     /// Begins a member of a list.
     fn next(&mut self) {
-        if !self.0.is_empty() {
-            self.0.extend_from_slice(b", ");
+        if self.len > 0 {
+            self.push(b", ");
         }
     }
 
     /// A policy's name consists of characters that a quoted string holds unescaped.
     fn name(&mut self, name: &str) {
-        self.0.push(b'"');
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.push(b'"');
+        self.push(b"\"");
+        self.push(name.as_bytes());
+        self.push(b"\"");
     }
 
     #[inline]
     fn number(&mut self, label: &[u8], number: u64) {
-        self.0.extend_from_slice(label);
+        self.push(label);
         match number {
-            0..10 => self.0.push(b'0' + number as u8),
-            10..100 => self.0.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
-            _ => self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+            0..10 => self.push(&[b'0' + number as u8]),
+            10..100 => self.push(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
+            _ => self.push(itoa::Buffer::new().format(number).as_bytes()),
         }
     }
 
-    fn finish(self) -> HeaderValue {
-        match HeaderValue::from_bytes(&self.0) {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        match self.text.get_mut(self.len..end) {
+            Some(room) if self.more.is_empty() => room.copy_from_slice(bytes),
+            _ => self.outgrow(bytes),
+        }
+        self.len = end;
+    }
+
+    #[cold]
+    fn outgrow(&mut self, bytes: &[u8]) {
+        if self.more.is_empty() {
+            self.more.extend_from_slice(&self.text[..self.len]);
+        }
+        self.more.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    pub(super) fn finish(&self) -> HeaderValue {
+        let text = if self.more.is_empty() { &self.text[..self.len] } else { &self.more };
+        match HeaderValue::from_bytes(text) {
             Ok(value) => value,
             Err(_) => unreachable!("names, digits and separators are valid in a field"),
         }
@@ -119,6 +145,20 @@ mod tests {
             let mut value = Value::new();
             value.number(b"", number);
             assert_eq!(value.finish(), number.to_string());
+        }
+    }
+
+    #[test]
+    fn a_text_of_any_length_is_whole() {
+        for pieces in 1..400 {
+            let mut value = Value::new();
+            let mut expected = String::new();
+            for at in 0..pieces {
+                value.number(b"x", at);
+                expected.push_str(&format!("x{at}"));
+                assert_eq!(value.len, expected.len());
+            }
+            assert_eq!(value.finish(), expected);
         }
     }
 }

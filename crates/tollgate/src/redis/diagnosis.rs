@@ -27,6 +27,12 @@ const OLDEST: [u32; 2] = [6, 2];
 /// Clocks that differ by less are told apart by nobody.
 const SKEW: Duration = Duration::from_secs(1);
 
+/// What the policies that are tried allow in a minute.
+const TRIED: u32 = 600;
+
+/// What the three calls of each script charge.
+const COSTS: [u32; 3] = [200, 1, 1];
+
 impl Diagnosis {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
@@ -145,9 +151,10 @@ impl Connection {
     async fn try_scripts(&self, policies: &PolicySet, key: &Key, findings: &mut Vec<Diagnosis>) -> Result<(), Error> {
         let brief = policies
             .iter()
-            // So fine that the second charge belongs to the second of the first, and is written in place.
+            // A tenth of a second each: of two single charges one belongs to the second of what stood there, and is
+            // written in place. The great one before them is seen for twenty seconds.
             .map(|policy| {
-                Policy::try_new(policy.name(), policy.algorithm(), Quota::new(60_000, Duration::from_secs(60)))
+                Policy::try_new(policy.name(), policy.algorithm(), Quota::new(TRIED, Duration::from_secs(60)))
             });
         let set = PolicySet::try_new(brief.collect::<Result<Vec<_>, _>>()?)?;
         let plan = set.plan();
@@ -162,14 +169,15 @@ impl Connection {
             }
             command
         };
-        let (check, refund) = ([self.now(), 1.0], [self.now(), 1.0, -1.0]);
-        let scripts: [(&Script, &[f64], bool); 3] =
-            [(&plan.check, &check, plan.tagged), (&plan.batch, &check, plan.tagged), (&plan.refund, &refund, false)];
+        let scripts: [(&Script, Option<f64>, bool); 3] =
+            [(&plan.check, None, plan.tagged), (&plan.batch, None, plan.tagged), (&plan.refund, Some(-1.0), false)];
         let mut left = Vec::new();
-        for (script, own, is_tagged) in scripts {
+        for (script, spent, is_tagged) in scripts {
             // By its body first: that the server knows it now does not tell that it may be sent.
-            for (command, body) in [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)] {
-                let Some(reply) = granted(self.query_in_time(&call(command, body, own, is_tagged)).await)? else {
+            let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
+            for ((command, body), cost) in calls.into_iter().zip(COSTS) {
+                let own = [self.now(), cost.into()].into_iter().chain(spent).collect::<Vec<_>>();
+                let Some(reply) = granted(self.query_in_time(&call(command, body, &own, is_tagged)).await)? else {
                     findings.push(Diagnosis::new(
                         ACL,
                         format!(
@@ -182,16 +190,16 @@ impl Connection {
                     break;
                 };
                 if script.sha == plan.check.sha {
-                    let decision = super::reply::decision(plan, &set, Cost::ONE, &reply)?;
+                    let decision = super::reply::decision(plan, &set, Cost::new(cost), &reply)?;
                     left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
                 }
             }
         }
-        // A state that may not be read counts as absent, and nobody is ever denied. A window may end
-        // between two of the checks, not between any two.
-        let is_spent = |at: usize| left.windows(2).any(|pair| pair[1][at] < pair[0][at]);
-        for (at, policy) in set.iter().enumerate().filter(|_| left.len() == 3) {
-            if !is_spent(at) {
+        // A state that may not be read counts as absent, each charge as the first, and nobody is ever denied. A window
+        // may end between two of the checks, not between any two.
+        let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < u64::from(TRIED - cost));
+        for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
+            if !is_read(at) {
                 findings.push(Diagnosis::new(
                     ACL,
                     format!(
