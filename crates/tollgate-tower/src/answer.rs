@@ -12,7 +12,7 @@ use crate::{
     metrics::{self, Place},
     rejection::Reason,
     settle::{Charge, Outcome},
-    shared::{Accounts, Limit, Shared, Ticket},
+    shared::{Accounts, Asked, Limit, Shared, Ticket},
 };
 
 /// A request that was let pass, until the service has answered.
@@ -28,6 +28,9 @@ struct More {
 }
 
 impl Passed {
+    /// A request without a decision.
+    pub(crate) const EXEMPT: Self = Self { told: Told::NOTHING, more: None };
+
     /// What has to know that the service is running, which may panic.
     #[inline]
     pub(crate) fn charge(&mut self) -> Option<&mut Charge> {
@@ -43,11 +46,10 @@ impl Passed {
 
     /// Completes the service's own response.
     #[inline(always)]
-    pub(crate) fn finish<B>(self, response: Response<B>) -> Response<B> {
-        let mut response = match self.more {
-            None => response,
-            Some(more) => more.finish(response),
-        };
+    pub(crate) fn finish<B>(&mut self, mut response: Response<B>) -> Response<B> {
+        if let Some(more) = self.more.take() {
+            response = more.finish(response);
+        }
         self.told.add_to(response.headers_mut());
         response
     }
@@ -68,14 +70,14 @@ impl More {
 }
 
 impl<K: Send + Sync + 'static, R> Shared<K, R> {
-    /// How the request passes (`None` without a decision), or the answer to it.
+    /// What the answer of the store means for the request.
     #[inline(always)]
     pub(crate) fn judge<B>(
         self: &Arc<Self>,
-        answer: Result<Decision, Error>,
+        answer: Result<&Decision, &Error>,
         ticket: Ticket,
         parts: &mut Parts,
-    ) -> Result<Option<Passed>, Response<B>>
+    ) -> Asked<B>
     where
         R: Respond<B>,
     {
@@ -84,22 +86,22 @@ impl<K: Send + Sync + 'static, R> Shared<K, R> {
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
-                metrics::failed(&error);
+                metrics::failed(error);
                 if options.is_shadow {
                     tracing::debug!(%error, "no decision; the limit is in shadow");
-                    return Ok(None);
+                    return Asked::Passes(Passed::EXEMPT);
                 }
                 let reason = match error.kind() {
-                    ErrorKind::CostExceedsBurst => Reason::CostNeverFits(&error),
-                    _ => Reason::Unavailable(&error),
+                    ErrorKind::CostExceedsBurst => Reason::CostNeverFits(error),
+                    _ => Reason::Unavailable(error),
                 };
-                return Err(self.refuse(reason, Some(limit), parts, place));
+                return Asked::Refused(self.refuse(reason, Some(limit), parts, place));
             }
         };
-        let exposed = options.exposes_decisions.then(|| Decisions::add(&decision, &mut parts.extensions));
-        self.decided(at, &decision, place, Some(&timer), &self.rpc(parts));
+        let exposed = options.exposes_decisions.then(|| Decisions::add(decision, &mut parts.extensions));
+        self.decided(at, decision, place, Some(&timer), &self.rpc(parts));
         if decision.is_denied() && !options.is_shadow {
-            return Err(self.refuse(Reason::Denied(&decision), Some(limit), parts, place));
+            return Asked::Refused(self.refuse(Reason::Denied(decision), Some(limit), parts, place));
         }
         if let (Some(accounts), Some(key)) = (&options.accounts, &key) {
             let at = match accounts {
@@ -116,8 +118,8 @@ impl<K: Send + Sync + 'static, R> Shared<K, R> {
             _ => None,
         };
         let more = (charge.is_some() || exposed.is_some()).then(|| Box::new(More { charge, exposed }));
-        let told = if options.is_shadow { Told::NOTHING } else { limit.wording.of(&decision) };
-        Ok(Some(Passed { told, more }))
+        let told = if options.is_shadow { Told::NOTHING } else { limit.wording.of(decision) };
+        Asked::Passes(Passed { told, more })
     }
 }
 

@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::{
     KeyExtractor, Respond,
     answer::Passed,
-    shared::{Shared, Ticket},
+    shared::{Asked, Shared, Ticket},
 };
 
 pin_project! {
@@ -41,7 +41,7 @@ pin_project! {
     enum State<S, K, R, B, F, A> {
         Answered { response: Option<A> },
         Deciding { asking: Option<Box<Asking<S, B>>>, shared: Arc<Shared<K, R>> },
-        Serving { #[pin] future: F, passed: Option<Passed> },
+        Serving { #[pin] future: F, passed: Passed },
     }
 }
 
@@ -55,14 +55,9 @@ pub(crate) struct Asking<S, B> {
 }
 
 impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
-    /// The service is called without a decision.
-    pub(crate) fn exempt(future: S::Future) -> Self {
-        Self { state: State::Serving { future, passed: None } }
-    }
-
-    /// The service is called with a decision, if there is one.
+    /// The service is called.
     #[inline(always)]
-    pub(crate) fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>) -> Self {
+    pub(crate) fn serve(service: &mut S, request: Request<B>, passed: Passed) -> Self {
         Self { state: State::serve(service, request, passed) }
     }
 
@@ -79,17 +74,12 @@ impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
 
 impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> {
     #[inline(always)]
-    fn serve(service: &mut S, request: Request<B>, passed: Option<Passed>) -> Self {
-        match passed {
-            Some(mut passed) => {
-                let future = match passed.charge() {
-                    Some(charge) => charge.running(|| service.call(request)),
-                    None => service.call(request),
-                };
-                Self::Serving { future, passed: Some(passed) }
-            }
-            None => Self::Serving { future: service.call(request), passed: None },
-        }
+    fn serve(service: &mut S, request: Request<B>, mut passed: Passed) -> Self {
+        let future = match passed.charge() {
+            Some(charge) => charge.running(|| service.call(request)),
+            None => service.call(request),
+        };
+        Self::Serving { future, passed }
     }
 }
 
@@ -112,18 +102,16 @@ where
                     return Poll::Ready(Ok(response.take().expect("a response is taken once")));
                 }
                 StateProj::Serving { future, passed } => {
-                    let charge = passed.as_mut().and_then(Passed::charge);
-                    let answer = ready!(match charge {
+                    let answer = ready!(match passed.charge() {
                         Some(charge) => charge.running(|| future.poll(cx)),
                         None => future.poll(cx),
                     });
-                    return Poll::Ready(match (answer, passed.take()) {
-                        (Ok(response), Some(passed)) => Ok(passed.finish(response)),
-                        (Err(error), Some(mut passed)) => {
+                    return Poll::Ready(match answer {
+                        Ok(response) => Ok(passed.finish(response)),
+                        Err(error) => {
                             passed.failed();
                             Err(error)
                         }
-                        (answer, None) => answer,
                     });
                 }
                 StateProj::Deciding { asking, shared } => {
@@ -131,9 +119,15 @@ where
                     let answer = ready!(Pin::new(check).poll(cx));
                     let Asking { mut ready, request, ticket, .. } = *asking.take().expect("a decision is made once");
                     let (mut parts, body) = request.into_parts();
-                    match shared.judge(answer, ticket, &mut parts) {
-                        Ok(passed) => State::serve(&mut ready, Request::from_parts(parts, body), passed),
-                        Err(response) => State::Answered { response: Some(response) },
+                    let asked = shared.judge(answer.as_ref(), ticket, &mut parts);
+                    let request = Request::from_parts(parts, body);
+                    match asked {
+                        Asked::Passes(passed) => State::serve(&mut ready, request, passed),
+                        Asked::Refused(response) => State::Answered { response: Some(response) },
+                        Asked::Check(check, ticket) => State::Deciding {
+                            asking: Some(Box::new(Asking { check, ready, request, ticket })),
+                            shared: Arc::clone(shared),
+                        },
                     }
                 }
             };

@@ -60,22 +60,10 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let (check, ticket) = match self.shared.ask(&mut parts) {
-            Asked::Exempt => return ResponseFuture::exempt(self.inner.call(Request::from_parts(parts, body))),
-            Asked::Keyless(error, place) => {
-                return ResponseFuture::answered(self.shared.refuse_keyless(&error, &parts, place));
-            }
-            Asked::Check(check, ticket) => (check, ticket),
-        };
-        match check.into_ready() {
-            Ok(answer) => match self.shared.judge(answer, ticket, &mut parts) {
-                Ok(passed) => {
-                    let request = Request::from_parts(parts, body);
-                    ResponseFuture::serve(&mut self.inner, request, passed)
-                }
-                Err(response) => ResponseFuture::answered(response),
-            },
-            Err(check) => {
+        match self.shared.ask(&mut parts) {
+            Asked::Passes(passed) => ResponseFuture::serve(&mut self.inner, Request::from_parts(parts, body), passed),
+            Asked::Refused(response) => ResponseFuture::answered(response),
+            Asked::Check(check, ticket) => {
                 // The service that is ready goes along; what stays has to become ready again.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);

@@ -1,15 +1,19 @@
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use http::request::Parts;
+use http::{Response, request::Parts};
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
 
 use crate::{
-    Dialect, KeyExtractor, Labels, Limits,
+    Dialect, KeyExtractor, Labels, Limits, Respond,
     account::Ledger,
+    answer::Passed,
     fields::Wording,
     key::{KeyError, KeyErrorKind},
     metrics,
@@ -105,11 +109,11 @@ fn cut(name: &str) -> &str {
 }
 
 /// What is to be done with a request.
-pub(crate) enum Asked {
-    /// It passes without a decision.
-    Exempt,
-    /// Nobody knows whose quota it spends.
-    Keyless(KeyError, metrics::Place),
+pub(crate) enum Asked<B> {
+    Passes(Passed),
+    /// The service is not called.
+    Refused(Response<B>),
+    /// The store has to be waited for.
     Check(CheckFuture, Ticket),
 }
 
@@ -146,28 +150,29 @@ impl<K, R> Shared<K, R> {
 
     /// Asks the limiter about a request.
     #[inline(always)]
-    pub(crate) fn ask(&self, parts: &mut Parts) -> Asked
+    pub(crate) fn ask<B>(self: &Arc<Self>, parts: &mut Parts) -> Asked<B>
     where
         K: KeyExtractor,
+        R: Respond<B>,
     {
         let options = &self.options;
         if options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
-            return Asked::Exempt;
+            return Asked::Passes(Passed::EXEMPT);
         }
         let at = match &self.pick {
             None => 0,
             Some(pick) => match pick(parts) {
                 Ok(Pick::Limiter(at)) => at,
-                Ok(Pick::Exempt) => return Asked::Exempt,
-                Err(error) => return self.keyless(error, parts),
+                Ok(Pick::Exempt) => return Asked::Passes(Passed::EXEMPT),
+                Err(error) => return self.keyless(&error, parts),
             },
         };
-        // A key is used where it lies: it is larger than what there is to do with it.
+        // A key is used where it lies, and so is a decision: they are larger than what there is to do with them.
         let extraction = self.key.extract(parts);
         let key = match &extraction {
             Ok(Some(key)) => key,
-            Ok(None) => return Asked::Exempt,
-            Err(error) => return self.keyless(error.clone(), parts),
+            Ok(None) => return Asked::Passes(Passed::EXEMPT),
+            Err(error) => return self.keyless(error, parts),
         };
         let limiter = &self.limits[at].limiter;
         self.watch.pass(parts, key, limiter.policies());
@@ -175,7 +180,11 @@ impl<K, R> Shared<K, R> {
         let is_key_kept = options.settle.is_some() || options.accounts.is_some();
         let kept = is_key_kept.then(|| Box::new(key.clone()));
         let ticket = Ticket { at, key: kept, place: self.place(parts), timer: metrics::Timer::start() };
-        Asked::Check(self.check(at, key, cost), ticket)
+        let check = self.check(at, key, cost);
+        match check.as_ready() {
+            None => Asked::Check(check, ticket),
+            Some(answer) => self.judge(answer, ticket, parts),
+        }
     }
 
     #[inline(always)]
@@ -231,12 +240,18 @@ impl<K, R> Shared<K, R> {
     }
 
     #[cold]
-    fn keyless(&self, error: KeyError, parts: &Parts) -> Asked {
+    fn keyless<B>(&self, error: &KeyError, parts: &Parts) -> Asked<B>
+    where
+        R: Respond<B>,
+    {
         // Every request fails alike: one line says it.
         if error.kind() == KeyErrorKind::Misconfigured && !self.is_misconfigured.swap(true, Ordering::Relaxed) {
             tracing::error!(hint = %error, "requests cannot be rate limited");
         }
-        if self.options.is_shadow { Asked::Exempt } else { Asked::Keyless(error, self.place(parts)) }
+        if self.options.is_shadow {
+            return Asked::Passes(Passed::EXEMPT);
+        }
+        Asked::Refused(self.refuse_keyless(error, parts, self.place(parts)))
     }
 }
 

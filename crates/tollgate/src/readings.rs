@@ -59,11 +59,9 @@ impl Readings {
     pub(crate) fn iter<'a>(&'a self, policies: &'a PolicySet) -> impl ExactSizeIterator<Item = (&'a Policy, Reading)> {
         let mut next = 0;
         policies.iter().take(self.len.into()).enumerate().map(move |(at, policy)| {
-            let mut words = [0; 4];
-            for word in &mut words[..policy.algorithm().words()] {
-                *word = self.word(next);
-                next += 1;
-            }
+            let count = policy.algorithm().words();
+            let words = std::array::from_fn(|word| if word < count { self.word(next + word) } else { 0 });
+            next += count;
             (policy, Reading { fits: self.denying >> at & 1 == 0, words })
         })
     }

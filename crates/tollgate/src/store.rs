@@ -120,6 +120,25 @@ impl<T> StoreFuture<T> {
         Self(Answer::Pending(Box::pin(answer)))
     }
 
+    /// The answer if it is there already, looked at where it lies.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+    /// let check = limiter.check("acme");
+    /// assert!(matches!(check.as_ready(), Some(Ok(decision)) if decision.is_allowed()));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
+        match &self.0 {
+            Answer::Ready(answer) => Some(Ok(answer)),
+            Answer::Failed(error) => Some(Err(error)),
+            Answer::Pending(_) | Answer::Taken => None,
+        }
+    }
+
     /// The answer if it is there already.
     ///
     /// # Errors

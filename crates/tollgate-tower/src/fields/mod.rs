@@ -4,7 +4,7 @@ mod dialect;
 mod text;
 mod value;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -35,17 +35,18 @@ pub(crate) struct Wording {
     configured: Option<&'static HeaderValue>,
     /// What stands before the numbers of each policy.
     openings: Box<[Box<[u8]>]>,
-    /// The fields that the scripts of browsers may read.
-    exposed: Option<&'static str>,
+    /// Whether the scripts of browsers may read the fields.
+    is_exposed: bool,
 }
 
 /// What an answer tells of a decision. It is worked out when that is made, so that nothing else has to be kept until the
 /// service has answered.
 pub(crate) struct Told {
     fields: Fields,
-    /// The seconds until more is there, where nothing is left.
-    come_back: Option<u64>,
-    exposed: Option<&'static str>,
+    /// The seconds until more is there, where nothing is left; otherwise 0.
+    come_back: u64,
+    /// Whose fields the scripts of browsers may read.
+    exposed: Option<Dialect>,
 }
 
 enum Fields {
@@ -74,7 +75,7 @@ impl Wording {
             dialect,
             configured: configured(dialect, policies).map(text::kept),
             openings: policies.iter().map(value::opening_08).collect(),
-            exposed: is_for_browsers.then(|| dialect.joined_names()),
+            is_exposed: is_for_browsers,
         }
     }
 
@@ -98,15 +99,15 @@ impl Wording {
     /// The default: one look at each policy.
     #[inline]
     fn lists(&self, decision: &Decision, policies: &'static HeaderValue) -> Told {
-        let (mut value, mut come_back) = (Value::new(), None);
+        let (mut value, mut come_back) = (Value::new(), 0);
         for (state, opening) in decision.states().zip(&self.openings) {
             let (remaining, more) = (state.remaining(), seconds(more_after(&state)));
             value.state_08(opening, remaining, more);
             if remaining == 0 {
-                come_back = come_back.max(Some(seconds(state.more_after())));
+                come_back = come_back.max(seconds(state.more_after()));
             }
         }
-        Told { fields: Fields::Lists { policies, states: value.finish() }, come_back, exposed: self.exposed }
+        Told { fields: Fields::Lists { policies, states: value.finish() }, come_back, exposed: self.exposed() }
     }
 
     fn lines(&self, decision: &Decision) -> Told {
@@ -121,7 +122,12 @@ impl Wording {
             None => Fields::None,
         };
         let spent = decision.states().filter(|state| state.remaining() == 0);
-        Told { fields, come_back: spent.map(|state| seconds(state.more_after())).max(), exposed: self.exposed }
+        let come_back = spent.map(|state| seconds(state.more_after())).max().unwrap_or(0);
+        Told { fields, come_back, exposed: self.exposed() }
+    }
+
+    fn exposed(&self) -> Option<Dialect> {
+        self.is_exposed.then_some(self.dialect)
     }
 
     fn configured_of(&self, decision: &Decision) -> Option<HeaderValue> {
@@ -195,24 +201,24 @@ fn configured(dialect: Dialect, policies: &PolicySet) -> Option<HeaderValue> {
 
 impl Told {
     /// Nothing at all.
-    pub(crate) const NOTHING: Self = Self { fields: Fields::None, come_back: None, exposed: None };
+    pub(crate) const NOTHING: Self = Self { fields: Fields::None, come_back: 0, exposed: None };
 
-    /// Adds the fields to the answer of the service inside, which another layer may have limited too: lists grow; of
+    /// Moves the fields to the answer of the service inside, which another layer may have limited too: lists grow; of
     /// single values those of the layer with the least left stay.
     #[inline]
-    pub(crate) fn add_to(self, headers: &mut HeaderMap) {
-        if let Some(seconds) = self.come_back {
-            postpone(seconds, headers);
+    pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
+        if self.come_back > 0 {
+            postpone(self.come_back, headers);
         }
-        match self.fields {
+        match &mut self.fields {
             Fields::None => return,
             Fields::Lists { policies, states } => {
                 append(headers, RATELIMIT_POLICY, policies.clone());
-                append(headers, RATELIMIT, states);
+                append(headers, RATELIMIT, mem::replace(states, HeaderValue::from_static("")));
             }
             Fields::Lines { lines, remaining } => {
-                let is_least = remaining_in(headers).is_none_or(|inside| remaining < inside);
-                for Line { name, value, is_list } in lines {
+                let is_least = remaining_in(headers).is_none_or(|inside| *remaining < inside);
+                for Line { name, value, is_list } in lines.drain(..) {
                     if is_list {
                         append(headers, name, value);
                     } else if is_least || !headers.contains_key(&name) {
@@ -221,8 +227,8 @@ impl Told {
                 }
             }
         }
-        if let Some(names) = self.exposed {
-            expose(names, headers);
+        if let Some(dialect) = self.exposed {
+            expose(dialect.joined_names(), headers);
         }
     }
 
@@ -240,8 +246,8 @@ impl Told {
                 }
             }
         }
-        if let Some(names) = self.exposed {
-            expose(names, headers);
+        if let Some(dialect) = self.exposed {
+            expose(dialect.joined_names(), headers);
         }
     }
 }
