@@ -51,11 +51,11 @@ const MOST_KEYS: usize = 64;
 const MOST_CHECKS: usize = 1_024;
 
 impl Batch {
-    /// Takes from the front of the queue what may leave together.
+    /// Takes from the front of the queue what may leave together, `most` checks or fewer.
     ///
     /// A check of a key that the batch holds already under other policies or at another cost waits
     /// for the next one, so that checks of one key are decided in the order they came.
-    pub(super) fn cut(jobs: &mut VecDeque<Job>) -> Self {
+    pub(super) fn cut(jobs: &mut VecDeque<Job>, most: usize) -> Self {
         let mut batch = Self::default();
         // Where each key of the batch stands: its group, and its place there.
         let mut places: HashTable<(u64, usize, usize)> = HashTable::with_capacity(jobs.len().min(MOST_KEYS));
@@ -74,7 +74,7 @@ impl Batch {
                 Some((at, _)) => Some(at) == group,
                 None => room,
             };
-            if !fits || checks == MOST_CHECKS {
+            if !fits || checks == most.min(MOST_CHECKS) {
                 jobs.push_front(job);
                 break;
             }

@@ -42,7 +42,9 @@ impl Dated for Job {
 /// There is no timer. While fewer than [`IN_FLIGHT`] batches are under way, what is queued leaves
 /// at once, after the tasks that are ready now had their chance to join; while as many are under
 /// way, checks gather. So a lone caller pays one trip, and the size of a batch finds itself: it
-/// grows with the load and with the distance of the server.
+/// grows with the load and with the distance of the server. What stands there when none is under way
+/// leaves in halves, so that this end works on the answers to one while the server works on the
+/// other; otherwise the two ends would wait for each other in turns.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. When the
 /// breaker opens, it lets go of everything that was asked before.
@@ -190,7 +192,11 @@ async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>
         if connection.breaker().openings() != openings {
             continue;
         }
-        let batch = Batch::cut(&mut shared.queue.lock().jobs);
+        let batch = {
+            let jobs = &mut shared.queue.lock().jobs;
+            let most = if under_way.0.is_empty() { jobs.len().div_ceil(IN_FLIGHT) } else { jobs.len() };
+            Batch::cut(jobs, most)
+        };
         let connection = Arc::clone(&connection);
         under_way.0.push((openings, Box::pin(async move { batch.run(&connection).await })));
         under_way.poll_once().await;
