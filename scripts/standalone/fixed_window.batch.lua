@@ -1,6 +1,6 @@
 -- tollgate, assembled for: FixedWindow
-local call, pcall = redis.call, redis.pcall
-local states = call('MGET', unpack(KEYS))
+local call, pcall, all = redis.call, redis.pcall, unpack
+local states = call('MGET', all(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, cost, amount_1, period_1
@@ -84,5 +84,6 @@ for at = 0, #KEYS - each, each do
   place = place + 1
   replies[place] = second_1
 end
-replies[place + 1] = now
-return replies
+place = place + 1
+replies[place] = now
+return pack(string.rep('<d', place), all(replies))

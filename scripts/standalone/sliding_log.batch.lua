@@ -1,6 +1,6 @@
 -- tollgate, assembled for: SlidingLog
-local call, pcall = redis.call, redis.pcall
-local states = call('MGET', unpack(KEYS))
+local call, pcall, all = redis.call, redis.pcall, unpack
+local states = call('MGET', all(KEYS))
 local spread = unpack
 -- When the entry at a place was spent, no later than `latest`; what is no entry has left.
 local function time_at(key, at, latest)
@@ -190,5 +190,6 @@ for at = 0, #KEYS - each, each do
   place = place + 1
   replies[place] = fourth_1
 end
-replies[place + 1] = now
-return replies
+place = place + 1
+replies[place] = now
+return pack(string.rep('<d', place), all(replies))

@@ -69,6 +69,19 @@ impl Reply {
         }
     }
 
+    /// The bytes of a string.
+    ///
+    /// # Panics
+    ///
+    /// When it is none.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bulk(bytes) => bytes,
+            _ => panic!("{self:?} is no string of bytes"),
+        }
+    }
+
     /// The items of a list.
     ///
     /// # Panics

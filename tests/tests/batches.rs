@@ -9,7 +9,6 @@ use subject::{
     policies::{self, ALGORITHMS},
     stored,
     stream::told,
-    words,
 };
 use tollgate::{Cost, Key, Limiter, Outage, Policy, Quota, RedisStore, testing::Script};
 use tollgate_tests::RedisServer;
@@ -51,7 +50,7 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 let reply = redis.run(&script.batch(&keys, Cost::new(cost), Some(oracle.now())));
                 let place = || format!("{algorithm:?} seed {seed} round {round} cost {cost} {set:?}");
                 assert!(!reply.is_error(), "{}: {}", place(), reply.text());
-                let decisions = script.batch_decisions(&keys, Cost::new(cost), &words(&reply)).expect("decisions");
+                let decisions = script.batch_decisions(&keys, Cost::new(cost), reply.bytes()).expect("decisions");
                 for ((key, count), decisions) in keys.iter().zip(decisions) {
                     assert_eq!(decisions.len(), *count);
                     for (at, decision) in decisions.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The breaker and the queue behind it, in every order that two or three threads can take.
+//! The breaker, the queue behind it and the memory of denials, in every order that two or three threads can take.
 //!
 //! The files are those of the library, on the atomics and locks of loom.
 
@@ -7,14 +7,33 @@
 mod sync {
     pub(super) use loom::sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
     };
+
+    /// What the library takes from a crate.
+    pub(super) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
+
+    impl<T> ArcSwapOption<T> {
+        pub(super) fn empty() -> Self {
+            Self(Mutex::new(None))
+        }
+
+        pub(super) fn load(&self) -> Option<std::sync::Arc<T>> {
+            self.0.lock().expect("a lock").clone()
+        }
+
+        pub(super) fn store(&self, one: Option<std::sync::Arc<T>>) {
+            *self.0.lock().expect("a lock") = one;
+        }
+    }
 }
 
 #[path = "../../crates/tollgate/src/redis/breaker.rs"]
 mod breaker;
 #[path = "../../crates/tollgate/src/redis/queue.rs"]
 mod queue;
+#[path = "../../crates/tollgate/src/redis/slots.rs"]
+mod slots;
 
 use breaker::Breaker;
 use loom::{
@@ -25,6 +44,7 @@ use loom::{
     thread,
 };
 use queue::{Dated, Queue, Refused};
+use slots::Slots;
 
 struct Job(u64);
 
@@ -142,5 +162,51 @@ fn what_is_asked_after_it_closed_is_not_let_go() {
         assert_eq!(queue.lock().overtaken(openings).len(), 1);
         probing.join().expect("a thread");
         assert_eq!(queue.lock().jobs.len(), 1);
+    });
+}
+
+/// A key that was denied, and until when.
+type Denial = (&'static str, u32);
+
+fn look(slots: &Slots<Denial>, hash: u64, key: &str) -> Option<u32> {
+    slots.find(hash, |(of, until)| (*of == key).then_some(*until))
+}
+
+fn rank(held: Option<&Denial>) -> Option<u32> {
+    held.map(|(_, until)| *until)
+}
+
+#[test]
+fn what_was_asked_before_a_refund_is_not_remembered_after_it() {
+    loom::model(|| {
+        let slots = Arc::new(Slots::<Denial>::new(2));
+        let before = slots.epoch(6);
+        let denied = Arc::clone(&slots);
+        let remembering = thread::spawn(move || denied.remember(6, before, ("acme", 9), rank));
+        slots.forget(6, |(key, _)| *key == "acme");
+        let after = slots.epoch(6);
+        remembering.join().expect("a thread");
+        assert_eq!(look(&slots, 6, "acme"), None, "units came back meanwhile");
+        slots.remember(6, after, ("acme", 10), rank);
+        assert_eq!(look(&slots, 6, "acme"), Some(10));
+    });
+}
+
+#[test]
+fn a_key_is_never_told_what_is_known_of_another() {
+    loom::model(|| {
+        // One hash, and so one mark, for all.
+        let slots = Arc::new(Slots::<Denial>::new(2));
+        let epoch = slots.epoch(7);
+        let denied = Arc::clone(&slots);
+        let remembering = thread::spawn(move || {
+            denied.remember(7, epoch, ("acme", 1), rank);
+            denied.remember(7, epoch, ("apex", 2), rank);
+        });
+        for (key, until) in [("acme", 1), ("apex", 2)] {
+            assert!(look(&slots, 7, key).is_none_or(|told| told == until));
+        }
+        remembering.join().expect("a thread");
+        assert_eq!([look(&slots, 7, "acme"), look(&slots, 7, "apex")], [Some(1), Some(2)]);
     });
 }

@@ -2,7 +2,7 @@
 
 mod subject;
 
-use subject::{InMemory, InRedis, Subject, policies::ALGORITHMS, stream::told, words};
+use subject::{InMemory, InRedis, Subject, policies::ALGORITHMS, stream::told};
 use tollgate::{Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota, testing::Script};
 
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
@@ -44,7 +44,7 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             let keys = [(key.clone(), 1), (Key::from(round), 3)];
             let reply = redis.run(&script.batch(&keys, Cost::ONE, Some(now)));
             assert!(!reply.is_error(), "{}", reply.text());
-            let decisions = script.batch_decisions(&keys, Cost::ONE, &words(&reply)).expect("decisions");
+            let decisions = script.batch_decisions(&keys, Cost::ONE, reply.bytes()).expect("decisions");
             for ((key, _), decisions) in keys.iter().zip(decisions) {
                 for decision in decisions {
                     assert_eq!(told(&decision), told(&oracle.check(&set, key, 1)), "round {round} of {set:?}");

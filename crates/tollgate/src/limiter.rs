@@ -1,7 +1,11 @@
-use std::{fmt, sync::Arc, time::Duration};
+#[cfg(feature = "redis")]
+use std::any::Any;
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
+#[cfg(feature = "redis")]
+use crate::RedisStore;
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     entry::TAG_BYTES, outage::Fallback, wait::Lines,
@@ -33,6 +37,9 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
+    /// The same, where nothing stands between.
+    #[cfg(feature = "redis")]
+    redis: Option<RedisStore>,
     is_in_process: bool,
     policies: PolicySet,
     deadline: Duration,
@@ -61,6 +68,8 @@ impl Limiter {
     /// A builder for the options. [`policies`](LimiterBuilder::policies) is where it begins.
     pub fn builder(store: impl Store) -> LimiterBuilder<()> {
         LimiterBuilder {
+            #[cfg(feature = "redis")]
+            redis: (&store as &dyn Any).downcast_ref::<RedisStore>().cloned(),
             store: Arc::new(store),
             policies: (),
             deadline: DEADLINE,
@@ -238,39 +247,65 @@ impl Inner {
             // Handed on where it lies: to be copied would be a good part of what the decision costs.
             return self.store.check(check);
         }
+        #[cfg(feature = "redis")]
+        if let Some(redis) = &self.redis {
+            return self.check_at(redis, check);
+        }
         // Absolute, and from here on; in process nobody looks at it.
         let deadline = Instant::now().checked_add(self.deadline);
         let check = Check { deadline: deadline.map(Instant::into_std), ..check };
         match self.store.check(check).into_ready() {
-            Ok(Ok(decision)) => {
-                self.fallback.returned();
-                StoreFuture::ready(Ok(decision))
+            Ok(answer) => StoreFuture::ready(self.settle(check, answer)),
+            Err(pending) => {
+                let inner = Arc::clone(self);
+                let (key, tag) = (check.key.clone(), Box::<[u8]>::from(check.tag));
+                StoreFuture::pending(async move {
+                    let answer = inner.wait(pending, deadline).await;
+                    inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), answer)
+                })
             }
-            Ok(Err(error)) => StoreFuture::ready(self.fallback.answer(check, error)),
-            Err(pending) => self.wait(pending, check, deadline),
+        }
+    }
+
+    /// The same without a second future around that of the store, which is most of what there is to do here.
+    #[cfg(feature = "redis")]
+    #[inline]
+    fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
+        match redis.ask(check) {
+            Ok(asked) => {
+                let inner = Arc::clone(self);
+                let (asked, deadline) = asked.within(self.deadline);
+                StoreFuture::pending(async move {
+                    let answer = inner.wait(asked.decide(), deadline.map(Instant::from_std)).await;
+                    inner.settle(asked.check(), answer)
+                })
+            }
+            Err(known) => StoreFuture::ready(self.settle(check, known)),
         }
     }
 
     /// Sees a check through that a store is at, until the deadline.
-    fn wait(self: &Arc<Self>, pending: CheckFuture, check: Check<'_>, deadline: Option<Instant>) -> CheckFuture {
-        let inner = Arc::clone(self);
-        let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
-        StoreFuture::pending(async move {
-            let answer = match deadline {
-                Some(deadline) => timeout_at(deadline, pending).await,
-                None => timeout(inner.deadline, pending).await,
-            };
-            match answer.unwrap_or_else(|_| Err(inner.late())) {
-                Ok(decision) => {
-                    inner.fallback.returned();
-                    Ok(decision)
-                }
-                Err(error) => {
-                    let check = Check::new(&inner.policies, &key, cost).with_tag(&tag);
-                    inner.fallback.answer(check, error)
-                }
+    async fn wait(
+        &self,
+        pending: impl Future<Output = Result<Decision, Error>>,
+        deadline: Option<Instant>,
+    ) -> Result<Decision, Error> {
+        let answer = match deadline {
+            Some(deadline) => timeout_at(deadline, pending).await,
+            None => timeout(self.deadline, pending).await,
+        };
+        answer.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    /// The store's answer, or one in its stead.
+    fn settle(&self, check: Check<'_>, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        match answer {
+            Ok(decision) => {
+                self.fallback.returned();
+                Ok(decision)
             }
-        })
+            Err(error) => self.fallback.answer(check, error),
+        }
     }
 
     async fn refund(&self, key: Key, cost: Cost, decision: Option<&Decision>) -> Result<(), Error> {
@@ -321,6 +356,8 @@ impl fmt::Debug for Limiter {
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder<P> {
     store: Arc<dyn Store>,
+    #[cfg(feature = "redis")]
+    redis: Option<RedisStore>,
     policies: P,
     deadline: Duration,
     outage: Outage,
@@ -336,6 +373,8 @@ impl<P> LimiterBuilder<P> {
     pub fn policies(self, policies: impl Into<PolicySet>) -> LimiterBuilder<PolicySet> {
         LimiterBuilder {
             store: self.store,
+            #[cfg(feature = "redis")]
+            redis: self.redis,
             policies: policies.into(),
             deadline: self.deadline,
             outage: self.outage,
@@ -373,7 +412,16 @@ impl LimiterBuilder<PolicySet> {
         let fallback = Fallback::new(self.outage, &self.policies);
         let Self { store, policies, deadline, .. } = self;
         let (is_in_process, lines) = (store.is_in_process(), Lines::new(self.max_waiting));
-        Limiter(Arc::new(Inner { store, is_in_process, policies, deadline, fallback, lines }))
+        Limiter(Arc::new(Inner {
+            store,
+            #[cfg(feature = "redis")]
+            redis: self.redis,
+            is_in_process,
+            policies,
+            deadline,
+            fallback,
+            lines,
+        }))
     }
 }
 

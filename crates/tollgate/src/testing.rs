@@ -170,10 +170,9 @@ impl Script {
         &self,
         keys: &[(Key, usize)],
         cost: Cost,
-        words: &[i64],
+        reply: &[u8],
     ) -> Result<Vec<Vec<Decision>>, Error> {
-        let value = redis::Value::Array(words.iter().copied().map(redis::Value::Int).collect());
-        crate::redis::decode_batch(&self.policies, keys, cost, &value)
+        crate::redis::decode_batch(&self.policies, keys, cost, &redis::Value::BulkString(reply.to_vec()))
     }
 
     fn call(&self, sha: &str, keys: &[String], own: &[f64]) -> Vec<Vec<u8>> {

@@ -1,18 +1,16 @@
-use std::{collections::VecDeque, hash::BuildHasher};
+use std::{collections::VecDeque, sync::Arc};
 
-use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use tokio::sync::oneshot;
 
 use super::{
     cluster,
     connection::Connection,
-    engine::Job,
-    reply::{self, Outcome},
+    job::{Job, Queued, Waiter},
+    reply,
     script::Script,
 };
-use crate::{Cost, Decision, Error, Key, PolicySet};
+use crate::{Decision, Error, Key};
 
 /// Checks that leave together.
 ///
@@ -26,22 +24,15 @@ pub(super) struct Batch {
 
 #[derive(Debug)]
 pub(super) struct Group {
-    policies: PolicySet,
-    cost: Cost,
-    tag: Box<[u8]>,
-    /// Whether the server has the slot only for those who say that they were sent there.
-    pub(super) asking: bool,
+    /// What all of them ask, but for the key.
+    like: Arc<Job>,
     items: Vec<Item>,
+    /// How many wait, for all keys together.
+    waiting: usize,
 }
 
-/// A key, and those who wait for it, in the order they came.
-#[derive(Debug)]
-struct Item {
-    key: Key,
-    waiters: SmallVec<[Waiter; 1]>,
-}
-
-type Waiter = oneshot::Sender<Result<Decision, Error>>;
+/// Those who wait for a key, in the order they came; there is one at least.
+type Item = SmallVec<[Waiter; 1]>;
 
 /// Keys at the server in one batch: a call over so many holds the server for well under a tenth of
 /// a millisecond.
@@ -55,56 +46,47 @@ impl Batch {
     ///
     /// A check of a key that the batch holds already under other policies or at another cost waits
     /// for the next one, so that checks of one key are decided in the order they came.
-    pub(super) fn cut(jobs: &mut VecDeque<Job>, most: usize) -> Self {
+    pub(super) fn cut(queue: &mut VecDeque<Queued>, most: usize) -> Self {
         let mut batch = Self::default();
         // Where each key of the batch stands: its group, and its place there.
-        let mut places: HashTable<(u64, usize, usize)> = HashTable::with_capacity(jobs.len().min(MOST_KEYS));
-        let hasher = RandomState::default();
+        let mut places: HashTable<(u64, usize, usize)> = HashTable::with_capacity(queue.len().min(MOST_KEYS));
         let (mut keys, mut checks) = (0, 0);
-        while let Some(job) = jobs.pop_front() {
-            if job.answer.is_closed() {
+        while let Some(queued) = queue.pop_front() {
+            if !queued.waiter.is_awaited() {
                 continue;
             }
-            let group = batch.group_of(&job);
-            let hash = hasher.hash_one(&job.key);
-            let is_of = |&(_, group, item): &(u64, usize, usize)| batch.groups[group].items[item].key == job.key;
-            let place = places.find(hash, is_of).map(|&(_, group, item)| (group, item));
-            let room = keys + job.policies.len() <= MOST_KEYS || keys == 0;
+            let job = queued.waiter.job();
+            let group = batch.groups.iter().position(|group| group.like.is_alike(job));
+            let is_of = |&(_, group, item): &(u64, usize, usize)| batch.groups[group].key(item) == &job.key;
+            let place = places.find(job.hash, is_of).map(|&(_, group, item)| (group, item));
             let fits = match place {
                 Some((at, _)) => Some(at) == group,
-                None => room,
+                None => keys == 0 || keys + job.policies.len() <= MOST_KEYS,
             };
             if !fits || checks == most.min(MOST_CHECKS) {
-                jobs.push_front(job);
+                queue.push_front(queued);
                 break;
             }
             checks += 1;
+            if place.is_none() {
+                keys += job.policies.len();
+            }
+            let at = group.unwrap_or_else(|| {
+                batch.groups.push(Group { like: Arc::clone(job), items: Vec::new(), waiting: 0 });
+                batch.groups.len() - 1
+            });
+            let hash = job.hash;
+            let group = &mut batch.groups[at];
+            group.waiting += 1;
             match place {
-                Some((group, item)) => batch.groups[group].items[item].waiters.push(job.answer),
+                Some((_, item)) => group.items[item].push(queued.waiter),
                 None => {
-                    keys += job.policies.len();
-                    let at = group.unwrap_or(batch.groups.len());
-                    if group.is_none() {
-                        batch.groups.push(Group {
-                            policies: job.policies,
-                            cost: job.cost,
-                            tag: job.tag,
-                            asking: job.asking,
-                            items: Vec::new(),
-                        });
-                    }
-                    let items = &mut batch.groups[at].items;
-                    places.insert_unique(hash, (hash, at, items.len()), |&(hash, ..)| hash);
-                    items.push(Item { key: job.key, waiters: [job.answer].into_iter().collect() });
+                    places.insert_unique(hash, (hash, at, group.items.len()), |&(hash, ..)| hash);
+                    group.items.push(SmallVec::from_buf([queued.waiter]));
                 }
             }
         }
         batch
-    }
-
-    fn group_of(&self, job: &Job) -> Option<usize> {
-        let alike = |group: &Group| group.cost == job.cost && group.tag == job.tag && group.asking == job.asking;
-        self.groups.iter().position(|group| alike(group) && group.policies.is_same(&job.policies))
     }
 
     /// Asks the server, and tells everybody who waits.
@@ -131,73 +113,73 @@ impl Group {
 
     /// The same, a group for each key.
     fn apart(self) -> impl Iterator<Item = Self> {
-        let Self { policies, cost, tag, asking, items } = self;
-        items.into_iter().map(move |item| Self {
-            policies: policies.clone(),
-            cost,
-            tag: tag.clone(),
-            asking,
-            items: vec![item],
-        })
+        let Self { like, items, .. } = self;
+        items.into_iter().map(move |item| Self { like: Arc::clone(&like), waiting: item.len(), items: vec![item] })
     }
 
-    fn waiting(&self) -> usize {
-        self.items.iter().map(|item| item.waiters.len()).sum()
+    /// Whether the server has the slot only for those who say that they were sent there.
+    pub(super) fn is_asking(&self) -> bool {
+        self.like.asking
+    }
+
+    fn key(&self, item: usize) -> &Key {
+        &self.items[item][0].job().key
     }
 
     pub(super) fn script(&self) -> &Script {
-        let plan = self.policies.plan();
-        if self.waiting() == 1 { &plan.check } else { &plan.batch }
+        let plan = self.like.policies.plan();
+        if self.waiting == 1 { &plan.check } else { &plan.batch }
     }
 
     /// How many keys the call has.
     pub(super) fn keys(&self) -> usize {
-        self.items.len() * self.policies.len()
+        self.items.len() * self.like.policies.len()
     }
 
     /// Adds the keys and the arguments.
     pub(super) fn fill(&self, connection: &Connection, command: &mut redis::Cmd) {
-        let plan = self.policies.plan();
-        for item in &self.items {
-            connection.keys(plan, &item.key, command);
-        }
-        command.arg(&*plan.pack(&[connection.now(), self.cost.units().into()]));
+        let plan = self.like.policies.plan();
+        connection.keys(plan, (0..self.items.len()).map(|item| self.key(item)), command);
+        command.arg(&*plan.pack(&[connection.now(), self.like.cost.units().into()]));
         if plan.tagged {
-            command.arg(&*self.tag);
+            command.arg(&*self.like.tag);
         }
-        if self.waiting() > self.items.len() {
+        if self.waiting > self.items.len() {
             for item in &self.items {
-                command.arg(item.waiters.len());
+                command.arg(item.len());
             }
         }
     }
 
     /// Tells everybody who waits what the server said.
     pub(super) fn answer(self, reply: Result<redis::Value, Error>) {
-        let plan = self.policies.plan();
-        if self.waiting() == 1 {
-            let decision = reply.and_then(|reply| reply::decision(plan, &self.policies, self.cost, &reply));
-            return self.answer_all(&decision);
+        let Self { like, items, waiting } = self;
+        let (policies, cost, plan) = (&like.policies, like.cost, like.policies.plan());
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return tell_all(items, &Err(error)),
+        };
+        if waiting == 1 {
+            return tell_all(items, &reply::decision(plan, policies, cost, &reply));
         }
-        let counted = self.waiting() > self.items.len();
-        match reply.and_then(|reply| reply::outcomes(plan, &self.policies, self.items.len(), counted, &reply)) {
-            Ok(outcomes) => self.answer_each(&outcomes),
-            Err(error) => self.answer_all(&Err(error)),
-        }
-    }
-
-    fn answer_each(self, outcomes: &[Outcome]) {
-        for (item, outcome) in self.items.into_iter().zip(outcomes) {
-            for (at, waiter) in item.waiters.into_iter().enumerate() {
+        let outcomes = match reply::outcomes(plan, policies, items.len(), waiting > items.len(), &reply) {
+            Ok(outcomes) => outcomes,
+            Err(error) => return tell_all(items, &Err(error)),
+        };
+        for (item, outcome) in items.into_iter().zip(outcomes) {
+            for (at, waiter) in item.into_iter().enumerate() {
                 // Who gave up meanwhile has charged all the same.
-                let _ = waiter.send(Ok(outcome.decision(at, &self.policies, self.cost)));
+                waiter.tell(match &outcome {
+                    Ok(outcome) => Ok(outcome.decision(at, policies, cost)),
+                    Err(error) => Err(error.clone()),
+                });
             }
         }
     }
+}
 
-    fn answer_all(self, answer: &Result<Decision, Error>) {
-        for waiter in self.items.into_iter().flat_map(|item| item.waiters) {
-            let _ = waiter.send(answer.clone());
-        }
+fn tell_all(items: Vec<Item>, answer: &Result<Decision, Error>) {
+    for waiter in items.into_iter().flatten() {
+        waiter.tell(answer.clone());
     }
 }

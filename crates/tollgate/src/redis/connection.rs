@@ -5,7 +5,6 @@ use std::{
 
 use arc_swap::ArcSwap;
 use redis::{Cmd, Value};
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::{
@@ -25,6 +24,8 @@ const KEY_BYTES: usize = 64;
 /// A server, and what every call to it has in common.
 pub(super) struct Connection {
     prefix: String,
+    /// What every key begins with: the prefix, and the brace that opens the hash tag.
+    head: String,
     clock: Option<Clock>,
     link: Link,
     is_in_cluster: bool,
@@ -41,6 +42,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(link: Link, Manner { prefix, clock }: Manner, is_in_cluster: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
+            head: format!("{prefix}:{{"),
             prefix,
             clock,
             link,
@@ -137,17 +139,19 @@ impl Connection {
         self.clock.as_ref().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
-    /// Adds the keys of a subject to a command, one per policy.
-    pub(super) fn keys(&self, plan: &Plan, key: &Key, command: &mut Cmd) {
-        let mut text = SmallVec::<[u8; 256]>::new();
-        text.extend_from_slice(self.prefix.as_bytes());
-        text.extend_from_slice(b":{");
-        text.extend_from_slice(key.as_bytes());
-        let stem = text.len();
-        for suffix in &plan.suffixes {
-            text.truncate(stem);
-            text.extend_from_slice(suffix.as_bytes());
-            command.arg(text.as_slice());
+    /// Adds the keys of subjects to a command, for each one per policy.
+    pub(super) fn keys<'a>(&self, plan: &Plan, subjects: impl Iterator<Item = &'a Key>, command: &mut Cmd) {
+        let mut text = Vec::with_capacity(self.head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.head.as_bytes());
+        for key in subjects {
+            text.truncate(self.head.len());
+            text.extend_from_slice(key.as_bytes());
+            let stem = text.len();
+            for suffix in &plan.suffixes {
+                text.truncate(stem);
+                text.extend_from_slice(suffix.as_bytes());
+                command.arg(text.as_slice());
+            }
         }
     }
 

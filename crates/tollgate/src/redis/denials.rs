@@ -1,14 +1,10 @@
 use std::{
     fmt,
-    hash::BuildHasher,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use arc_swap::ArcSwapOption;
-use foldhash::fast::RandomState;
-
-use crate::{Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
+use super::slots::{Epoch, Slots};
+use crate::{Check, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
 
 /// Denials that still hold, remembered so that repeated refusals never reach the server.
 ///
@@ -18,11 +14,8 @@ use crate::{Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings
 /// lost, or the clock steps; what of this happens in this process clears the entry, and for the
 /// rest no denial is remembered for longer than [`LONGEST`].
 ///
-/// The memory is fixed when it is made. A lookup reads two slots and takes no lock.
-pub(super) struct Denials {
-    hasher: RandomState,
-    slots: Box<[ArcSwapOption<Denial>]>,
-}
+/// The memory is fixed when it is made. A lookup takes no lock.
+pub(super) struct Denials(Slots<Denial>);
 
 struct Denial {
     key: Key,
@@ -42,21 +35,29 @@ const SLOTS: usize = 1 << 14;
 
 impl Denials {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::default(), slots: (0..SLOTS).map(|_| ArcSwapOption::empty()).collect() }
+        Self(Slots::new(SLOTS))
     }
 
-    /// The decision on a check that is known to be denied.
-    pub(super) fn look_up(&self, policies: &PolicySet, key: &Key, cost: Cost) -> Option<Decision> {
-        self.places(key).find_map(|slot| {
-            let slot = slot.load();
-            let denial = slot.as_ref().filter(|denial| denial.is_of(policies, key, cost))?;
+    /// The decision on a check that is known to be denied; `hash` is that of its key, here and below.
+    #[inline]
+    pub(super) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<Decision> {
+        self.0.find(hash, |denial| {
+            if !denial.is_of(check.policies, check.key, check.cost) {
+                return None;
+            }
             let now = Instant::now();
             (now < denial.until).then(|| denial.decision(now))
         })
     }
 
+    /// To be taken before a check is sent.
+    #[inline]
+    pub(super) fn epoch(&self, hash: u64) -> Epoch {
+        self.0.epoch(hash)
+    }
+
     /// Remembers a decision that was asked for at `sent`, if it is a denial.
-    pub(super) fn remember(&self, key: Key, decision: &Decision, sent: Instant) {
+    pub(super) fn remember(&self, key: Key, hash: u64, epoch: Epoch, decision: &Decision, sent: Instant) {
         let Some(retry) = decision.retry_after() else { return };
         let until = sent + retry.min(LONGEST);
         if until <= Instant::now() {
@@ -69,32 +70,17 @@ impl Denials {
             until,
             at_us: decision.at_us(),
             readings: decision.readings().clone(),
-            key,
+            key: key.clone(),
         };
-        // Its own slot, or the one that ends first.
-        let slot = self.places(&denial.key).min_by_key(|slot| match &*slot.load() {
-            Some(held) if held.is_of(&denial.policies, &denial.key, denial.cost) => None,
-            Some(held) => Some(held.until),
-            None => None,
+        // Its own place, or that of the one that ends first.
+        self.0.remember(hash, epoch, denial, |held| {
+            held.filter(|held| !held.is_of(decision.policies(), &key, decision.cost())).map(|held| held.until)
         });
-        if let Some(slot) = slot {
-            slot.store(Some(Arc::new(denial)));
-        }
     }
 
     /// Forgets what is known of a key.
-    pub(super) fn forget(&self, key: &Key) {
-        for slot in self.places(key) {
-            if slot.load().as_ref().is_some_and(|denial| denial.key == *key) {
-                slot.store(None);
-            }
-        }
-    }
-
-    /// The slots in which denials of a key may stand.
-    fn places(&self, key: &Key) -> impl Iterator<Item = &ArcSwapOption<Denial>> {
-        let at = self.hasher.hash_one(key) as usize % self.slots.len();
-        [at, at ^ 1].into_iter().map(|at| &self.slots[at])
+    pub(super) fn forget(&self, key: &Key, hash: u64) {
+        self.0.forget(hash, |denial| denial.key == *key);
     }
 }
 

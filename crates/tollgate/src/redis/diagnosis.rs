@@ -162,7 +162,7 @@ impl Connection {
         let call = |command: &str, script: &str, own: &[f64], is_tagged: bool| {
             let mut command = redis::cmd(command);
             command.arg(script).arg(set.len());
-            self.keys(plan, key, &mut command);
+            self.keys(plan, std::iter::once(key), &mut command);
             command.arg(&*plan.pack(own));
             if is_tagged {
                 command.arg("");
@@ -210,7 +210,7 @@ impl Connection {
             }
         }
         let mut delete = redis::cmd("DEL");
-        self.keys(plan, key, &mut delete);
+        self.keys(plan, std::iter::once(key), &mut delete);
         if granted(self.query_in_time(&delete).await)?.is_none() {
             findings.push(lacks("DEL", "+del"));
         }

@@ -7,35 +7,15 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::{
     batch::Batch,
     connection::Connection,
-    queue::{Dated, Queue, Refused},
+    job::{self, Job, Queued, Waiter},
+    queue::{Queue, Refused},
 };
-use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet, reason::Reason};
-
-/// A check that waits for its batch.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) policies: PolicySet,
-    pub(super) key: Key,
-    pub(super) cost: Cost,
-    /// What the logs among the policies note.
-    pub(super) tag: Box<[u8]>,
-    /// Whether it was sent here while its slot is on the way here.
-    pub(super) asking: bool,
-    pub(super) answer: oneshot::Sender<Result<Decision, Error>>,
-    /// How often the breaker had opened when it was asked.
-    pub(super) asked_after: u64,
-}
-
-impl Dated for Job {
-    fn asked_after(&self) -> u64 {
-        self.asked_after
-    }
-}
+use crate::{Decision, Error, ErrorKind, reason::Reason};
 
 /// Gathers concurrent checks into few calls.
 ///
@@ -56,7 +36,7 @@ pub(super) struct Engine {
 
 #[derive(Debug)]
 struct Shared {
-    queue: Queue<Job>,
+    queue: Queue<Queued>,
     wake: Notify,
 }
 
@@ -76,45 +56,37 @@ impl Engine {
     ///
     /// A caller that gives up before its batch left is taken out of the queue: nothing is charged
     /// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
-    pub(super) async fn check(
-        &self,
-        policies: PolicySet,
-        key: Key,
-        cost: Cost,
-        tag: Box<[u8]>,
-        deadline: Option<Instant>,
-        asking: bool,
-    ) -> Result<Decision, Error> {
-        let (answer, decided) = oneshot::channel();
-        let asked_after = self.submit(|asked_after| Job { policies, key, cost, tag, asking, answer, asked_after })?;
+    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
+        let (waiter, answered) = job::sides(job);
+        let asked_after = self.submit(waiter)?;
         let mut patience = Patience { connection: &self.connection, deadline };
-        let decision = decided.await;
+        let decision = answered.await;
         patience.deadline = None;
         match decision {
-            Ok(decision) => {
+            Some(decision) => {
                 if decision.is_ok() {
                     self.connection.breaker().served();
                 }
                 decision
             }
-            Err(_) if self.connection.breaker().openings() != asked_after => Err(self.connection.overtaken()),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
+            None if self.connection.breaker().openings() != asked_after => Err(self.connection.overtaken()),
+            None => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
         }
     }
 
-    fn submit(&self, job: impl FnOnce(u64) -> Job) -> Result<u64, Error> {
-        let room = |jobs: &mut VecDeque<Job>| {
-            if jobs.len() >= MOST_WAITING {
-                jobs.retain(|job| !job.answer.is_closed());
+    fn submit(&self, waiter: Waiter) -> Result<u64, Error> {
+        let room = |queued: &mut VecDeque<Queued>| {
+            if queued.len() >= MOST_WAITING {
+                queued.retain(|queued| queued.waiter.is_awaited());
             }
-            jobs.len() < MOST_WAITING
+            queued.len() < MOST_WAITING
         };
         let mut asked = 0;
-        let job = |asked_after| {
+        let queued = |asked_after| {
             asked = asked_after;
-            job(asked_after)
+            Queued { waiter, asked_after }
         };
-        let mut queue = match self.shared.queue.push(self.connection.breaker(), room, job) {
+        let mut queue = match self.shared.queue.push(self.connection.breaker(), room, queued) {
             Ok(queue) => queue,
             Err(Refused::Open) => return Err(self.connection.why()),
             Err(Refused::Full) => return Err(Error::new(Reason::Overload, "too many checks wait for redis")),
@@ -165,8 +137,8 @@ async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>
             openings = now;
             under_way.let_go(now);
             let overtaken = shared.queue.lock().overtaken(now);
-            for job in overtaken {
-                let _ = job.answer.send(Err(connection.overtaken()));
+            for queued in overtaken {
+                queued.waiter.tell(Err(connection.overtaken()));
             }
             continue;
         }

@@ -2,8 +2,8 @@ use std::{collections::HashSet, future::Future, sync::Arc, time::Instant};
 
 use redis::{Cmd, Value};
 
-use super::{cluster::Cluster, connection::Connection, engine::Engine, script::Script};
-use crate::{Clock, Cost, Decision, Diagnosis, Error, Key, PolicySet};
+use super::{cluster::Cluster, connection::Connection, engine::Engine, job::Job, script::Script};
+use crate::{Clock, Decision, Diagnosis, Error, Key};
 
 /// A server, and the queue before it.
 #[derive(Debug)]
@@ -50,17 +50,11 @@ impl Lanes {
     }
 
     /// Decides at the server of the key.
-    pub(super) async fn check(
-        &self,
-        policies: PolicySet,
-        key: Key,
-        cost: Cost,
-        tag: Box<[u8]>,
-        deadline: Option<Instant>,
-    ) -> Result<Decision, Error> {
+    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
         match self {
-            Self::One(lane) => lane.engine.check(policies, key, cost, tag, deadline, false).await,
-            Self::Cluster(cluster) => cluster.check(policies, key, cost, tag, deadline).await,
+            Self::One(lane) => lane.engine.check(job, deadline).await,
+            // Set apart, so that those who have one server do not carry it along.
+            Self::Cluster(cluster) => Box::pin(cluster.check(job, deadline)).await,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The store in Redis.
 
+mod asked;
 mod batch;
 mod breaker;
 mod builder;
@@ -9,6 +10,7 @@ mod denials;
 mod diagnosis;
 mod engine;
 mod fault;
+mod job;
 mod lane;
 mod link;
 mod plan;
@@ -19,19 +21,23 @@ mod reply;
 mod script;
 mod sentinel;
 mod servers;
+mod slots;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// What [`breaker`] and [`queue`] are built from; a model checker brings its own.
+/// What [`breaker`], [`queue`] and [`slots`] are built from; a model checker brings its own.
 mod sync {
     pub(super) use std::sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
     };
+
+    pub(super) use arc_swap::ArcSwapOption;
 }
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 
+use foldhash::fast::RandomState;
 use redis::Client;
 
 use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
@@ -63,10 +69,11 @@ pub(crate) fn decode_batch(
 ) -> Result<Vec<Vec<Decision>>, Error> {
     let counted = keys.iter().any(|&(_, count)| count != 1);
     let outcomes = reply::outcomes(policies.plan(), policies, keys.len(), counted, reply)?;
-    let of = |(outcome, &(_, count)): (&reply::Outcome, &(Key, usize))| {
-        (0..count).map(|at| outcome.decision(at, policies, cost)).collect()
+    let of = |(outcome, &(_, count)): (Result<reply::Outcome, Error>, &(Key, usize))| {
+        let outcome = outcome?;
+        Ok((0..count).map(|at| outcome.decision(at, policies, cost)).collect())
     };
-    Ok(outcomes.iter().zip(keys).map(of).collect())
+    outcomes.zip(keys).map(of).collect()
 }
 
 /// A store in Redis or Valkey: every replica of the service spends from the same quota.
@@ -98,6 +105,7 @@ pub struct RedisStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     prefix: String,
+    hasher: RandomState,
     lanes: Lanes,
     denials: Option<Denials>,
 }
@@ -270,7 +278,7 @@ impl RedisStore {
     fn assemble(lanes: Lanes, Manner { prefix, clock }: Manner, remembers: bool) -> Self {
         // A clock that others move says nothing about how long a denial holds.
         let denials = (remembers && clock.is_none()).then(Denials::new);
-        Self(Arc::new(Inner { prefix, lanes, denials }))
+        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), lanes, denials }))
     }
 }
 
@@ -278,34 +286,17 @@ impl Inner {
     /// Units may have come back to the key.
     fn forget(&self, key: &Key) {
         if let Some(denials) = &self.denials {
-            denials.forget(key);
+            denials.forget(key, self.hasher.hash_one(key));
         }
     }
 }
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        let known = self.0.denials.as_ref().and_then(|known| known.look_up(check.policies, check.key, check.cost));
-        if let Some(denial) = known {
-            return StoreFuture::ready(Ok(denial));
+        match self.ask(check) {
+            Ok(asked) => StoreFuture::pending(async move { asked.decide().await }),
+            Err(known) => StoreFuture::ready(known),
         }
-        if let Some(why) = self.0.lanes.refusal(check.key) {
-            return StoreFuture::ready(Err(why));
-        }
-        let inner = Arc::clone(&self.0);
-        let (policies, key, cost, deadline) = (check.policies.clone(), check.key.clone(), check.cost, check.deadline);
-        let tag = if policies.plan().tagged { check.tag.into() } else { Box::default() };
-        StoreFuture::pending(async move {
-            let sent = Instant::now();
-            let Some(denials) = &inner.denials else {
-                return inner.lanes.check(policies, key, cost, tag, deadline).await;
-            };
-            let decision = inner.lanes.check(policies, key.clone(), cost, tag, deadline).await?;
-            if decision.is_denied() {
-                denials.remember(key, &decision, sent);
-            }
-            Ok(decision)
-        })
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
@@ -318,7 +309,7 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let plan = policies.plan();
             let reply = inner.lanes.run(&key, &plan.refund, policies.len(), |connection, command| {
-                connection.keys(plan, &key, command);
+                connection.keys(plan, iter::once(&key), command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 command.arg(&*plan.pack(&[connection.now(), cost.units().into(), spent]));
             });
@@ -334,8 +325,9 @@ impl Store for RedisStore {
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
-            let keys =
-                |connection: &Connection, command: &mut redis::Cmd| connection.keys(policies.plan(), &key, command);
+            let keys = |connection: &Connection, command: &mut redis::Cmd| {
+                connection.keys(policies.plan(), iter::once(&key), command);
+            };
             let reply = inner.lanes.query(&key, "DEL", keys).await;
             inner.forget(&key);
             reply.map(drop)
@@ -359,7 +351,7 @@ impl Store for RedisStore {
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
             let reply = inner.lanes.run(&key, Script::entries(), 1, |connection, command| {
-                connection.keys(alone.plan(), &key, command);
+                connection.keys(alone.plan(), iter::once(&key), command);
                 // Two numbers for people: it is not called often.
                 let now = connection.now();
                 command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);

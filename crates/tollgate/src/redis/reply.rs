@@ -18,7 +18,7 @@ pub(super) fn decision(plan: &Plan, policies: &PolicySet, cost: Cost, reply: &Va
     if words.len() != plan.words_in_all() {
         return Err(nonsense(format_args!("{} words where {} belong", words.len(), plan.words_in_all())));
     }
-    Ok(Decision::from_readings(policies, readings(plan, policies, words)?, cost, at_us))
+    Ok(Decision::from_readings(policies, readings(plan, policies, words, integer)?, cost, at_us))
 }
 
 /// What a batch says of one subject.
@@ -31,37 +31,54 @@ pub(super) struct Outcome {
     at_us: u64,
 }
 
-/// Reads the reply of a batch: for each subject the number of requests that were admitted, if they
+/// Reads the reply of a batch, doubles side by side: for each subject the number of requests that were admitted, if they
 /// were counted, and the words as for a check; last the server's time.
-pub(super) fn outcomes(
-    plan: &Plan,
-    policies: &PolicySet,
+pub(super) fn outcomes<'a>(
+    plan: &'a Plan,
+    policies: &'a PolicySet,
     subjects: usize,
     counted: bool,
-    reply: &Value,
-) -> Result<Vec<Outcome>, Error> {
-    let Value::Array(reply) = reply else {
-        return Err(nonsense(format_args!("no list")));
+    reply: &'a Value,
+) -> Result<impl Iterator<Item = Result<Outcome, Error>>, Error> {
+    let Value::BulkString(reply) = reply else {
+        return Err(nonsense(format_args!("no numbers")));
     };
-    let (words, at_us) = timed(reply)?;
+    let (words, []) = reply.as_chunks() else {
+        return Err(nonsense(format_args!("half a number")));
+    };
+    let [words @ .., at] = words else {
+        return Err(nonsense(format_args!("no time")));
+    };
+    let at_us = u64::try_from(word(at)?).map_err(|_| nonsense(format_args!("no time")))?;
     let each = plan.words_in_all() + usize::from(counted);
     if words.len() != subjects * each {
         return Err(nonsense(format_args!("{} words where {} belong", words.len(), subjects * each)));
     }
-    let outcome = |words: &[Value]| {
-        let (granted, words) = match words {
-            [Value::Int(granted), words @ ..] if counted => (Some(*granted), words),
-            words => (None, words),
-        };
-        let readings = readings(plan, policies, words)?;
+    let outcome = move |words: &[[u8; 8]]| {
+        let (granted, words) = if counted { (Some(word(&words[0])?), &words[1..]) } else { (None, words) };
+        let readings = readings(plan, policies, words, word)?;
         let granted = match granted {
             Some(granted) => usize::try_from(granted).map_err(|_| nonsense(format_args!("a negative number")))?,
             None => usize::from(readings.fit()),
         };
         Ok(Outcome { granted, readings, at_us })
     };
-    words.chunks_exact(each).map(outcome).collect()
+    Ok(words.chunks_exact(each).map(outcome))
 }
+
+/// A whole number that was packed as a double.
+fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
+    let number = f64::from_le_bytes(*bytes);
+    let word = number as i64;
+    if word as f64 == number && word.unsigned_abs() <= MOST_EXACT {
+        Ok(word)
+    } else {
+        Err(nonsense(format_args!("a number that is not whole")))
+    }
+}
+
+/// Beyond it doubles are not all the whole numbers there are.
+const MOST_EXACT: u64 = 1 << 53;
 
 impl Outcome {
     /// The decision on the request that came as number `at`, counted from zero.
@@ -87,24 +104,45 @@ fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
     }
 }
 
-fn readings(plan: &Plan, policies: &PolicySet, words: &[Value]) -> Result<Readings, Error> {
+fn readings<W>(
+    plan: &Plan,
+    policies: &PolicySet,
+    words: &[W],
+    word: fn(&W) -> Result<i64, Error>,
+) -> Result<Readings, Error> {
+    if policies.len() == 1 {
+        return reading(words, word).map(Readings::one);
+    }
     let mut readings = SmallVec::<[_; 4]>::new();
     for (policy, range) in policies.iter().zip(&plan.words) {
-        let mut reading = Reading { fits: true, words: [0; 4] };
-        for (at, value) in words[range.clone()].iter().enumerate() {
-            let Value::Int(word) = *value else {
-                return Err(nonsense(format_args!("a word that is no integer")));
-            };
-            let fits = word >= 0;
-            if at > 0 && !fits {
-                return Err(nonsense(format_args!("a negative word")));
-            }
-            reading.fits &= fits;
-            reading.words[at] = if fits { word.unsigned_abs() } else { (-1 - word).unsigned_abs() };
-        }
-        readings.push((policy, reading));
+        readings.push((policy, reading(&words[range.clone()], word)?));
     }
     Ok(Readings::collect(readings))
+}
+
+/// What one policy says.
+#[inline]
+fn reading<W>(words: &[W], word: fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
+    let mut reading = Reading { fits: true, words: [0; 4] };
+    for (at, (value, place)) in words.iter().zip(&mut reading.words).enumerate() {
+        let word = word(value)?;
+        *place = match u64::try_from(word) {
+            Ok(word) => word,
+            Err(_) if at > 0 => return Err(nonsense(format_args!("a negative word"))),
+            Err(_) => {
+                reading.fits = false;
+                (-1 - word).unsigned_abs()
+            }
+        };
+    }
+    Ok(reading)
+}
+
+fn integer(value: &Value) -> Result<i64, Error> {
+    match value {
+        Value::Int(word) => Ok(*word),
+        _ => Err(nonsense(format_args!("a word that is no integer"))),
+    }
 }
 
 /// Reads the entries of a log: the server's time, and the list. What left a `period_us` ago is left

@@ -21,11 +21,12 @@ use self::{
 };
 use super::{
     connection::Connection,
+    job::Job,
     lane::{self, Lane, Manner},
     script::Script,
 };
 use crate::redis::servers::{Node, Servers};
-use crate::{Cost, Decision, Error, Key, PolicySet};
+use crate::{Decision, Error, Key};
 pub(super) use pipeline::run as pipeline;
 pub(super) use seeds::nodes;
 
@@ -63,17 +64,10 @@ impl Cluster {
         self.topology.is_asked()
     }
 
-    pub(super) async fn check(
-        &self,
-        policies: PolicySet,
-        key: Key,
-        cost: Cost,
-        tag: Box<[u8]>,
-        deadline: Option<Instant>,
-    ) -> Result<Decision, Error> {
-        self.route(slot::of(&key), |lane, asking| {
-            let (policies, key, tag) = (policies.clone(), key.clone(), tag.clone());
-            async move { lane.engine.check(policies, key, cost, tag, deadline, asking).await }
+    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
+        self.route(slot::of(&job.key), |lane, asking| {
+            let job = Arc::new(job.again(asking));
+            async move { lane.engine.check(&job, deadline).await }
         })
         .await
     }

@@ -20,7 +20,7 @@ pub(in crate::redis) async fn run(calls: Vec<Group>, connection: &Connection) {
     for by_body in [false, true] {
         let command = |call: &Group| {
             let rest = |command: &mut Cmd| call.fill(connection, command);
-            (call.asking, script(call.script(), by_body, call.keys(), rest))
+            (call.is_asking(), script(call.script(), by_body, call.keys(), rest))
         };
         let mut replies = match send(&line, left.iter().map(command)).await {
             Ok(replies) => replies.into_iter(),

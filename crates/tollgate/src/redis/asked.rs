@@ -1,0 +1,57 @@
+use std::{
+    hash::BuildHasher,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Inner, RedisStore, job::Job, slots::Epoch};
+use crate::{Check, Decision, Error};
+
+impl RedisStore {
+    /// A check that has to be sent, or what is known without the server.
+    #[inline]
+    pub(crate) fn ask(&self, check: Check<'_>) -> Result<Asked, Result<Decision, Error>> {
+        let hash = self.0.hasher.hash_one(check.key);
+        if let Some(denial) = self.0.denials.as_ref().and_then(|known| known.look_up(&check, hash)) {
+            return Err(Ok(denial));
+        }
+        let epoch = self.0.denials.as_ref().map(|known| known.epoch(hash));
+        if let Some(why) = self.0.lanes.refusal(check.key) {
+            return Err(Err(why));
+        }
+        let job = Arc::new(Job::new(check, hash));
+        Ok(Asked { store: Arc::clone(&self.0), job, epoch, sent: Instant::now(), deadline: check.deadline })
+    }
+}
+
+/// A check that is sent when its decision is waited for.
+pub(crate) struct Asked {
+    store: Arc<Inner>,
+    job: Arc<Job>,
+    /// Where denials are remembered.
+    epoch: Option<Epoch>,
+    sent: Instant,
+    deadline: Option<Instant>,
+}
+
+impl Asked {
+    /// The same check, with the time that its caller waits, and when that is over.
+    pub(crate) fn within(self, time: Duration) -> (Self, Option<Instant>) {
+        let deadline = self.sent.checked_add(time);
+        (Self { deadline, ..self }, deadline)
+    }
+
+    pub(crate) fn check(&self) -> Check<'_> {
+        self.job.check()
+    }
+
+    pub(crate) async fn decide(&self) -> Result<Decision, Error> {
+        let decision = self.store.lanes.check(&self.job, self.deadline).await?;
+        if let (Some(denials), Some(epoch)) = (&self.store.denials, self.epoch)
+            && decision.is_denied()
+        {
+            denials.remember(self.job.key.clone(), self.job.hash, epoch, &decision, self.sent);
+        }
+        Ok(decision)
+    }
+}
