@@ -35,16 +35,22 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
+    if options.iter().any(|option| ["--help", "-h"].contains(option)) {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
     let known = |name: &&str| sections::ALL.iter().any(|section| section.name == *name);
     if !chosen.iter().all(known) || !options.iter().all(|option| ["--quick", "--write"].contains(option)) {
-        eprintln!("{HELP}");
-        for section in sections::ALL {
-            eprintln!("  {:<11}{}", section.name, section.about);
-        }
+        eprint!("{}", help());
         return ExitCode::FAILURE;
     }
     let is_quick = options.contains(&"--quick");
     run(&if is_quick { Pace::quick() } else { Pace::full() }, &chosen, options.contains(&"--write"))
+}
+
+fn help() -> String {
+    let sections = sections::ALL.iter().map(|section| format!("  {:<11}{}\n", section.name, section.about));
+    format!("{HELP}\n{}", sections.collect::<String>())
 }
 
 fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {

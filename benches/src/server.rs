@@ -24,6 +24,12 @@ impl Server {
         Self(machine::on_the_server_core(RedisServer::start))
     }
 
+    /// A server with a module loaded, which needs these libraries.
+    pub(crate) fn with_module(module: &str, libraries: &str) -> Self {
+        let server = RedisServer::builder().arg("--loadmodule", module).env("LD_LIBRARY_PATH", libraries);
+        Self(machine::on_the_server_core(|| server.start()))
+    }
+
     pub(crate) fn url(&self) -> String {
         self.0.url()
     }

@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: Tollgate and its peers on the same work.
 
+use std::{env, path::PathBuf, process::Command};
+
 use crate::{
     failure::{self, Failure},
     need,
@@ -18,5 +20,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     for (variable, binary) in need::provide()? {
         command.env(variable, binary);
     }
+    match cell(&workspace) {
+        Ok((module, libraries)) => {
+            command.env("REDIS_CELL", module).env("REDIS_CELL_LIBRARIES", libraries);
+        }
+        Err(failure) => println!("redis-cell is left out, it could not be built: {failure}"),
+    }
     failure::run(&mut command)
+}
+
+/// Builds redis-cell, a module for the server; the libraries of the toolchain stand beside it.
+fn cell(workspace: &Workspace) -> Result<(PathBuf, String), Failure> {
+    let target = workspace.target().join("cell");
+    let mut build = workspace.cargo("build");
+    build.args(["--quiet", "--release", "--locked", "--manifest-path", "benches/cell/Cargo.toml", "--target-dir"]);
+    failure::run(build.arg(&target))?;
+    let libraries = failure::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
+    let module = format!("{}redis_cell{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    Ok((target.join("release").join(module), libraries.trim().to_owned()))
 }

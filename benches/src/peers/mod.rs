@@ -1,12 +1,14 @@
 //! The contestants, each doing what its users would do.
 
 pub(crate) mod benchmark;
+mod cell;
 pub(crate) mod lua;
 pub(crate) mod pipeline;
 mod plain;
 mod tiers;
 pub(crate) mod wrk;
 
+pub(crate) use cell::Cell;
 use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
 pub(crate) use tiers::Tiers;

@@ -9,7 +9,7 @@ use crate::{
     keys::{self, ANY_KEY, KEYS},
     load::{self, Crowd, Decide, Load},
     pace::Pace,
-    peers::{Call, Ours, PerCall, Shared, Tiers, TwoTrips, benchmark, pipeline},
+    peers::{Call, Cell, Ours, PerCall, Shared, Tiers, TwoTrips, benchmark, pipeline},
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
     server::Server,
@@ -29,8 +29,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         "Through Redis, 10 000 keys",
         "Concurrent callers on one client core against one server core, all admitted. *Same script* is this project's \
          own, called by hand. *Two trips* is a read, then an update, as limitador does it; limitador itself is left out, \
-         because none of its releases compiles with its Redis storage alone. CPU is user and kernel time of the \
-         process per decision.",
+         because none of its releases compiles with its Redis storage alone. *redis-cell* is a module of the server, in \
+         native code; it is missing where it could not be built. CPU is user and kernel time of the process per decision.",
         HEADS,
     );
     let mut hot = Table::new(
@@ -91,6 +91,9 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
     faster("redis-benchmark's best for the single script", if many { 2.2 } else { 1.5 }, benchmark);
     faster("a pool asked per call", if many { 9.0 } else { 6.5 }, ours.ratio(&series[PER_CALL], Load::per_second));
     if many {
+        if let Some(cell) = series.get(CELL) {
+            faster("redis-cell over a shared connection", 1.7, ours.ratio(cell, Load::per_second));
+        }
         let client = ours.ratio(&series[SAME], |it| it.client_us);
         findings.goal(
             format!("client CPU, {callers} callers, to a shared connection"),
@@ -107,6 +110,7 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
 const OURS: usize = 0;
 const SAME: usize = 1;
 const PER_CALL: usize = 3;
+const CELL: usize = 6;
 
 struct Field<'a> {
     runtime: &'a Runtime,
@@ -117,6 +121,7 @@ struct Field<'a> {
     per_call: Arc<PerCall>,
     two_trips: Arc<TwoTrips>,
     tiers: Arc<Tiers>,
+    cell: Option<Arc<Cell>>,
 }
 
 impl<'a> Field<'a> {
@@ -133,25 +138,36 @@ impl<'a> Field<'a> {
                 per_call: PerCall::new(server, script()).into(),
                 two_trips: TwoTrips::new(server, KEYS).await.into(),
                 tiers: Tiers::new(server, KEYS).await.into(),
+                cell: Cell::new(KEYS).await.map(Arc::new),
             }
         })
     }
 
     fn turns(&self, pace: &Pace, crowd: Crowd) -> Vec<Series<Load>> {
-        let cases = vec![
-            self.case("tollgate", &self.ours, crowd),
-            self.case("shared connection, same script", &self.same, crowd),
-            self.case("shared connection, `return 1`", &self.noop, crowd),
-            self.case("deadpool per call, same script", &self.per_call, crowd),
-            self.case("shared connection, two trips", &self.two_trips, crowd),
-            self.case("tower-rate-tier", &self.tiers, crowd),
+        let server = self.server;
+        let mut cases = vec![
+            self.case("tollgate", server, &self.ours, crowd),
+            self.case("shared connection, same script", server, &self.same, crowd),
+            self.case("shared connection, `return 1`", server, &self.noop, crowd),
+            self.case("deadpool per call, same script", server, &self.per_call, crowd),
+            self.case("shared connection, two trips", server, &self.two_trips, crowd),
+            self.case("tower-rate-tier", server, &self.tiers, crowd),
         ];
+        if let Some(cell) = &self.cell {
+            cases.push(self.case("shared connection, redis-cell", cell.server(), cell, crowd));
+        }
         alternate(pace.load, cases)
     }
 
-    fn case<'b, D: Decide>(&'b self, name: &str, decide: &'b Arc<D>, crowd: Crowd) -> Case<'b, Load> {
+    fn case<'b, D: Decide>(
+        &'b self,
+        name: &str,
+        server: &'b Server,
+        decide: &'b Arc<D>,
+        crowd: Crowd,
+    ) -> Case<'b, Load> {
         Case::new(name, move |time| {
-            let load = load::run(self.runtime, self.server, decide, crowd, time);
+            let load = load::run(self.runtime, server, decide, crowd, time);
             assert_eq!(load.admitted, load.decisions, "nobody is over this limit");
             load
         })

@@ -1,0 +1,1 @@
+//! Nothing of its own: to build this builds the module.
