@@ -1,4 +1,9 @@
-use super::*;
+use http::HeaderMap;
+
+use super::{
+    told::{append, remaining_in},
+    *,
+};
 
 #[test]
 fn seconds_are_rounded_up() {

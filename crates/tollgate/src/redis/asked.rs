@@ -50,7 +50,7 @@ impl Asked {
         if let (Some(denials), Some(epoch)) = (&self.store.denials, self.epoch)
             && decision.is_denied()
         {
-            denials.remember(self.job.key.clone(), self.job.hash, epoch, &decision, self.sent);
+            denials.remember(&self.job.key, self.job.hash, epoch, &decision, self.sent);
         }
         Ok(decision)
     }

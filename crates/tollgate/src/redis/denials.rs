@@ -57,7 +57,7 @@ impl Denials {
     }
 
     /// Remembers a decision that was asked for at `sent`, if it is a denial.
-    pub(super) fn remember(&self, key: Key, hash: u64, epoch: Epoch, decision: &Decision, sent: Instant) {
+    pub(super) fn remember(&self, key: &Key, hash: u64, epoch: Epoch, decision: &Decision, sent: Instant) {
         let Some(retry) = decision.retry_after() else { return };
         let until = sent + retry.min(LONGEST);
         if until <= Instant::now() {
@@ -74,7 +74,7 @@ impl Denials {
         };
         // Its own place, or that of the one that ends first.
         self.0.remember(hash, epoch, denial, |held| {
-            held.filter(|held| !held.is_of(decision.policies(), &key, decision.cost())).map(|held| held.until)
+            held.filter(|held| !held.is_of(decision.policies(), key, decision.cost())).map(|held| held.until)
         });
     }
 
