@@ -36,7 +36,7 @@ impl<T> Slots<T> {
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
         let mut marked = self.pair(hash).iter().filter(|slot| slot.mark.load(Ordering::Acquire) == mark(hash));
-        marked.find_map(|slot| look(slot.held.load().as_ref()?))
+        marked.find_map(|slot| look(slot.held.load().as_deref()?))
     }
 
     /// To be taken before that is asked for which may be remembered.
@@ -47,7 +47,7 @@ impl<T> Slots<T> {
 
     /// Remembers what was asked for at `epoch`, in the place of that which has the least rank.
     pub(super) fn remember<K: Ord>(&self, hash: u64, epoch: Epoch, one: T, rank: impl Fn(Option<&T>) -> K) {
-        let least = self.pair(hash).iter().min_by_key(|slot| rank(slot.held.load().as_ref().map(|held| &**held)));
+        let least = self.pair(hash).iter().min_by_key(|slot| rank(slot.held.load().as_deref()));
         let Some(slot) = least else { return };
         slot.held.store(Some(Arc::new(one)));
         slot.mark.store(mark(hash), Ordering::Release);
@@ -65,7 +65,7 @@ impl<T> Slots<T> {
         }
         fence(Ordering::SeqCst);
         for slot in self.pair(hash) {
-            if slot.held.load().as_ref().is_some_and(|held| is(held)) {
+            if slot.held.load().as_deref().is_some_and(|held| is(held)) {
                 slot.held.store(None);
             }
         }
