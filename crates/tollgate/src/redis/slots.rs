@@ -65,7 +65,7 @@ impl<T> Slots<T> {
         }
         fence(Ordering::SeqCst);
         for slot in self.pair(hash) {
-            if slot.held.load().as_deref().is_some_and(|held| is(held)) {
+            if slot.held.load().as_deref().is_some_and(&is) {
                 slot.held.store(None);
             }
         }
