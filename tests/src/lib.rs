@@ -20,6 +20,7 @@
 
 pub mod authority;
 mod client;
+mod clock;
 mod leash;
 mod log;
 pub mod machine;
@@ -33,6 +34,7 @@ pub mod wait;
 
 pub use authority::Authority;
 pub use client::Client;
+pub use clock::WallClock;
 pub use log::Log;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};

@@ -37,6 +37,15 @@ const NEEDS: &[Need] = &[
         is_required: true,
     },
     Need {
+        name: "a C compiler",
+        binaries: &["cc", "gcc", "clang"],
+        variable: "C_COMPILER",
+        apt: "gcc",
+        brew: "llvm",
+        // The wall clock that is moved under a server is a library of C, for Linux.
+        is_required: cfg!(target_os = "linux"),
+    },
+    Need {
         name: "a Valkey server",
         binaries: &["valkey-server"],
         variable: "VALKEY_SERVER",

@@ -26,6 +26,11 @@ Usage: cargo xtask faults [--quick] [--write] [ROW…]
 
 Rows:";
 
+type Part = fn(&str);
+
+/// What this program is when a row starts it as another process, with a URL.
+const PARTS: &[(&str, Part)] = &[("process", rows::recovery::process), ("caller", rows::clock::caller)];
+
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -41,10 +46,11 @@ impl Pace {
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
+    // Rows start this program again where they need another process.
     if let [first, url] = words.as_slice()
-        && first == "process"
+        && let Some(part) = PARTS.iter().find_map(|(name, part)| (name == first).then_some(part))
     {
-        rows::recovery::process(url);
+        part(url);
         return ExitCode::SUCCESS;
     }
     let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));

@@ -80,6 +80,12 @@ impl Builder {
         self
     }
 
+    /// Lets it live by `clock`, which must outlive it.
+    pub fn clock(mut self, clock: &crate::WallClock) -> Self {
+        self.variables.extend(clock.variables());
+        self
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Panics

@@ -6,6 +6,7 @@ use crate::{Pace, report::Findings};
 
 mod access;
 mod calls;
+pub(crate) mod clock;
 mod cluster;
 mod network;
 pub(crate) mod recovery;
@@ -51,6 +52,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
     "H3" "Sentinel: the old master wakes up" sentinel::woken;
+    "K1" "the server's clock jumps forward" clock::forward;
+    "K2" "the server's clock jumps back" clock::back;
+    "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
     "M1" "many distinct keys, the store away" calls::keys;
 };
@@ -66,9 +70,6 @@ pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
     ("N8", "a name that moves", "needs a resolver of its own in a network namespace"),
     ("C4", "all seeds gone, another topology", "not written yet; one living seed of four is a test (`cluster`)"),
     ("H4", "a partition of client and old master", "needs network namespaces"),
-    ("K1", "the clock jumps forward", "needs a preloaded clock; the algorithms' tests move the clock they are given"),
-    ("K2", "the clock jumps back", "as K1"),
-    ("K3", "the caller's clock is off", "as K1; the server's clock decides"),
     ("P2", "the runtime ends, a handler panics", "not written yet; a runtime that ends is a test (`breaker`)"),
     ("P3", "a process is killed with leases", "there are no leases"),
     ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
@@ -81,7 +82,6 @@ pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
     (2, "scripts against the functions", "`cargo xtask test`: `agreement`, `model`"),
     (3, "the wait that is told is exact", "`cargo xtask test`: `laws`"),
     (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
-    (15, "clock jumps", "needs a preloaded clock"),
     (17, "fuzzing", "not yet"),
     (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
     (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
