@@ -21,6 +21,7 @@
 pub mod authority;
 mod client;
 mod clock;
+pub mod island;
 mod leash;
 mod log;
 pub mod machine;
@@ -35,6 +36,7 @@ pub mod wait;
 pub use authority::Authority;
 pub use client::Client;
 pub use clock::WallClock;
+pub use island::Island;
 pub use log::Log;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};

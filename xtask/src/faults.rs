@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut command = workspace.cargo("run");
     command.args(["--quiet", "--package", "tollgate-tests", "--all-features", "--example", "faults", "--"]);
     command.args(arguments);
-    for (variable, binary) in need::provide()? {
+    for (variable, binary) in need::provide_for_faults()? {
         command.env(variable, binary);
     }
     failure::run(&mut command)

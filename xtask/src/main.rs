@@ -38,7 +38,9 @@ Tasks:
   faults [--quick] [--write] [ROW…]
         Raises the faults a limiter has to survive against servers of its own,
         and prints what each cost, with its target; --quick ends within three
-        minutes. A full run writes docs/reliability.md.
+        minutes. A full run writes docs/reliability.md. As root on Linux it
+        raises silent peers, lost packets and partitions as well, in network
+        namespaces of its own, with nft if that is there or can be installed.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;

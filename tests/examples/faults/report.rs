@@ -35,6 +35,7 @@ pub(crate) enum Target {
 pub(crate) struct Report {
     pace: Pace,
     rows: Vec<(&'static str, &'static str, Option<Findings>)>,
+    left_out: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Findings {
@@ -94,7 +95,7 @@ impl Figure {
 
 impl Report {
     pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, rows: Vec::new() }
+        Self { pace, rows: Vec::new(), left_out: Vec::new() }
     }
 
     /// Keeps what a row found, nothing where it broke, and prints it.
@@ -108,6 +109,11 @@ impl Report {
             }
         }
         self.rows.push((id, fault, found));
+    }
+
+    /// Keeps a row that cannot be raised on this machine, and why.
+    pub(crate) fn leave_out(&mut self, id: &'static str, fault: &'static str, why: &str) {
+        self.left_out.push((id, fault, why.to_owned()));
     }
 
     /// Whether a row could not be carried out.
@@ -165,6 +171,7 @@ impl Report {
         page += "\nNot measured by this command:\n\n| # | measure | where |\n|---|---|---|\n";
         rows::ELSEWHERE.iter().for_each(|(at, what, place)| page += &format!("| {at} | {what} | {place} |\n"));
         page += "\n## Not raised\n\n| row | fault | why |\n|---|---|---|\n";
+        self.left_out.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
         rows::NOT_RAISED.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
         page
     }
@@ -215,12 +222,14 @@ mod tests {
         let mut report = Report::new(Pace { is_quick: true });
         report.add("X1", "a fault", Some(found));
         report.add("X2", "another", None);
+        report.leave_out("X3", "a third", "needs root");
         let page = report.markdown();
         for line in [
             "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
             "| X1 | a fault | count | 2 | ≥ 2 | met |",
             "| X1 | a fault | share | 12.3 % | – |  |",
             "| X2 | another | – | – | – | **broken** |",
+            "| X3 | a third | needs root |",
             "| 12 | keys without expiry, of 3 that the rows left | 1 | 0 | **missed** |",
         ] {
             assert!(page.lines().any(|it| it == line), "{line}\n{page}");

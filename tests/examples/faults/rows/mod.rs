@@ -5,12 +5,13 @@ use std::pin::Pin;
 use crate::{Pace, report::Findings};
 
 mod access;
+mod apart;
 mod calls;
 pub(crate) mod clock;
 mod cluster;
 mod network;
 pub(crate) mod recovery;
-mod sentinel;
+pub(crate) mod sentinel;
 mod server;
 mod stall;
 
@@ -31,8 +32,11 @@ pub(crate) const ALL: &[Row] = rows! {
     "N1" "the server is not there at the start" recovery::late;
     "N2" "the server is killed and comes back empty" recovery::killed;
     "N3" "the server stands still" stall::server;
+    "N4" "the other end of a connection is gone without a word" apart::half_open;
     "N5" "connections are killed all the time" network::kills;
+    "N6" "packets are lost, the line is narrow" apart::loss;
     "N7" "replies are cut, slow, garbage, of a wrong type" network::nonsense;
+    "N8" "a name moves to another server" apart::name;
     "N9" "eight processes when the server comes back" recovery::processes;
     "N10" "a pool of two, 500 tasks, calls that are held" stall::pool;
     "S1" "a storm of SCRIPT FLUSH" server::flushes;
@@ -52,6 +56,7 @@ pub(crate) const ALL: &[Row] = rows! {
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
     "H3" "Sentinel: the old master wakes up" sentinel::woken;
+    "H4" "Sentinel: client and old master are cut off" sentinel::partition;
     "K1" "the server's clock jumps forward" clock::forward;
     "K2" "the server's clock jumps back" clock::back;
     "K3" "the callers' clocks are off" clock::skewed;
@@ -59,17 +64,12 @@ pub(crate) const ALL: &[Row] = rows! {
     "M1" "many distinct keys, the store away" calls::keys;
 };
 
+/// Rows that need namespaces of their own, see [`island`](tollgate_tests::island).
+pub(crate) const APART: &[&str] = &["N4", "N6", "N8", "H4"];
+
 /// Rows of the catalogue that are not raised here.
 pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
-    (
-        "N4",
-        "half-open TCP",
-        "needs network namespaces; a server that stays silent and is replaced is a test (`breaker`)",
-    ),
-    ("N6", "packet loss, capped bandwidth", "needs network namespaces and packet filters"),
-    ("N8", "a name that moves", "needs a resolver of its own in a network namespace"),
     ("C4", "all seeds gone, another topology", "not written yet; one living seed of four is a test (`cluster`)"),
-    ("H4", "a partition of client and old master", "needs network namespaces"),
     ("P2", "the runtime ends, a handler panics", "not written yet; a runtime that ends is a test (`breaker`)"),
     ("P3", "a process is killed with leases", "there are no leases"),
     ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
