@@ -83,18 +83,18 @@ impl Island {
     #[must_use]
     pub fn start() -> Self {
         assert!(is_inside(), "islands are made in namespaces of one's own alone");
+        let directory =
+            tempfile::Builder::new().prefix("tollgate-island-").tempdir().expect("a temporary directory can be made");
         let mut holder = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo there; exec sleep infinity"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .expect("unshare can be started");
-        let leash = Leash::on(&holder, None).expect("sh is everywhere");
+        let leash = Leash::on(&holder, Some(directory.path())).expect("sh is everywhere");
         let mut there = String::new();
         BufReader::new(holder.stdout.take().expect("it is piped")).read_line(&mut there).expect("it is ours");
         assert_eq!(there, "there\n", "no namespace could be made");
-        let directory =
-            tempfile::Builder::new().prefix("tollgate-island-").tempdir().expect("a temporary directory can be made");
         write_script(directory.path(), holder.id());
         let island = Self { number: NEXT.fetch_add(1, Ordering::Relaxed), leash: Some(leash), holder, directory };
         let [home, away] = island.ends();

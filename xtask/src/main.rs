@@ -12,6 +12,7 @@ mod lint;
 mod need;
 mod package;
 mod plots;
+mod servers;
 mod tally;
 mod test;
 mod workspace;
