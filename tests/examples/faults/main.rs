@@ -1,6 +1,6 @@
 //! Raises the faults a limiter has to survive, against real servers, and measures what they cost.
 //!
-//! Run as `cargo xtask faults [--quick] [--write] [ROW…]`. Each row starts what it needs on free ports of 127.0.0.1, waits
+//! Run as `cargo xtask faults [--quick] [--write] [--server NAME] [ROW…]`. Each row starts what it needs on free ports of 127.0.0.1, waits
 //! on conditions, and prints its figures with their targets. A figure that misses its target says so and is no
 //! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one. Rows that need
 //! network namespaces are raised for root; they are left out aloud for others.
@@ -21,10 +21,11 @@ use report::{Findings, Report};
 use tollgate_tests::island;
 
 const HELP: &str = "\
-Usage: cargo xtask faults [--quick] [--write] [ROW…]
+Usage: cargo xtask faults [--quick] [--write] [--server redis8|valkey8] [ROW…]
 
   --quick  shorter stalls, fewer repetitions: ends within three minutes
   --write  writes docs/reliability.md, which a full run of all rows does anyway
+  --server takes Redis 8 or Valkey 8, unpacked beside the system, instead of the server found
 
 Rows:";
 

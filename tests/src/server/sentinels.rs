@@ -84,10 +84,16 @@ impl RedisSentinels {
         Self { servers: [master].into_iter().chain(replicas).collect(), sentinels }
     }
 
-    /// The servers: the one that began as master, then its replicas.
-    #[must_use]
-    pub fn servers(&self) -> &[RedisServer] {
-        &self.servers
+    /// Lets no server write without a replica that was heard of within two seconds.
+    ///
+    /// # Panics
+    ///
+    /// When a server refuses.
+    pub fn want_replicas(&self) {
+        for server in &self.servers {
+            let words = ["CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2"];
+            assert_eq!(server.command(&words).text(), "OK");
+        }
     }
 
     /// The Sentinels.

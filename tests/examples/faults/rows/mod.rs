@@ -11,6 +11,7 @@ pub(crate) mod clock;
 mod cluster;
 mod network;
 pub(crate) mod recovery;
+mod runtime;
 pub(crate) mod sentinel;
 mod server;
 mod stall;
@@ -53,6 +54,7 @@ pub(crate) const ALL: &[Row] = rows! {
     "C1" "cluster: a master is killed" cluster::killed;
     "C2" "cluster: slots move under load" cluster::moves;
     "C3" "cluster: a master stands still" cluster::stalled;
+    "C4" "cluster: all servers are replaced" cluster::renewed;
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
     "H3" "Sentinel: the old master wakes up" sentinel::woken;
@@ -61,6 +63,7 @@ pub(crate) const ALL: &[Row] = rows! {
     "K2" "the server's clock jumps back" clock::back;
     "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
+    "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
     "M1" "many distinct keys, the store away" calls::keys;
 };
 
@@ -69,8 +72,6 @@ pub(crate) const APART: &[&str] = &["N4", "N6", "N8", "H4"];
 
 /// Rows of the catalogue that are not raised here.
 pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
-    ("C4", "all seeds gone, another topology", "not written yet; one living seed of four is a test (`cluster`)"),
-    ("P2", "the runtime ends, a handler panics", "not written yet; a runtime that ends is a test (`breaker`)"),
     ("P3", "a process is killed with leases", "there are no leases"),
     ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
     ("R1", "bad rules are loaded", "there is no rules file"),

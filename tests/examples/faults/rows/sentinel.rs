@@ -73,6 +73,16 @@ pub(super) async fn planned(pace: Pace) -> Findings {
         stray = stray.max(told.map_or(Duration::ZERO, |told| last.saturating_duration_since(told)));
         degraded = degraded.max(load.end().await.iter().filter(|sample| sample.reason.is_some()).count());
     }
+    let stayed = stays(&RedisSentinels::start(false)).await;
+    let asked = "with min-replicas-to-write 1: admissions at the old master by a process that stays there";
+    findings.figure(asked, Target::AtMost(0.0), stayed, "");
+    findings.score(
+        6,
+        "the same by a process that stays there, with min-replicas-to-write 1",
+        Target::AtMost(0.0),
+        stayed,
+        "",
+    );
     findings.figure("traffic at the old master after the switch, longest", Target::AtMost(100.0), millis(stray), " ms");
     findings.figure("checks without the store, most", Target::None, degraded as f64, "");
     findings.score(
@@ -83,6 +93,22 @@ pub(super) async fn planned(pace: Pace) -> Findings {
         " ms",
     );
     findings
+}
+
+/// What a process that knows the old master alone is admitted there once another is chosen, in a thousand checks.
+async fn stays(sentinels: &RedisSentinels) -> f64 {
+    sentinels.want_replicas();
+    let store = RedisStore::connect(sentinels.old().url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::Closed);
+    decides(&large, "acme").await;
+    let switched = sentinels.switched();
+    sentinels.fail_over();
+    told(switched).await;
+    let mut admitted = 0;
+    for _ in 0..1_000 {
+        admitted += u64::from(large.check("acme").await.is_ok());
+    }
+    admitted as f64
 }
 
 pub(super) async fn woken(_: Pace) -> Findings {
@@ -129,9 +155,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     let start = || RedisSentinels::start_apart(&island);
     let sentinels = tokio::task::block_in_place(start);
     if has_min_replicas {
-        for server in sentinels.servers() {
-            server.command(&["CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2"]);
-        }
+        sentinels.want_replicas();
     }
     let store = RedisStore::sentinel(sentinels.urls(), "m").connect().await.expect("a store");
     let (split, large) = (limiter(&store, SPLIT, Outage::Closed), limiter(&store, LARGE, Outage::Closed));
