@@ -23,6 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         command.env(variable, binary);
     }
     if let Some(server) = server {
+        command.args(["--server", server.name]);
         command.env("REDIS_SERVER", server.provide(&workspace)?);
     }
     failure::run(&mut command)

@@ -14,9 +14,11 @@ pub(crate) mod recovery;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
+mod soak;
 mod stall;
 
 /// A fault, and how it is raised.
+#[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) fault: &'static str,
@@ -67,6 +69,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "M1" "many distinct keys, the store away" calls::keys;
 };
 
+/// Load for longer than the rows take together.
+pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
+
 /// Rows that need namespaces of their own, see [`island`](tollgate_tests::island).
 pub(crate) const APART: &[&str] = &["N4", "N6", "N8", "H4"];
 
@@ -87,8 +92,8 @@ pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
     (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
     (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
     (20, "secrets in logs, metrics, errors and MONITOR", "`cargo xtask test`: `secrets`"),
-    (21, "rows on several servers", "one server here, the one named above; `REDIS_SERVER` names another"),
+    (21, "rows on several servers", "`cargo xtask faults --server redis8`, `--server valkey8`"),
     (22, "seeded mutants", "`cargo xtask test`: `mutations`"),
-    (23, "flakes in 20 runs", "not yet"),
-    (24, "20 minutes of load", "not yet"),
+    (23, "flakes in 20 runs", "`cargo xtask faults --runs 20`"),
+    (24, "20 minutes of load", "`cargo xtask faults --soak`"),
 ];
