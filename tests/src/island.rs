@@ -178,10 +178,8 @@ impl Island {
     ///
     /// Without nft, see [`has_filter`].
     pub fn lose(&self, percent: u32) {
-        self.filter(
-            &format!("numgen random mod 100 < {percent} drop"),
-            &format!("numgen random mod 100 < {percent} drop"),
-        );
+        let rule = format!("numgen random mod 100 < {percent} drop");
+        self.filter(&rule, &rule);
     }
 
     /// Drops what comes from this port of ours and what goes there: a connection whose way was forgotten.
