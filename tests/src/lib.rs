@@ -20,6 +20,8 @@
 
 pub mod authority;
 mod client;
+mod clock;
+pub mod island;
 mod leash;
 mod log;
 pub mod machine;
@@ -33,6 +35,8 @@ pub mod wait;
 
 pub use authority::Authority;
 pub use client::Client;
+pub use clock::WallClock;
+pub use island::Island;
 pub use log::Log;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};

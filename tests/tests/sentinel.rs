@@ -108,6 +108,31 @@ async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted()
     load.end().await;
 }
 
+/// What the store cannot know: a process that was told of no Sentinels.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_wants_replicas_admits_nothing_once_another_is_chosen() {
+    let topology = RedisSentinels::start(false);
+    topology.want_replicas();
+    let load = Load::start(&store(&topology).await);
+    load.decides().await;
+    let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
+    let stays = Limiter::builder(stays).policies(LARGE).deadline(PATIENT).on_outage(Outage::Closed).build();
+    assert!(stays.check("acme").await.is_ok());
+    let told = topology.switched();
+    topology.fail_over();
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task");
+    told.expect("told");
+    for _ in 0..100 {
+        let error = stays.check("acme").await.expect_err("the old master has no replicas");
+        // Sooner or later it is one itself.
+        assert!(["noreplicas", "readonly", "breaker"].contains(&error.reason()), "{}: {error}", error.reason());
+    }
+    // The new one has a replica, and decides.
+    asks(topology.risen().expect("a new master")).await;
+    load.decides().await;
+    load.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_killed_is_replaced_with_passwords_on_both_sides() {
     let topology = RedisSentinels::start(true);

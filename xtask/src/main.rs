@@ -12,6 +12,7 @@ mod lint;
 mod need;
 mod package;
 mod plots;
+mod servers;
 mod tally;
 mod test;
 mod workspace;
@@ -35,10 +36,15 @@ Tasks:
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within two minutes. A full run writes
         docs/benchmarks.md.
-  faults [--quick] [--write] [ROW…]
+  faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
         Raises the faults a limiter has to survive against servers of its own,
         and prints what each cost, with its target; --quick ends within three
-        minutes. A full run writes docs/reliability.md.
+        minutes. A full run writes docs/reliability.md. As root on Linux it
+        raises silent peers, lost packets and partitions as well, in network
+        namespaces of its own, with nft if that is there or can be installed.
+        --server takes a newer server than the system's, unpacked from Debian's
+        packages into the target directory. --soak is 20 minutes of load
+        instead, --runs counts what breaks in so many runs.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;

@@ -37,6 +37,15 @@ const NEEDS: &[Need] = &[
         is_required: true,
     },
     Need {
+        name: "a C compiler",
+        binaries: &["cc", "gcc", "clang"],
+        variable: "C_COMPILER",
+        apt: "gcc",
+        brew: "llvm",
+        // The wall clock that is moved under a server is a library of C, for Linux.
+        is_required: cfg!(target_os = "linux"),
+    },
+    Need {
         name: "a Valkey server",
         binaries: &["valkey-server"],
         variable: "VALKEY_SERVER",
@@ -46,7 +55,17 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Finds or installs everything in the table.
+/// What `cargo xtask faults` starts besides, where it is root.
+const FAULT_NEEDS: &[Need] = &[Need {
+    name: "a packet filter",
+    binaries: &["nft"],
+    variable: "NFT",
+    apt: "nftables",
+    brew: "nftables",
+    is_required: false,
+}];
+
+/// Finds or installs everything in the tests' table.
 ///
 /// Returns the environment the tests get: for each program found, its variable and where it is.
 ///
@@ -54,8 +73,25 @@ const NEEDS: &[Need] = &[
 ///
 /// When something required is missing and cannot be installed; the failure says what to install.
 pub(crate) fn provide() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    provide_all(NEEDS)
+}
+
+/// [`provide`], and what the faults need besides: nobody but root can make use of it.
+///
+/// # Errors
+///
+/// As [`provide`].
+pub(crate) fn provide_for_faults() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    let mut found = provide()?;
+    if is_root() {
+        found.extend(provide_all(FAULT_NEEDS)?);
+    }
+    Ok(found)
+}
+
+fn provide_all(needs: &[Need]) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let mut found = Vec::new();
-    for need in NEEDS {
+    for need in needs {
         if let Some(binary) = need.provide()? {
             eprintln!("{}: {}", need.name, binary.display());
             found.push((need.variable, binary));
@@ -251,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_advice_names_every_way_out_in_one_sentence() {
-        for need in NEEDS {
+        for need in NEEDS.iter().chain(FAULT_NEEDS) {
             let advice = need.advice();
             for word in [need.binaries[0], need.apt, need.brew, need.variable] {
                 assert!(advice.contains(word), "{advice}");

@@ -1,8 +1,9 @@
 //! Raises the faults a limiter has to survive, against real servers, and measures what they cost.
 //!
-//! Run as `cargo xtask faults [--quick] [--write] [ROW…]`. Each row starts what it needs on free ports of 127.0.0.1, waits
+//! Run as `cargo xtask faults`, see [`HELP`]. Each row starts what it needs on free ports of 127.0.0.1, waits
 //! on conditions, and prints its figures with their targets. A figure that misses its target says so and is no
-//! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one.
+//! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one. Rows that need
+//! network namespaces are raised for root; they are left out aloud for others.
 
 use std::{
     env, fs,
@@ -13,69 +14,78 @@ use std::{
 };
 
 mod load;
+mod options;
+mod others;
 mod report;
 mod rows;
 
+pub(crate) use options::Pace;
+use options::{HELP, Options};
 use report::{Findings, Report};
+use tollgate_tests::island;
 
-const HELP: &str = "\
-Usage: cargo xtask faults [--quick] [--write] [ROW…]
+type Part = fn(&str);
 
-  --quick  shorter stalls, fewer repetitions: ends within three minutes
-  --write  writes docs/reliability.md, which a full run of all rows does anyway
-
-Rows:";
-
-/// How much of everything.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) is_quick: bool,
-}
-
-impl Pace {
-    /// One number for a full run, another for a quick one.
-    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
-        if self.is_quick { quick } else { full }
-    }
-}
+/// What this program is when a row starts it as another process, with a URL.
+const PARTS: &[(&str, Part)] =
+    &[("process", rows::recovery::process), ("caller", rows::clock::caller), ("islander", rows::sentinel::islander)];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
+    // Rows start this program again where they need another process.
     if let [first, url] = words.as_slice()
-        && first == "process"
+        && let Some(part) = PARTS.iter().find_map(|(name, part)| (name == first).then_some(part))
     {
-        rows::recovery::process(url);
+        part(url);
         return ExitCode::SUCCESS;
     }
-    let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
-    let known = |id: &&str| rows::ALL.iter().any(|row| row.id == *id);
-    if !chosen.iter().all(known) || !options.iter().all(|option| ["--quick", "--write"].contains(option)) {
+    let Some(mut options) = Options::parse(&words) else {
         eprintln!("{HELP}");
         rows::ALL.iter().for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
         return ExitCode::FAILURE;
+    };
+    let mut report = Report::new(options.pace, options.about.clone());
+    let is_apart = |row: &&rows::Row| rows::APART.contains(&row.id);
+    // The other rows do not mind where they are.
+    if options.rows.iter().any(&is_apart)
+        && let Err(why) = island::enter()
+    {
+        let (apart, others): (Vec<_>, Vec<_>) = options.rows.into_iter().partition(is_apart);
+        let ids: Vec<_> = apart.iter().map(|row| row.id).collect();
+        println!("*** NOT RAISED: {}: {why} ***", ids.join(", "));
+        apart.iter().for_each(|row| report.leave_out(row.id, row.fault, &why));
+        options.rows = others;
     }
-    run(Pace { is_quick: options.contains(&"--quick") }, &chosen, options.contains(&"--write"))
+    run(report, &options)
 }
 
-fn run(pace: Pace, chosen: &[&str], write: bool) -> ExitCode {
+fn run(mut report: Report, options: &Options) -> ExitCode {
     let began = Instant::now();
-    let mut report = Report::new(pace);
-    for row in rows::ALL.iter().filter(|row| chosen.is_empty() || chosen.contains(&row.id)) {
-        let found = panic::catch_unwind(AssertUnwindSafe(|| raise(row, pace)));
-        report.add(row.id, row.fault, found.ok());
+    for run in 1..=options.runs {
+        if options.runs > 1 {
+            println!("run {run} of {}", options.runs);
+        }
+        report.begin();
+        for row in &options.rows {
+            let found = panic::catch_unwind(AssertUnwindSafe(|| raise(row, options.pace)));
+            report.add(row.id, row.fault, found.ok());
+        }
+        report.end();
     }
-    let broken = report.broken();
     println!();
     report.print_scores();
     println!("\n{} in {:.0} s", report.tally(), began.elapsed().as_secs_f64());
-    if write || chosen.is_empty() && !pace.is_quick {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reliability.md");
-        if let Err(error) = fs::write(&path, report.markdown()) {
-            eprintln!("docs/reliability.md cannot be written: {error}");
+    if options.rows.len() > 1 {
+        println!("not part of this run: 20 minutes of load (--soak)");
+    }
+    if options.write {
+        let (docs, page) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"), options.page());
+        if let Err(error) = fs::write(docs.join(&page), report.markdown(&docs)) {
+            eprintln!("docs/{page} cannot be written: {error}");
             return ExitCode::FAILURE;
         }
     }
-    if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// On a runtime of its own, which ends with the row.

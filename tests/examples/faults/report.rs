@@ -1,8 +1,12 @@
 //! What was measured: a line for each figure as it comes, and a page of Markdown at the end.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use crate::{Pace, rows};
+use crate::{Pace, others, rows};
 
 /// What a row found.
 #[derive(Debug, Default)]
@@ -34,7 +38,17 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Report {
     pace: Pace,
+    /// What it is about, where that is not the rows on the server found.
+    about: Option<String>,
+    /// When the run began, and how long the longest took.
+    began: Instant,
+    longest: Duration,
+    /// How many runs there were, and how many rows broke in all of them.
+    runs: u32,
+    breaks: usize,
+    /// Of the last run.
     rows: Vec<(&'static str, &'static str, Option<Findings>)>,
+    left_out: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Findings {
@@ -93,8 +107,30 @@ impl Figure {
 }
 
 impl Report {
-    pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, rows: Vec::new() }
+    pub(crate) fn new(pace: Pace, about: Option<String>) -> Self {
+        Self {
+            pace,
+            about,
+            began: Instant::now(),
+            longest: Duration::ZERO,
+            runs: 0,
+            breaks: 0,
+            rows: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// A run begins; what the one before found goes, but for its breaks.
+    pub(crate) fn begin(&mut self) {
+        self.began = Instant::now();
+        self.rows.clear();
+    }
+
+    /// A run ends.
+    pub(crate) fn end(&mut self) {
+        self.longest = self.longest.max(self.began.elapsed());
+        self.runs += 1;
+        self.breaks += self.rows.len() - self.found().count();
     }
 
     /// Keeps what a row found, nothing where it broke, and prints it.
@@ -110,9 +146,14 @@ impl Report {
         self.rows.push((id, fault, found));
     }
 
-    /// Whether a row could not be carried out.
+    /// Keeps a row that cannot be raised on this machine, and why.
+    pub(crate) fn leave_out(&mut self, id: &'static str, fault: &'static str, why: &str) {
+        self.left_out.push((id, fault, why.to_owned()));
+    }
+
+    /// Whether a row could not be carried out in one of the runs.
     pub(crate) fn broken(&self) -> bool {
-        self.rows.iter().any(|(_, _, found)| found.is_none())
+        self.breaks > 0
     }
 
     /// How many rows, and how many figures met their targets.
@@ -135,18 +176,25 @@ impl Report {
         self.rows.iter().filter_map(|(_, _, found)| found.as_ref())
     }
 
-    pub(crate) fn markdown(&self) -> String {
+    /// The page. That of the server found tells of the pages in `docs` that other runs wrote.
+    pub(crate) fn markdown(&self, docs: &Path) -> String {
         let pace = if self.pace.is_quick { " This was a quick run: few repetitions." } else { "" };
+        let (title, command) = match self.about.as_deref() {
+            None => (String::new(), "cargo xtask faults".to_owned()),
+            Some("soak") => (": a soak".to_owned(), "cargo xtask faults --soak".to_owned()),
+            Some(server) => (format!(": {server}"), format!("cargo xtask faults --server {server}")),
+        };
         let mut page = format!(
-            "# Reliability\n\n\
-             Written by `cargo xtask faults`. {}. Everything runs over loopback and shares the cores; the code is built as for \
+            "# Reliability{title}\n\n\
+             Written by `{command}`. {}. Everything runs over loopback and shares the cores; the code is built as for \
              tests. The deadline of a check is 50 ms, the default.{pace} {}.\n\n\
              `cargo xtask faults --quick` raises the same within three minutes. The short form is in `cargo xtask test`: the tests \
              raise these faults on every run and look at decisions and counts, not at times.\n\n\
              ## Faults\n\n\
              A figure without a target of its own in the plan has a bound that follows from the settings: the deadline and \
              20 ms for a check, 200 ms for an outage beyond the server's own, 1200 ms where probes had the time to slow down to \
-             one a second.\n\n| row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
+             one a second, 1500 ms where a silent connection has to be given up first.\n\n\
+             | row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
             tollgate_tests::machine::describe().join(", "),
             self.tally(),
         );
@@ -162,9 +210,13 @@ impl Report {
         for (at, it) in self.scores() {
             page += &format!("| {at} | {}\n", it.cells());
         }
+        if self.about.is_none() {
+            page += &others::told(docs);
+        }
         page += "\nNot measured by this command:\n\n| # | measure | where |\n|---|---|---|\n";
         rows::ELSEWHERE.iter().for_each(|(at, what, place)| page += &format!("| {at} | {what} | {place} |\n"));
         page += "\n## Not raised\n\n| row | fault | why |\n|---|---|---|\n";
+        self.left_out.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
         rows::NOT_RAISED.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
         page
     }
@@ -182,6 +234,12 @@ impl Report {
             unit: "",
         };
         scores.entry(12).or_default().push(without);
+        if self.runs > 1 {
+            let (asked, target) = (format!("rows that broke in {} runs", self.runs), Target::AtMost(0.0));
+            scores.entry(23).or_default().push(Figure { asked, target, measured: self.breaks as f64, unit: "" });
+            let (asked, measured) = ("the same: the longest run".to_owned(), self.longest.as_secs_f64() / 60.0);
+            scores.entry(23).or_default().push(Figure { asked, target: Target::AtMost(30.0), measured, unit: " min" });
+        }
         scores.into_iter().flat_map(|(at, figures)| figures.into_iter().map(move |it| (at, it))).collect()
     }
 }
@@ -212,15 +270,19 @@ mod tests {
         found.figure("count", Target::AtLeast(2.0), 2.0, "");
         found.figure("share", Target::None, 12.34, " %");
         found.keys((3, 2));
-        let mut report = Report::new(Pace { is_quick: true });
+        let mut report = Report::new(Pace { is_quick: true }, None);
+        report.begin();
         report.add("X1", "a fault", Some(found));
         report.add("X2", "another", None);
-        let page = report.markdown();
+        report.leave_out("X3", "a third", "needs root");
+        report.end();
+        let page = report.markdown(Path::new("/nowhere"));
         for line in [
             "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
             "| X1 | a fault | count | 2 | ≥ 2 | met |",
             "| X1 | a fault | share | 12.3 % | – |  |",
             "| X2 | another | – | – | – | **broken** |",
+            "| X3 | a third | needs root |",
             "| 12 | keys without expiry, of 3 that the rows left | 1 | 0 | **missed** |",
         ] {
             assert!(page.lines().any(|it| it == line), "{line}\n{page}");

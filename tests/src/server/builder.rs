@@ -1,6 +1,11 @@
 //! What is special about a server.
 
-use std::{ffi::OsString, path::PathBuf, sync::Mutex};
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Mutex,
+};
 
 use super::{RedisServer, binary, launch};
 use crate::ports;
@@ -19,6 +24,8 @@ pub struct Builder {
     pub(super) password: Option<String>,
     pub(super) files: Vec<(String, String)>,
     pub(super) tls: bool,
+    pub(super) address: Option<Ipv4Addr>,
+    pub(super) port: Option<u16>,
 }
 
 impl Builder {
@@ -68,6 +75,18 @@ impl Builder {
             .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
     }
 
+    /// Listens at this address instead of 127.0.0.1: one of our own, or of an [`Island`](crate::Island).
+    pub fn address(mut self, address: Ipv4Addr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Listens on this port instead of a free one: that of a server at another address.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
     /// Starts this binary instead of the one found by [`find_binary`](super::find_binary).
     pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
         self.binary = Some(binary.into());
@@ -78,6 +97,17 @@ impl Builder {
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
+    }
+
+    /// Lets it live by `clock`, which must outlive it.
+    pub fn clock(mut self, clock: &crate::WallClock) -> Self {
+        self.variables.extend(clock.variables());
+        self
+    }
+
+    /// Where it listens when it has this port.
+    pub(super) fn at(&self, port: u16) -> SocketAddr {
+        (self.address.unwrap_or(Ipv4Addr::LOCALHOST), port).into()
     }
 
     /// Starts the server and waits until it answers.
@@ -93,7 +123,7 @@ impl Builder {
             tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
         let (port, tls_port, running) = (0..ATTEMPTS)
             .find_map(|_| {
-                let (port, tls_port) = (ports::free(), self.tls.then(ports::free));
+                let (port, tls_port) = (self.port.unwrap_or_else(ports::free), self.tls.then(ports::free));
                 let running = launch::launch(&self, directory.path(), port, tls_port).ok()?;
                 Some((port, tls_port, running))
             })

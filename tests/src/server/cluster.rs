@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::{Builder, RedisServer};
-use crate::{ports, wait};
+use crate::{Authority, ports, wait};
+
+mod renewal;
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
@@ -19,6 +21,8 @@ const AGREEING: Duration = Duration::from_secs(60);
 /// A master counts as gone after a second. The slots of a master that is away are not served, the others are.
 #[derive(Debug)]
 pub struct RedisCluster {
+    /// What every server is started with.
+    settings: Builder,
     nodes: Vec<RedisServer>,
     /// The names they have among each other, the same for life.
     ids: Vec<String>,
@@ -32,23 +36,42 @@ impl RedisCluster {
     /// When there is no server binary, or the servers do not find together.
     #[must_use]
     pub fn start() -> Self {
-        let server = |_| {
-            Builder::new()
-                .arg("--cluster-enabled", "yes")
-                .arg("--cluster-config-file", "nodes.conf")
-                .arg("--cluster-node-timeout", "1000")
-                .arg("--cluster-require-full-coverage", "no")
-                .arg("--cluster-port", ports::free().to_string())
-                .arg("--repl-diskless-sync-delay", "0")
-                .arg("--repl-ping-replica-period", "1")
-                .start()
-        };
-        let nodes: Vec<_> = (0..2 * MASTERS).map(server).collect();
-        let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text()).collect();
-        let cluster = Self { nodes, ids };
+        Self::begin(Builder::new())
+    }
+
+    /// [`RedisCluster::start`] with TLS among the servers and, on their second ports, for clients, all of whom have to show
+    /// a certificate of `authority`.
+    ///
+    /// # Panics
+    ///
+    /// As [`RedisCluster::start`].
+    #[must_use]
+    pub fn start_tls(authority: &Authority) -> Self {
+        let signed = authority.sign();
+        let builder = Builder::new().tls(authority.pem(), &signed.certificate, &signed.key, true);
+        Self::begin(builder.config("tls-cluster yes\ntls-replication yes"))
+    }
+
+    fn begin(builder: Builder) -> Self {
+        let settings = builder
+            .arg("--cluster-enabled", "yes")
+            .arg("--cluster-config-file", "nodes.conf")
+            .arg("--cluster-node-timeout", "1000")
+            .arg("--cluster-require-full-coverage", "no")
+            .arg("--repl-diskless-sync-delay", "0")
+            .arg("--repl-ping-replica-period", "1");
+        let mut cluster = Self { settings, nodes: Vec::new(), ids: Vec::new() };
+        (0..2 * MASTERS).for_each(|_| cluster.add());
         cluster.meet();
         cluster.share_slots();
         cluster
+    }
+
+    /// Starts one more server, that nobody knows yet.
+    fn add(&mut self) {
+        let node = self.settings.clone().arg("--cluster-port", ports::free().to_string()).start();
+        self.ids.push(node.command(&["CLUSTER", "MYID"]).text());
+        self.nodes.push(node);
     }
 
     /// The servers: three that began as masters, then their replicas in the same order.
@@ -61,6 +84,12 @@ impl RedisCluster {
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// The URLs of all servers' second ports, see [`RedisCluster::start_tls`].
+    #[must_use]
+    pub fn tls_urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("rediss://127.0.0.1:{}/", node.tls_port())).collect()
     }
 
     /// The slot of a key, as a server tells.
@@ -135,7 +164,8 @@ impl RedisCluster {
             if keys.is_empty() {
                 return;
             }
-            let port = to.port().to_string();
+            // Servers speak to each other as the settings say.
+            let port = if self.settings.tls { to.tls_port() } else { to.port() }.to_string();
             let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].map(str::to_owned).to_vec();
             words.extend(keys);
             // A key may have expired since: then there is nothing to move.
@@ -179,13 +209,28 @@ impl RedisCluster {
         for (at, node) in self.nodes.iter().enumerate() {
             ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
         }
-        for node in &self.nodes[1..] {
-            let bus = node.command(&["CONFIG", "GET", "cluster-port"]).items()[1].text();
-            ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
-        }
+        self.nodes[1..].iter().for_each(|node| self.introduce(node));
+        self.wait_until_known();
+    }
+
+    /// Lets the first server meet `node`; the others hear of it.
+    fn introduce(&self, node: &RedisServer) {
+        let bus = node.command(&["CONFIG", "GET", "cluster-port"]).items()[1].text();
+        ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
+    }
+
+    fn wait_until_known(&self) {
         let all = self.nodes.len().to_string();
         wait::until("the servers to know each other", AGREEING, || {
             self.nodes.iter().all(|node| told(node, "cluster_known_nodes") == all)
+        });
+    }
+
+    /// Makes `replica` follow `master`, and returns before it is in step.
+    fn follow(&self, master: &RedisServer, replica: &RedisServer) {
+        // It may know the other by a name that it has only until they have shaken hands.
+        wait::until("a replica to know its master", AGREEING, || {
+            !replica.command(&["CLUSTER", "REPLICATE", self.id(master)]).is_error()
         });
     }
 
@@ -195,12 +240,7 @@ impl RedisCluster {
             let Range { start, end } = SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS;
             ok(master, &["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &(end - 1).to_string()]);
         }
-        for (master, replica) in masters.iter().zip(replicas) {
-            // It may know the other by a name that it has only until they have shaken hands.
-            wait::until("a replica to know its master", AGREEING, || {
-                !replica.command(&["CLUSTER", "REPLICATE", self.id(master)]).is_error()
-            });
-        }
+        masters.iter().zip(replicas).for_each(|(master, replica)| self.follow(master, replica));
         wait::until("the replicas to follow", AGREEING, || {
             replicas.iter().all(|replica| {
                 let replication = replica.info("replication");

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -37,7 +37,7 @@ pub(super) fn launch(
     let mut running = spawn(settings, directory, port, tls_port)
         .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", settings.binary));
 
-    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let addr = settings.at(port);
     let started = Instant::now();
     let up = wait::until_some("the server to answer or to end", STARTING * 2, || {
         if running.process.try_wait().expect("it is our process").is_some() {
@@ -81,7 +81,9 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
     let mut process = Command::new(binary)
         .arg(&configuration)
         .args(["--port", &port.to_string()])
-        .args(["--bind", "127.0.0.1"])
+        .args(["--bind", &settings.at(port).ip().to_string()])
+        // Nobody but us is where a server listens; away from loopback it asks for a password otherwise.
+        .args(["--protected-mode", "no"])
         .args(["--save", ""])
         .args(["--appendonly", "no"])
         .args(["--daemonize", "no"])

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::Path,
     process::{Child, ExitStatus},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -76,7 +76,7 @@ impl RedisServer {
     /// Where it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.settings.at(self.port)
     }
 
     /// The port it listens on for TLS, see [`Builder::tls`].

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::RedisServer;
-use crate::wait;
+use super::{Builder, RedisServer};
+use crate::{Island, wait};
 
 /// A fail-over takes seconds, on a loaded machine many.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,28 +30,47 @@ impl RedisSentinels {
     /// When there is no server binary, or they do not find together.
     #[must_use]
     pub fn start(has_passwords: bool) -> Self {
-        let server = |lines: String| {
-            let builder = RedisServer::builder().arg("--repl-diskless-sync-delay", "0").config(lines);
+        Self::begin(has_passwords, |builder| builder, |builder| builder)
+    }
+
+    /// Starts the master at our end of the island's cable and all the others on the island, without passwords.
+    ///
+    /// # Panics
+    ///
+    /// As [`RedisSentinels::start`].
+    #[must_use]
+    pub fn start_apart(island: &Island) -> Self {
+        Self::begin(false, |builder| builder.address(island.home()), |builder| island.furnish(builder))
+    }
+
+    fn begin(
+        has_passwords: bool,
+        of_master: impl Fn(Builder) -> Builder,
+        of_others: impl Fn(Builder) -> Builder,
+    ) -> Self {
+        let server = |of: &dyn Fn(Builder) -> Builder, lines: String| {
+            let builder = of(RedisServer::builder()).arg("--repl-diskless-sync-delay", "0").config(lines);
             match has_passwords {
                 true => builder.password(SERVER_PASSWORD).config(format!("masterauth \"{SERVER_PASSWORD}\"")).start(),
                 false => builder.start(),
             }
         };
-        let master = server(String::new());
-        let replicas = [(); 2].map(|()| server(format!("replicaof 127.0.0.1 {}", master.port())));
+        let master = server(&of_master, String::new());
+        let host = master.addr().ip();
+        let replicas = [(); 2].map(|()| server(&of_others, format!("replicaof {host} {}", master.port())));
         wait::until("the replicas to be in step", LIMIT, || {
             replicas.iter().all(|replica| field(replica, "replication", "master_link_status") == "up")
         });
         let lines = format!(
-            "sentinel monitor m 127.0.0.1 {} 2\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 5000",
+            "sentinel monitor m {host} {} 2\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 5000",
             master.port()
         );
         let sentinel = |()| match has_passwords {
-            true => RedisServer::builder()
+            true => of_others(RedisServer::builder())
                 .password(SENTINEL_PASSWORD)
                 .sentinel(format!("{lines}\nsentinel auth-pass m \"{SERVER_PASSWORD}\""))
                 .start(),
-            false => RedisServer::builder().sentinel(&lines).start(),
+            false => of_others(RedisServer::builder()).sentinel(&lines).start(),
         };
         let sentinels: Vec<_> = [(); 3].into_iter().map(sentinel).collect();
         wait::until("the sentinels to know all", LIMIT, || {
@@ -63,6 +82,18 @@ impl RedisSentinels {
             })
         });
         Self { servers: [master].into_iter().chain(replicas).collect(), sentinels }
+    }
+
+    /// Lets no server write without a replica that was heard of within two seconds.
+    ///
+    /// # Panics
+    ///
+    /// When a server refuses.
+    pub fn want_replicas(&self) {
+        for server in &self.servers {
+            let words = ["CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2"];
+            assert_eq!(server.command(&words).text(), "OK");
+        }
     }
 
     /// The Sentinels.

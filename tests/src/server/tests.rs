@@ -155,3 +155,15 @@ fn another_server_on_the_port_is_told_apart() {
     assert!(launch::launch(&settings, directory.path(), taken.port(), None).is_err());
     assert!(started.elapsed() < Duration::from_secs(20));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn two_servers_share_a_port_at_two_addresses() {
+    let one = RedisServer::start();
+    let other = RedisServer::builder().address([127, 0, 0, 2].into()).port(one.port()).start();
+    assert_eq!(other.url(), format!("redis://127.0.0.2:{}/", one.port()));
+    assert!(!one.command(&["SET", "key", "one"]).is_error());
+    assert!(other.command(&["GET", "key"]).is_nil());
+    other.restart();
+    assert_ne!(other.info("server")["process_id"], one.info("server")["process_id"]);
+}

@@ -67,7 +67,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
 }
 
 /// Lets the others have so many turns; those above seven are without end.
-async fn turns(count: u32) {
+pub(super) async fn turns(count: u32) {
     if count > 7 {
         std::future::pending::<()>().await;
     }

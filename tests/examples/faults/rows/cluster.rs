@@ -10,7 +10,7 @@ use std::{
 };
 
 use tollgate::{Key, Limiter, Outage, RedisStore};
-use tollgate_tests::{Client, RedisCluster};
+use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
     Pace,
@@ -161,6 +161,47 @@ pub(super) async fn moves(pace: Pace) -> Findings {
     findings.figure("charges more or less than calls", Target::AtMost(0.0), off as f64, "");
     findings.score(10, &format!("errors while {slots} slots move both ways"), Target::AtMost(0.0), errors as f64, "");
     findings.score(10, "the same: charges more or less than calls", Target::AtMost(0.0), off as f64, "");
+    findings.keys(cluster.keys_and_expires());
+    findings
+}
+
+pub(super) async fn renewed(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let mut cluster = tokio::task::spawn_blocking(RedisCluster::start).await.expect("a cluster");
+    let seeds = cluster.nodes().len();
+    let large = limiter(&store(&cluster).await, LARGE, Outage::default());
+    let keys: Vec<Key> = (0..200_u64).map(Key::from).collect();
+    all_decide(&large, &keys).await;
+    let load = Load::start(&large, 8, keys.clone());
+    let own = tokio::task::block_in_place(|| cluster.renew());
+    all_decide(&large, &keys).await;
+    let gone = tokio::task::block_in_place(|| {
+        cluster.nodes()[..seeds].iter().for_each(RedisServer::kill);
+        Instant::now()
+    });
+    all_decide(&large, &keys).await;
+    let decided = Instant::now();
+    // What none of the seeds has seen.
+    let (from, to) = (&cluster.nodes()[seeds], &cluster.nodes()[seeds + 1]);
+    let slots = tokio::task::block_in_place(|| {
+        let slots: Vec<u16> = cluster.slots_of(from).into_iter().take(500).collect();
+        cluster.move_slots(slots.iter().copied(), from, to);
+        slots.len()
+    });
+    all_decide(&large, &keys).await;
+    let samples = load.end().await;
+    let errors = |from: Instant| {
+        let late = samples.iter().filter(|sample| sample.began >= from);
+        late.clone().filter(|sample| sample.reason.is_some()).count() as f64 / late.count() as f64
+    };
+    let all = 100.0 * errors(samples[0].began);
+    findings.figure("checks without the store, three servers taking over and six killed", Target::None, all, " %");
+    let added = millis(decided.saturating_duration_since(gone));
+    findings.figure("the longest of these take-overs, the cluster's own", Target::None, millis(own), " ms");
+    let asked = "from the end of the last seed until all keys are decided by others";
+    findings.figure(asked, Target::AtMost(200.0), added, " ms");
+    let asked = format!("checks without the store after that, {slots} slots moving among the others");
+    findings.figure(asked, Target::AtMost(0.0), 100.0 * errors(decided), " %");
     findings.keys(cluster.keys_and_expires());
     findings
 }

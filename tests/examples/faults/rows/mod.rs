@@ -5,15 +5,20 @@ use std::pin::Pin;
 use crate::{Pace, report::Findings};
 
 mod access;
+mod apart;
 mod calls;
+pub(crate) mod clock;
 mod cluster;
 mod network;
 pub(crate) mod recovery;
-mod sentinel;
+mod runtime;
+pub(crate) mod sentinel;
 mod server;
+mod soak;
 mod stall;
 
 /// A fault, and how it is raised.
+#[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) fault: &'static str,
@@ -30,8 +35,11 @@ pub(crate) const ALL: &[Row] = rows! {
     "N1" "the server is not there at the start" recovery::late;
     "N2" "the server is killed and comes back empty" recovery::killed;
     "N3" "the server stands still" stall::server;
+    "N4" "the other end of a connection is gone without a word" apart::half_open;
     "N5" "connections are killed all the time" network::kills;
+    "N6" "packets are lost, the line is narrow" apart::loss;
     "N7" "replies are cut, slow, garbage, of a wrong type" network::nonsense;
+    "N8" "a name moves to another server" apart::name;
     "N9" "eight processes when the server comes back" recovery::processes;
     "N10" "a pool of two, 500 tasks, calls that are held" stall::pool;
     "S1" "a storm of SCRIPT FLUSH" server::flushes;
@@ -48,28 +56,27 @@ pub(crate) const ALL: &[Row] = rows! {
     "C1" "cluster: a master is killed" cluster::killed;
     "C2" "cluster: slots move under load" cluster::moves;
     "C3" "cluster: a master stands still" cluster::stalled;
+    "C4" "cluster: all servers are replaced" cluster::renewed;
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
     "H3" "Sentinel: the old master wakes up" sentinel::woken;
+    "H4" "Sentinel: client and old master are cut off" sentinel::partition;
+    "K1" "the server's clock jumps forward" clock::forward;
+    "K2" "the server's clock jumps back" clock::back;
+    "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
+    "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
     "M1" "many distinct keys, the store away" calls::keys;
 };
 
+/// Load for longer than the rows take together.
+pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
+
+/// Rows that need namespaces of their own, see [`island`](tollgate_tests::island).
+pub(crate) const APART: &[&str] = &["N4", "N6", "N8", "H4"];
+
 /// Rows of the catalogue that are not raised here.
 pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
-    (
-        "N4",
-        "half-open TCP",
-        "needs network namespaces; a server that stays silent and is replaced is a test (`breaker`)",
-    ),
-    ("N6", "packet loss, capped bandwidth", "needs network namespaces and packet filters"),
-    ("N8", "a name that moves", "needs a resolver of its own in a network namespace"),
-    ("C4", "all seeds gone, another topology", "not written yet; one living seed of four is a test (`cluster`)"),
-    ("H4", "a partition of client and old master", "needs network namespaces"),
-    ("K1", "the clock jumps forward", "needs a preloaded clock; the algorithms' tests move the clock they are given"),
-    ("K2", "the clock jumps back", "as K1"),
-    ("K3", "the caller's clock is off", "as K1; the server's clock decides"),
-    ("P2", "the runtime ends, a handler panics", "not written yet; a runtime that ends is a test (`breaker`)"),
     ("P3", "a process is killed with leases", "there are no leases"),
     ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
     ("R1", "bad rules are loaded", "there is no rules file"),
@@ -81,13 +88,12 @@ pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
     (2, "scripts against the functions", "`cargo xtask test`: `agreement`, `model`"),
     (3, "the wait that is told is exact", "`cargo xtask test`: `laws`"),
     (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
-    (15, "clock jumps", "needs a preloaded clock"),
     (17, "fuzzing", "not yet"),
     (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
     (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
     (20, "secrets in logs, metrics, errors and MONITOR", "`cargo xtask test`: `secrets`"),
-    (21, "rows on several servers", "one server here, the one named above; `REDIS_SERVER` names another"),
+    (21, "rows on several servers", "`cargo xtask faults --server redis8`, `--server valkey8`"),
     (22, "seeded mutants", "`cargo xtask test`: `mutations`"),
-    (23, "flakes in 20 runs", "not yet"),
-    (24, "20 minutes of load", "not yet"),
+    (23, "flakes in 20 runs", "`cargo xtask faults --runs 20`"),
+    (24, "20 minutes of load", "`cargo xtask faults --soak`"),
 ];

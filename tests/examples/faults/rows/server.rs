@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use tollgate::{Outage, RedisStore};
+use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, Unfit, unfit};
 
 use crate::{
@@ -117,7 +117,50 @@ pub(super) async fn eviction(_: Pace) -> Findings {
         warned += f64::from(found.iter().any(|it| it.code() == "TOLLGATE-EVICTION"));
     }
     findings.figure("eviction policies warned of, of 5", Target::AtLeast(5.0), warned, "");
+    // Whoever can make keys can lift limits: told, not met.
+    let lost = flooded("allkeys-lru").await;
+    findings.figure(format!("allkeys-lru: spent quotas of {VICTIMS} that a flood lifts"), Target::None, lost, "");
+    let lost = flooded("noeviction").await;
+    findings.figure(format!("noeviction: the same, of {VICTIMS}"), Target::AtMost(0.0), lost, "");
     findings
+}
+
+const VICTIMS: u64 = 20;
+
+/// How many keys whose quota was spent are fresh after others filled the server's memory.
+async fn flooded(policy: &str) -> f64 {
+    let server = RedisServer::builder().arg("--maxmemory-policy", policy).start();
+    let store = RedisStore::builder(server.url()).without_deny_cache().connect().await.expect("a store");
+    let spent = patient(&store, Policy::fixed_window("spent", Quota::per_day(3)));
+    for victim in (0..VICTIMS).flat_map(|victim| [victim; 3]) {
+        assert!(spent.check(("victim", victim)).await.is_ok_and(|decision| decision.is_allowed()));
+    }
+    let used: u64 = server.info("memory")["used_memory"].parse().expect("a number");
+    let cap = (used + 4 * 1_048_576).to_string();
+    assert!(!server.command(&["CONFIG", "SET", "maxmemory", &cap]).is_error());
+    let large = limiter(&store, LARGE, Outage::Closed);
+    let evicted = || server.info("stats")["evicted_keys"].parse::<u64>().expect("a number");
+    let (mut refused, mut next) = (0, 0_u64);
+    // Until nothing more fits, or as much was evicted as fits.
+    while refused == 0 && evicted() < 50_000 {
+        let crowd: Vec<_> = (next..next + 2_000)
+            .map(|key| {
+                let large = large.clone();
+                tokio::spawn(async move { large.check(("flood", key)).await })
+            })
+            .collect();
+        next += 2_000;
+        for check in crowd {
+            refused += u64::from(check.await.expect("a task").is_err_and(|error| error.reason() == "oom"));
+        }
+    }
+    // A look is no write, and is not refused for want of memory; nor is it a use before this.
+    assert!(!server.command(&["CONFIG", "SET", "maxmemory", "0"]).is_error());
+    let mut fresh = 0;
+    for victim in 0..VICTIMS {
+        fresh += u64::from(remaining(&spent, ("victim", victim)).await == 3);
+    }
+    fresh as f64
 }
 
 pub(super) async fn read_only(_: Pace) -> Findings {
