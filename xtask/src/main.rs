@@ -8,6 +8,7 @@ use std::{env, process::ExitCode};
 mod bench;
 mod failure;
 mod faults;
+mod fuzz;
 mod lint;
 mod need;
 mod package;
@@ -39,6 +40,10 @@ Tasks:
         Raises the faults a limiter has to survive against servers of its own,
         and prints what each cost, with its target; --quick ends within three
         minutes. A full run writes docs/reliability.md.
+  fuzz [--executions N] [--seed N] [TARGET…]
+        Feeds the readers of strangers' words (forwarding headers, addresses,
+        keys, replies, quotas) with made-up ones, five million each, and holds
+        the outcome against a law. The tests run a short form.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("faults") => faults::run(&rest),
+        Some("fuzz") => fuzz::run(&rest),
         Some("lint") => lint::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {

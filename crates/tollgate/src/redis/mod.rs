@@ -69,6 +69,11 @@ pub(crate) fn decode_batch(
     Ok(outcomes.iter().zip(keys).map(of).collect())
 }
 
+#[cfg(feature = "testing")]
+pub(crate) fn decode_entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
+    reply::entries(period_us, reply)
+}
+
 /// A store in Redis or Valkey: every replica of the service spends from the same quota.
 ///
 /// One decision is one atomic step of a script over keys of one slot, on the server's own clock.

@@ -33,7 +33,10 @@ pub(super) struct Probe {
 }
 
 /// A line that is up and does not answer, with the PING that waits on it.
-struct Silent(Pin<Box<dyn Future<Output = (Line, Result<(), Error>)> + Send>>);
+struct Silent(Pin<Box<dyn Future<Output = Spoken> + Send>>);
+
+/// A line and what it said.
+type Spoken = (Line, Result<(), Error>);
 
 impl Probe {
     /// Starts probing; without a runtime the breaker closes again, and the next miss opens it.
@@ -112,7 +115,7 @@ async fn ask(connection: &Connection, pause: Duration, silent: &mut Option<Silen
 }
 
 /// What comes on the silent line; nothing where there is none.
-async fn spoken(silent: &mut Option<Silent>) -> (Line, Result<(), Error>) {
+async fn spoken(silent: &mut Option<Silent>) -> Spoken {
     match silent {
         Some(Silent(ping)) => ping.await,
         None => std::future::pending().await,

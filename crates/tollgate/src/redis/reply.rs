@@ -5,8 +5,12 @@ use super::plan::Plan;
 use crate::{
     Cost, Decision, Entry, Error, ErrorKind, PolicySet,
     algorithm::{Reading, unspent},
+    quota::MAX_EXACT,
     readings::Readings,
 };
+
+/// No number of a script reaches it: a double could not hold the next.
+const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: per policy its words, the first as −1 − word where it denies; last
 /// the server's time. A bare integer is the first word of a policy that is alone.
@@ -55,7 +59,11 @@ pub(super) fn outcomes(
         };
         let readings = readings(plan, policies, words)?;
         let granted = match granted {
-            Some(granted) => usize::try_from(granted).map_err(|_| nonsense(format_args!("a negative number")))?,
+            // No more can be asked for in one call.
+            Some(granted) => match u32::try_from(granted) {
+                Ok(granted) => granted as usize,
+                Err(_) => return Err(nonsense(format_args!("{granted} requests admitted"))),
+            },
             None => usize::from(readings.fit()),
         };
         Ok(Outcome { granted, readings, at_us })
@@ -70,7 +78,8 @@ impl Outcome {
         if at + 1 >= self.granted && (at >= self.granted || self.readings.fit()) {
             return Decision::from_readings(policies, self.readings.clone(), cost, self.at_us);
         }
-        let later = (self.granted - 1 - at) as u64 * cost.get();
+        // More than all bursts hold was not admitted, whatever the reply says.
+        let later = ((self.granted - 1 - at) as u64 * cost.get()).min(policies.most().get());
         let earlier = |(policy, reading): (_, Reading)| {
             (policy, Reading { fits: true, words: unspent(policy, &reading.words, later) })
         };
@@ -82,7 +91,7 @@ impl Outcome {
 /// The words of a reply, and the time that ends it.
 fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
     match reply {
-        [words @ .., Value::Int(now)] if *now >= 0 => Ok((words, now.unsigned_abs())),
+        [words @ .., Value::Int(now)] if (0..EXACT).contains(now) => Ok((words, now.unsigned_abs())),
         _ => Err(nonsense(format_args!("no time"))),
     }
 }
@@ -100,7 +109,11 @@ fn readings(plan: &Plan, policies: &PolicySet, words: &[Value]) -> Result<Readin
                 return Err(nonsense(format_args!("a negative word")));
             }
             reading.fits &= fits;
-            reading.words[at] = if fits { word.unsigned_abs() } else { (-1 - word).unsigned_abs() };
+            let word = if fits { word } else { -1 - word };
+            if word >= EXACT {
+                return Err(nonsense(format_args!("a word beyond 2^53")));
+            }
+            reading.words[at] = word.unsigned_abs();
         }
         readings.push((policy, reading));
     }
