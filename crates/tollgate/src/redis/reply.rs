@@ -3,7 +3,7 @@ use smallvec::SmallVec;
 
 use super::plan::Plan;
 use crate::{
-    Cost, Decision, Entry, Error, ErrorKind, PolicySet,
+    Algorithm, Cost, Decision, Entry, Error, ErrorKind, PolicySet,
     algorithm::{Reading, unspent},
     quota::MAX_EXACT,
     readings::Readings,
@@ -114,6 +114,11 @@ fn readings(plan: &Plan, policies: &PolicySet, words: &[Value]) -> Result<Readin
                 return Err(nonsense(format_args!("a word beyond 2^53")));
             }
             reading.words[at] = word.unsigned_abs();
+        }
+        // Of a bucket the second word is a part of 1/amount µs.
+        let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        if is_bucket && reading.words[1] >= policy.quota_ref().amount_u64() {
+            return Err(nonsense(format_args!("a part that is a whole")));
         }
         readings.push((policy, reading));
     }

@@ -76,6 +76,7 @@ fn inputs() -> impl Strategy<Value = Input> {
     let word = || {
         prop_oneof![
             4 => 0_i64..120,
+            3 => 0_i64..7,
             2 => 0_i64..7_200_000_000,
             1 => any::<i64>(),
             1 => select(vec![-1, 0, EXACT - 1, EXACT, i64::from(u32::MAX), i64::MIN, i64::MAX]),
@@ -270,14 +271,20 @@ fn expected_batch(policies: &PolicySet, counts: &[usize], reply: &Value) -> Opti
 
 fn split(policies: &PolicySet, mut words: &[i64]) -> Option<Said> {
     let mut said = Vec::new();
-    for width in widths(policies) {
+    for (policy, width) in policies.iter().zip(widths(policies)) {
         let (mine, rest) = words.split_at_checked(width)?;
         words = rest;
         let first = if mine[0] < 0 { -1 - mine[0] } else { mine[0] };
         let all: Vec<i64> = std::iter::once(first).chain(mine[1..].iter().copied()).collect();
         let all: Option<Vec<u64>> =
             all.into_iter().map(|it| u64::try_from(it).ok().filter(|it| *it < EXACT as u64)).collect();
-        said.push((mine[0] < 0, all?));
+        let all = all?;
+        // Parts of 1/amount µs that are a microsecond are none.
+        let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        if is_bucket && all.get(1).is_some_and(|&part| part >= policy.quota().amount().into()) {
+            return None;
+        }
+        said.push((mine[0] < 0, all));
     }
     words.is_empty().then_some(said)
 }
@@ -293,8 +300,9 @@ fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(),
         let (amount, burst) = (u128::from(quota.amount()), u128::from(quota.burst()));
         let (period, first) = (quota.period().as_micros(), u128::from(words[0]));
         let second = words.get(1).map_or(0, |it| u128::from(*it));
-        // None of these panics, whatever the words are.
-        let _ = (state.retry_after(), state.reset_after(), state.more_after(), state.delay());
+        // None of these panics, whatever the words are, and who is denied waits.
+        let _ = (state.reset_after(), state.more_after(), state.delay());
+        equal("whether there is a wait", state.retry_after().is_some_and(|wait| !wait.is_zero()), *denies)?;
         let later = u128::from(later);
         let spent = match state.policy().algorithm() {
             // The bucket is `first` µs and `second` parts of a µs from full.
