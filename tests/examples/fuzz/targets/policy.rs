@@ -64,8 +64,14 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => "[a-z:{}\" \\r\u{e4}]{0,6}",
     ];
     let burst = prop_oneof![2 => Just(None), 1 => amount().prop_map(Some)];
-    (amount(), burst, period, algorithm, name, 1_u64 << 40..1 << 51).prop_map(
-        |(amount, burst, period, algorithm, name, now_us)| Input { amount, burst, period, algorithm, name, now_us },
+    // Also where the product of both reaches what a double holds.
+    let edge = (22_u32..=26, -1_i64..=1).prop_map(|(power, off)| {
+        let burst = u32::try_from((1_i64 << (53 - power)) + off).expect("at most 2^31 + 1");
+        (1 << power, Some(burst))
+    });
+    let amount_and_burst = prop_oneof![15 => (amount(), burst), 1 => edge];
+    (amount_and_burst, period, algorithm, name, 1_u64 << 40..1 << 51).prop_map(
+        |((amount, burst), period, algorithm, name, now_us)| Input { amount, burst, period, algorithm, name, now_us },
     )
 }
 
