@@ -104,6 +104,10 @@ impl RedisStore {
     }
 }
 
+/// What a script is tried with: so much that it does not come back, at 1 a millisecond, while a distant server is asked
+/// again.
+const TRIED: Cost = Cost::new(300);
+
 impl Connection {
     /// What the server tells of itself.
     async fn look(&self) -> Result<Vec<Diagnosis>, Error> {
@@ -145,7 +149,7 @@ impl Connection {
     async fn try_scripts(&self, policies: &PolicySet, key: &Key, findings: &mut Vec<Diagnosis>) -> Result<(), Error> {
         let brief = policies
             .iter()
-            // So fine that the second charge belongs to the second of the first, and is written in place.
+            // So fine that of charges in a row some belong to the second of the one before, and are written in place.
             .map(|policy| {
                 Policy::try_new(policy.name(), policy.algorithm(), Quota::new(60_000, Duration::from_secs(60)))
             });
@@ -162,7 +166,7 @@ impl Connection {
             }
             command
         };
-        let (check, refund) = ([self.now(), 1.0], [self.now(), 1.0, -1.0]);
+        let (check, refund) = ([self.now(), f64::from(TRIED.units())], [self.now(), 1.0, -1.0]);
         let scripts: [(&Script, &[f64], bool); 3] =
             [(&plan.check, &check, plan.tagged), (&plan.batch, &check, plan.tagged), (&plan.refund, &refund, false)];
         let mut left = Vec::new();
@@ -182,7 +186,7 @@ impl Connection {
                     break;
                 };
                 if script.sha == plan.check.sha {
-                    let decision = super::reply::decision(plan, &set, Cost::ONE, &reply)?;
+                    let decision = super::reply::decision(plan, &set, TRIED, &reply)?;
                     left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
                 }
             }
