@@ -191,7 +191,7 @@ async fn nobody_dials_for_a_check_while_it_is_open_and_one_connection_is_made_af
         assert!(limiter.check("acme").await.expect("open").is_degraded());
     }
     let probes = proxy.accepted() - dialled;
-    let most = 2 + (began.elapsed().as_millis() / 47) as usize;
+    let most = 2 + (began.elapsed().as_millis() / 45) as usize;
     assert!(probes <= most, "{probes} connections for 20000 checks");
 
     let stats = |name: &str| server.info("stats")[name].parse::<u64>().expect("a number");
