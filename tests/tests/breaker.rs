@@ -191,7 +191,7 @@ async fn nobody_dials_for_a_check_while_it_is_open_and_one_connection_is_made_af
         assert!(limiter.check("acme").await.expect("open").is_degraded());
     }
     let probes = proxy.accepted() - dialled;
-    let most = 1 + (began.elapsed().as_millis() / 50) as usize;
+    let most = 2 + (began.elapsed().as_millis() / 45) as usize;
     assert!(probes <= most, "{probes} connections for 20000 checks");
 
     let stats = |name: &str| server.info("stats")[name].parse::<u64>().expect("a number");
@@ -230,6 +230,28 @@ async fn a_connection_that_stays_silent_is_replaced() {
     asked_again(&store).await;
     assert!(patient.check("acme").await.is_ok());
     assert_eq!(healthy.calls("evalsha"), 1);
+}
+
+#[tokio::test]
+async fn a_line_that_was_silent_for_long_is_used_again_when_it_speaks_and_no_other_is_to_be_had() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_millis(200)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENT, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    wait::until_async("the store decides", PATIENT, async || patient.check("acme").await.is_ok()).await;
+    let before = proxy.accepted();
+    // The connection there is stands still, and a new one leads nowhere.
+    proxy.set_target(([127, 0, 0, 1], ports::free()).into());
+    server.pause();
+    wait::until_async("the breaker to open", PATIENT, async || {
+        short.check("acme").await.expect("open").is_degraded() && !store.is_asked()
+    })
+    .await;
+    wait::until_async("another connection to be tried", PATIENT, async || proxy.accepted() > before + 1).await;
+    assert!(!store.is_asked());
+    server.resume();
+    asked_again(&store).await;
+    assert!(patient.check("acme").await.is_ok());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use subject::policies::ALGORITHMS;
 use tollgate::{Algorithm, Clock, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
-use tollgate_tests::RedisServer;
+use tollgate_tests::{Mode, Proxy, RedisServer};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
@@ -44,6 +44,18 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisStore {
 async fn codes(store: &RedisStore, sets: impl IntoIterator<Item = PolicySet>) -> Vec<&'static str> {
     let findings = store.diagnose(sets).await.expect("it answers");
     findings.iter().map(|finding| finding.code()).collect()
+}
+
+/// What was charged comes back on the way to a server that is far.
+#[tokio::test]
+async fn a_distant_server_is_not_taken_for_one_that_may_not_be_read() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::open(proxy.url()).expect("a store");
+    proxy.set(Mode::Delay(Duration::from_millis(5)));
+    for &algorithm in ALGORITHMS {
+        assert!(codes(&store, [set(&[algorithm])]).await.is_empty(), "{algorithm:?}");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::{env, process::ExitCode};
 mod bench;
 mod failure;
 mod faults;
+mod fuzz;
 mod lint;
 mod need;
 mod package;
@@ -45,6 +46,10 @@ Tasks:
         --server takes a newer server than the system's, unpacked from Debian's
         packages into the target directory. --soak is 20 minutes of load
         instead, --runs counts what breaks in so many runs.
+  fuzz [--executions N] [--seed N] [TARGET…]
+        Feeds the readers of strangers' words (forwarding headers, addresses,
+        keys, replies, quotas) with made-up ones, five million each, and holds
+        the outcome against a law. The tests run a short form.
   lint [--benches]
         Formatting, clippy, documentation, what the crates would publish, and
         the dependency rules of deny.toml. All of them run before it ends;
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("faults") => faults::run(&rest),
+        Some("fuzz") => fuzz::run(&rest),
         Some("lint") => lint::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -261,7 +261,8 @@ impl<'a> PolicyState<'a> {
     /// exactly when [`is_exceeded`](Self::is_exceeded).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.is_exceeded.then(|| Duration::from_micros(self.numbers.retry_us))
+        // A state that somebody else wrote may deny without a reason that arithmetic knows.
+        self.is_exceeded.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
     /// How long until the admitted request's turn comes in this queue; zero when the decision is a

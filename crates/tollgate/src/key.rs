@@ -173,7 +173,8 @@ impl Key {
     }
 
     fn is_joined(&self) -> bool {
-        self.as_bytes().contains(&b',')
+        let text = self.as_bytes();
+        text.contains(&b',') || text.starts_with(b"!!")
     }
 
     /// The key of a text that is no longer than a key.
@@ -233,6 +234,10 @@ impl Key {
         }
         let mut digest = Buffer::new();
         digest.push(b'!');
+        // Several parts stay several, so that those who join on cannot be mistaken for them.
+        if text.contains(&b',') {
+            digest.push(b'!');
+        }
         for &byte in &Sha256::digest(text)[..20] {
             digest.extend_from_slice(&hex(byte));
         }

@@ -1,5 +1,5 @@
 use std::{
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroUsize},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -18,6 +18,11 @@ pub enum Outage {
     Closed,
     /// Each replica enforces its share of the quota by itself: amount and burst are divided by the
     /// number of replicas, each at least 1. The default, with one replica.
+    ///
+    /// What an outage may take in memory is bounded for each limiter: 114 688 states (one for each key and policy) in 8.5 MB
+    /// of tables, and 80 bytes more for a key of over 30 bytes; 18 MB at most. The entries of a log and the slices of
+    /// sliding buckets come on top. When it is full the states nearest to fresh go first, as in [`MemoryStore`]: a key
+    /// that has spent its share stays refused while there are others that have spent less of theirs.
     Local {
         /// How many replicas share the quota.
         replicas: NonZeroU32,
@@ -29,6 +34,10 @@ impl Default for Outage {
         Self::Local { replicas: NonZeroU32::MIN }
     }
 }
+
+/// How many states an outage may leave in the process: 64 tables of 2 048 places, each as full as it gets before it would
+/// double.
+const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(64 * 2_048 / 8 * 7).expect("not zero");
 
 /// Answers for a store that cannot, and tells once when that begins and ends.
 #[derive(Debug)]
@@ -42,7 +51,8 @@ impl Fallback {
     pub(crate) fn new(outage: Outage, policies: &PolicySet) -> Self {
         let local = match outage {
             Outage::Local { replicas } => {
-                Some((MemoryStore::builder().clock(Clock::monotonic()).build(), policies.share(replicas.get())))
+                let store = MemoryStore::builder().max_keys(MAX_KEYS).clock(Clock::monotonic()).build();
+                Some((store, policies.share(replicas.get())))
             }
             Outage::Open | Outage::Closed => None,
         };
@@ -76,5 +86,29 @@ impl Fallback {
             }
             _ => Ok(Decision::open(check.policies, check.cost, why)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cost, Key, Policy, Quota, reason::Reason};
+
+    #[test]
+    fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
+        let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
+        let fallback = Fallback::new(Outage::default(), &policies);
+        let (store, _) = fallback.local.as_ref().expect("a local share");
+        let is_allowed = |key: Key| {
+            let check = Check::new(&policies, &key, Cost::ONE);
+            let away = Error::new(Reason::Breaker, "away");
+            fallback.answer(check, away).expect("a decision").is_allowed()
+        };
+        while is_allowed(Key::new("spent")) {}
+        for key in 0..3 * MAX_KEYS.get() as u64 {
+            assert!(is_allowed(key.into()), "{key}");
+        }
+        assert!((MAX_KEYS.get() / 8 * 7..=MAX_KEYS.get()).contains(&store.len()), "{} states", store.len());
+        assert!(!is_allowed(Key::new("spent")));
     }
 }

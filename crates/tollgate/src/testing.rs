@@ -33,6 +33,22 @@ pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
     store.give_back(check, spent_us);
 }
 
+/// When the store decided, in microseconds since the epoch on its own clock; 0 if it did not say.
+#[must_use]
+pub fn at_us(decision: &Decision) -> u64 {
+    decision.at_us()
+}
+
+/// The entries in a reply that lists a log, of those of the last `period_us`.
+///
+/// # Errors
+///
+/// The reply is none that the script makes.
+#[cfg(feature = "redis")]
+pub fn entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
+    crate::redis::decode_entries(period_us, reply)
+}
+
 /// The calls that a [`RedisStore`](crate::RedisStore) makes for a set of policies.
 #[cfg(feature = "redis")]
 #[derive(Clone, Debug)]
@@ -133,7 +149,16 @@ impl Script {
             [word] => redis::Value::Int(*word),
             words => redis::Value::Array(words.iter().copied().map(redis::Value::Int).collect()),
         };
-        crate::redis::decode(&self.policies, cost, &value)
+        self.read(cost, &value)
+    }
+
+    /// The decision in any reply.
+    ///
+    /// # Errors
+    ///
+    /// The reply is none that the script makes.
+    pub fn read(&self, cost: Cost, reply: &redis::Value) -> Result<Decision, Error> {
+        crate::redis::decode(&self.policies, cost, reply)
     }
 
     /// The name of the text that decides for many keys.
@@ -172,7 +197,21 @@ impl Script {
         cost: Cost,
         reply: &[u8],
     ) -> Result<Vec<Vec<Decision>>, Error> {
-        crate::redis::decode_batch(&self.policies, keys, cost, &redis::Value::BulkString(reply.to_vec()))
+        self.read_batch(keys, cost, &redis::Value::BulkString(reply.to_vec()))
+    }
+
+    /// The decisions in any reply to a [batch](Self::batch).
+    ///
+    /// # Errors
+    ///
+    /// The reply is none that the script makes.
+    pub fn read_batch(
+        &self,
+        keys: &[(Key, usize)],
+        cost: Cost,
+        reply: &redis::Value,
+    ) -> Result<Vec<Vec<Decision>>, Error> {
+        crate::redis::decode_batch(&self.policies, keys, cost, reply)
     }
 
     fn call(&self, sha: &str, keys: &[String], own: &[f64]) -> Vec<Vec<u8>> {

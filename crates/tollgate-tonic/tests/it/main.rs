@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![cfg(feature = "async-interceptor")]
 
+mod catalogue;
 mod charging;
 mod examples;
 mod generated;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod answers;
+mod catalogue;
 mod charges;
 mod dialects;
 mod names;

@@ -76,7 +76,7 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [used, left, ..] = *words;
     let until = |missing: u64| match missing.div_ceil(quota.amount_u64()) {
         0 => 0,
-        fills => (fills - 1) * quota.period_us() + left,
+        fills => (fills - 1).saturating_mul(quota.period_us()).saturating_add(left),
     };
     Numbers {
         remaining: quota.burst_u64().saturating_sub(used),

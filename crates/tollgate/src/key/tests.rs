@@ -97,6 +97,13 @@ fn keys_of_different_parts_differ() {
         Key::from("x".repeat(65)),
         Key::from("x".repeat(1 << 20)),
         Key::from("x".repeat(65)).join("a"),
+        Key::from(("x".repeat(65), "a", "b")),
+        Key::from(("x".repeat(65), ("a", "b"))),
+        Key::from((("x".repeat(65), "a"), "b")),
+        Key::from(("a", "x".repeat(60), "b")),
+        Key::from((("a", "x".repeat(60)), "b")),
+        Key::from(("b", "a", "x".repeat(65))),
+        Key::from(("b", ("a", "x".repeat(65)))),
     ];
     for (at, key) in keys.iter().enumerate() {
         assert!(keys[..at].iter().all(|other| other != key), "{}", key.encoded());

@@ -162,7 +162,9 @@ impl Group {
         if waiting == 1 {
             return tell_all(items, &reply::decision(plan, policies, cost, &reply));
         }
-        let outcomes = match reply::outcomes(plan, policies, items.len(), waiting > items.len(), &reply) {
+        let counts: SmallVec<[usize; MOST_KEYS]> = items.iter().map(Item::len).collect();
+        let counted = waiting > items.len();
+        let outcomes = match reply::outcomes(plan, policies, counts.into_iter(), counted, &reply) {
             Ok(outcomes) => outcomes,
             Err(error) => return tell_all(items, &Err(error)),
         };

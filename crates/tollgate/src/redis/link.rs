@@ -105,6 +105,19 @@ impl Link {
         }
     }
 
+    /// This line was taken for broken and is not: unless there is another by now, it is the one again, and a dial that is
+    /// under way is in vain.
+    pub(super) fn restore(&self, line: Line) {
+        let mut state = lock(&self.state);
+        if !matches!(&*state, State::Up(_)) {
+            *state = State::Up(line);
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*lock(&self.state), State::Up(_))
+    }
+
     /// The server is another one now: a connection to it is made at once, and the one there was, or
     /// was being made, is left to those who wait for an answer on it.
     pub(super) fn renew(&self) {
@@ -198,6 +211,11 @@ impl Source {
 static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Line {
+    /// Whether it belongs to a pool.
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
     /// Whether the server answers on this line; what it answers tells only whether to look for
     /// another server. A connection is made before the server has said that it is welcome, so one
     /// that has never answered is not up.

@@ -68,12 +68,18 @@ pub(crate) fn decode_batch(
     reply: &redis::Value,
 ) -> Result<Vec<Vec<Decision>>, Error> {
     let counted = keys.iter().any(|&(_, count)| count != 1);
-    let outcomes = reply::outcomes(policies.plan(), policies, keys.len(), counted, reply)?;
+    let counts = keys.iter().map(|&(_, count)| count);
+    let outcomes = reply::outcomes(policies.plan(), policies, counts, counted, reply)?;
     let of = |(outcome, &(_, count)): (Result<reply::Outcome, Error>, &(Key, usize))| {
         let outcome = outcome?;
         Ok((0..count).map(|at| outcome.decision(at, policies, cost)).collect())
     };
     outcomes.zip(keys).map(of).collect()
+}
+
+#[cfg(feature = "testing")]
+pub(crate) fn decode_entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
+    reply::entries(period_us, reply)
 }
 
 /// A store in Redis or Valkey: every replica of the service spends from the same quota.

@@ -3,10 +3,14 @@ use smallvec::SmallVec;
 
 use super::plan::Plan;
 use crate::{
-    Cost, Decision, Entry, Error, ErrorKind, PolicySet,
+    Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
     algorithm::{Reading, unspent},
+    quota::MAX_EXACT,
     readings::Readings,
 };
+
+/// No number of a script reaches it: a double could not hold the next.
+const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: per policy its words, the first as −1 − word where it denies; last
 /// the server's time. A bare integer is the first word of a policy that is alone.
@@ -32,11 +36,11 @@ pub(super) struct Outcome {
 }
 
 /// Reads the reply of a batch, doubles side by side: for each subject the number of requests that were admitted, if they
-/// were counted, and the words as for a check; last the server's time.
+/// were counted, and the words as for a check; last the server's time. `counts` are the requests of each subject.
 pub(super) fn outcomes<'a>(
     plan: &'a Plan,
     policies: &'a PolicySet,
-    subjects: usize,
+    counts: impl ExactSizeIterator<Item = usize>,
     counted: bool,
     reply: &'a Value,
 ) -> Result<impl Iterator<Item = Result<Outcome, Error>>, Error> {
@@ -49,36 +53,33 @@ pub(super) fn outcomes<'a>(
     let [words @ .., at] = words else {
         return Err(nonsense(format_args!("no time")));
     };
-    let at_us = u64::try_from(word(at)?).map_err(|_| nonsense(format_args!("no time")))?;
+    let at_us = time(word(at)?)?;
     let each = plan.words_in_all() + usize::from(counted);
-    if words.len() != subjects * each {
-        return Err(nonsense(format_args!("{} words where {} belong", words.len(), subjects * each)));
+    if words.len() != counts.len() * each {
+        return Err(nonsense(format_args!("{} words where {} belong", words.len(), counts.len() * each)));
     }
-    let outcome = move |words: &[[u8; 8]]| {
+    let outcome = move |(words, count): (&[[u8; 8]], usize)| {
         let (granted, words) = if counted { (Some(word(&words[0])?), &words[1..]) } else { (None, words) };
         let readings = readings(plan, policies, words, word)?;
         let granted = match granted {
-            Some(granted) => usize::try_from(granted).map_err(|_| nonsense(format_args!("a negative number")))?,
+            // Who is not admitted is denied.
+            Some(granted) => match usize::try_from(granted) {
+                Ok(granted) if granted == count || granted < count && !readings.fit() => granted,
+                _ => return Err(nonsense(format_args!("{granted} of {count} requests admitted"))),
+            },
             None => usize::from(readings.fit()),
         };
         Ok(Outcome { granted, readings, at_us })
     };
-    Ok(words.chunks_exact(each).map(outcome))
+    Ok(words.chunks_exact(each).zip(counts).map(outcome))
 }
 
 /// A whole number that was packed as a double.
 fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
     let number = f64::from_le_bytes(*bytes);
     let word = number as i64;
-    if word as f64 == number && word.unsigned_abs() <= MOST_EXACT {
-        Ok(word)
-    } else {
-        Err(nonsense(format_args!("a number that is not whole")))
-    }
+    if word as f64 == number { Ok(word) } else { Err(nonsense(format_args!("a number that is not whole"))) }
 }
-
-/// Beyond it doubles are not all the whole numbers there are.
-const MOST_EXACT: u64 = 1 << 53;
 
 impl Outcome {
     /// The decision on the request that came as number `at`, counted from zero.
@@ -87,7 +88,8 @@ impl Outcome {
         if at + 1 >= self.granted && (at >= self.granted || self.readings.fit()) {
             return Decision::from_readings(policies, self.readings.clone(), cost, self.at_us);
         }
-        let later = (self.granted - 1 - at) as u64 * cost.get();
+        // More than all bursts hold was not admitted, whatever the reply says.
+        let later = ((self.granted - 1 - at) as u64 * cost.get()).min(policies.most().get());
         let earlier = |(policy, reading): (_, Reading)| {
             (policy, Reading { fits: true, words: unspent(policy, &reading.words, later) })
         };
@@ -99,9 +101,13 @@ impl Outcome {
 /// The words of a reply, and the time that ends it.
 fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
     match reply {
-        [words @ .., Value::Int(now)] if *now >= 0 => Ok((words, now.unsigned_abs())),
+        [words @ .., Value::Int(now)] => Ok((words, time(*now)?)),
         _ => Err(nonsense(format_args!("no time"))),
     }
+}
+
+fn time(number: i64) -> Result<u64, Error> {
+    if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(nonsense(format_args!("no time"))) }
 }
 
 fn readings<W>(
@@ -110,30 +116,39 @@ fn readings<W>(
     words: &[W],
     word: fn(&W) -> Result<i64, Error>,
 ) -> Result<Readings, Error> {
-    if policies.len() == 1 {
-        return reading(words, word).map(Readings::one);
+    let mut all = policies.iter().zip(&plan.words).map(|(policy, range)| {
+        let reading = reading(policy, &words[range.clone()], word)?;
+        Ok::<_, Error>((policy, reading))
+    });
+    if policies.len() == 1
+        && let Some(one) = all.next()
+    {
+        return one.map(|(_, reading)| Readings::one(reading));
     }
-    let mut readings = SmallVec::<[_; 4]>::new();
-    for (policy, range) in policies.iter().zip(&plan.words) {
-        readings.push((policy, reading(&words[range.clone()], word)?));
-    }
-    Ok(Readings::collect(readings))
+    let all: SmallVec<[_; 4]> = all.collect::<Result<_, _>>()?;
+    Ok(Readings::collect(all))
 }
 
 /// What one policy says.
 #[inline]
-fn reading<W>(words: &[W], word: fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
+fn reading<W>(policy: &Policy, words: &[W], word: fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
     let mut reading = Reading { fits: true, words: [0; 4] };
     for (at, (value, place)) in words.iter().zip(&mut reading.words).enumerate() {
         let word = word(value)?;
-        *place = match u64::try_from(word) {
-            Ok(word) => word,
-            Err(_) if at > 0 => return Err(nonsense(format_args!("a negative word"))),
-            Err(_) => {
-                reading.fits = false;
-                (-1 - word).unsigned_abs()
-            }
-        };
+        if at > 0 && word < 0 {
+            return Err(nonsense(format_args!("a negative word")));
+        }
+        reading.fits &= word >= 0;
+        let word = if word >= 0 { word } else { -1 - word };
+        if word >= EXACT {
+            return Err(nonsense(format_args!("a word beyond 2^53")));
+        }
+        *place = word.unsigned_abs();
+    }
+    // Of a bucket the second word is a part of 1/amount µs.
+    let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    if is_bucket && reading.words[1] >= policy.quota_ref().amount_u64() {
+        return Err(nonsense(format_args!("a part that is a whole")));
     }
     Ok(reading)
 }

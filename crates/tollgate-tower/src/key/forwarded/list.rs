@@ -49,17 +49,18 @@ fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
 /// What was seen of one element.
 #[derive(Default)]
 struct Element {
-    is_empty: bool,
+    /// Whether anything stands in it.
+    is_there: bool,
     is_malformed: bool,
     address: Option<Hop>,
 }
 
 impl Element {
     fn add(&mut self, name: &[u8], value: Option<Hop>) {
+        self.is_there |= value.is_some() || !name.is_empty();
         match value {
             // No `=`: nothing at all, or nonsense.
-            None if name.is_empty() => self.is_empty = true,
-            None => self.is_malformed = true,
+            None => self.is_malformed |= !name.is_empty(),
             Some(hop) if name.eq_ignore_ascii_case(b"for") => self.is_malformed |= self.address.replace(hop).is_some(),
             Some(_) => {}
         }
@@ -69,7 +70,7 @@ impl Element {
     fn hop(self) -> Option<Hop> {
         match self {
             Self { is_malformed: false, address: Some(hop), .. } => Some(hop),
-            Self { is_malformed: false, is_empty: true, address: None } => None,
+            Self { is_there: false, .. } => None,
             _ => Some(None),
         }
     }

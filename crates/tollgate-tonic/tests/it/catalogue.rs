@@ -1,0 +1,290 @@
+//! What strangers send over a real connection, frame by frame, and the status each call ends with.
+//!
+//! Every key has a quota of one call. So two calls that end with OK and RESOURCE_EXHAUSTED had one key, and two that end
+//! with OK had two.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request};
+use tokio::net::{TcpStream, UnixListener};
+use tokio_stream::wrappers::UnixListenerStream;
+use tollgate::{Cost, Key, Limiter, Policy, Quota};
+use tollgate_tonic::key::{Metadata, Method, Service};
+use tollgate_tower::{
+    KeyExtractor,
+    key::{Extraction, Global, PeerIp},
+    key_fn,
+};
+use tonic::transport::{Endpoint, Server};
+
+use crate::support::*;
+
+const FIVE: Policy = Policy::token_bucket("five", Quota::per_hour(5));
+
+/// Stands in what is sent, and must not come back.
+const SECRET: &str = "planted-by-a-stranger";
+
+const OK: &str = "0";
+const INVALID: &str = "3";
+const EXHAUSTED: &str = "8";
+/// The same, and no time to come back.
+const NEVER: &str = "8 for good";
+/// By HTTP/2, before anybody looks at it.
+const REFUSED: &str = "refused";
+const UNKNOWN_METHOD: &str = "12";
+
+/// Two calls of one key, of two keys.
+const SAME: [&str; 2] = [OK, EXHAUSTED];
+const OTHER: [&str; 2] = [OK, OK];
+
+/// How a server finds the key.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Ascii,
+    Binary,
+    Two,
+    Peer,
+    Method,
+    Service,
+    Cost,
+}
+
+impl KeyExtractor for By {
+    fn extract(&self, parts: &http::request::Parts) -> Extraction {
+        match self {
+            Self::Ascii => Metadata::new("x-api-key").extract(parts),
+            Self::Binary => Metadata::new("id-bin").extract(parts),
+            Self::Two => (Metadata::new("x-api-key"), Metadata::new("id-bin")).extract(parts),
+            Self::Peer => PeerIp::new().extract(parts),
+            Self::Method => Method.extract(parts),
+            Self::Service => Service.extract(parts),
+            Self::Cost => Global.extract(parts),
+        }
+    }
+}
+
+fn layer(by: By) -> tollgate_tower::RateLimitLayer<By, tollgate_tonic::GrpcStatus> {
+    let one = Policy::token_bucket("one", Quota::per_hour(1));
+    let builder = match by {
+        By::Cost => tollgate_tonic::builder(Limiter::new(still(), FIVE), by),
+        _ => tollgate_tonic::builder(Limiter::new(still(), one), by),
+    };
+    builder
+        .cost(|parts| {
+            let cost = parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+            Cost::new(cost.unwrap_or(1))
+        })
+        .build()
+}
+
+/// A call as it is put into frames.
+#[derive(Clone, Debug)]
+struct Call {
+    path: String,
+    metadata: Vec<(&'static str, Vec<u8>)>,
+    content_type: &'static str,
+    has_authority: bool,
+}
+
+impl Call {
+    fn new() -> Self {
+        let (path, content_type) = ("/echo.Echo/Unary".to_owned(), "application/grpc");
+        Self { path, metadata: Vec::new(), content_type, has_authority: true }
+    }
+
+    fn with(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.metadata.push((name, value.as_ref().to_vec()));
+        self
+    }
+
+    fn to(path: &str) -> Self {
+        Self { path: path.to_owned(), ..Self::new() }
+    }
+
+    fn request(&self, server: SocketAddr) -> Request<()> {
+        let origin = if self.has_authority { format!("http://{server}") } else { String::new() };
+        let mut request = Request::post(format!("{origin}{}", self.path)).header("content-type", self.content_type);
+        for (name, value) in &self.metadata {
+            request = request.header(*name, HeaderValue::from_bytes(value).unwrap());
+        }
+        request.body(()).unwrap()
+    }
+}
+
+/// What the call ends with: the gRPC status, else the status of HTTP, else that HTTP/2 refused it.
+async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
+    let stream = TcpStream::connect(server).await.unwrap();
+    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let (response, mut body) = send.ready().await.unwrap().send_request(call.request(server), false).unwrap();
+    // The server may have refused it already.
+    let _ = body.send_data(Bytes::from_static(&[0; 5]), true);
+    let mut response = match response.await {
+        Ok(response) => response,
+        Err(_) => return (REFUSED.to_owned(), HeaderMap::new()),
+    };
+    while let Some(Ok(data)) = response.body_mut().data().await {
+        let _ = response.body_mut().flow_control().release_capacity(data.len());
+    }
+    let mut headers = response.headers().clone();
+    headers.extend(response.body_mut().trailers().await.ok().flatten().unwrap_or_default());
+    let status = match headers.get("grpc-status").map(|status| status.to_str().unwrap()) {
+        Some(EXHAUSTED) if !headers.contains_key("retry-after") => NEVER.to_owned(),
+        Some(status) => status.to_owned(),
+        None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => REFUSED.to_owned(),
+        None => format!("HTTP {}", response.status().as_u16()),
+    };
+    (status, headers)
+}
+
+/// An input: how the key is found, the calls one after the other, and what each ends with.
+type Row = (&'static str, By, Vec<Call>, Vec<&'static str>);
+
+fn rows() -> Vec<Row> {
+    let rows = [ascii(), binary(), paths(), others()];
+    rows.into_iter().flatten().collect()
+}
+
+fn ascii() -> Vec<Row> {
+    let key = |value: &[u8]| Call::new().with("x-api-key", value);
+    let long = |bytes: usize, last: &str| key(format!("{}{last}", "x".repeat(bytes - 1)).as_bytes());
+    let planted = |bytes: &[u8]| key(&[SECRET.as_bytes(), bytes].concat());
+    vec![
+        ("no metadata", By::Ascii, vec![Call::new()], vec![INVALID]),
+        ("an empty value", By::Ascii, vec![key(b"")], vec![INVALID]),
+        ("a blank value", By::Ascii, vec![key(b" \t ")], vec![INVALID]),
+        ("a value in two entries", By::Ascii, vec![key(b"a").with("x-api-key", "a")], vec![INVALID]),
+        ("two values in one entry", By::Ascii, vec![key(b"a,b"), key(b"a")], OTHER.into()),
+        ("blanks around a value", By::Ascii, vec![key(b" a "), key(b"a")], SAME.into()),
+        (
+            "no UTF-8",
+            By::Ascii,
+            vec![planted(b"\xff\xfe"), planted(b"\xff\xfe"), planted(b"\xff\xff")],
+            vec![OK, EXHAUSTED, OK],
+        ),
+        ("braces", By::Ascii, vec![key(b"{}"), key(b"{"), key(b"}{"), key(b"{}")], vec![OK, OK, OK, EXHAUSTED]),
+        ("a tab inside", By::Ascii, vec![key(b"a\tb"), key(b"a b")], OTHER.into()),
+        ("64 bytes", By::Ascii, vec![long(64, "a"), long(64, "a"), long(64, "b")], vec![OK, EXHAUSTED, OK]),
+        ("65 bytes", By::Ascii, vec![long(65, "a"), long(65, "a"), long(65, "b")], vec![OK, EXHAUSTED, OK]),
+        ("8 KiB", By::Ascii, vec![long(8 << 10, "a"), long(8 << 10, "a"), long(8 << 10, "b")], vec![OK, EXHAUSTED, OK]),
+        // The server takes no head of over 16 KiB.
+        ("64 KiB", By::Ascii, vec![long(64 << 10, "a")], vec![REFUSED]),
+    ]
+}
+
+fn binary() -> Vec<Row> {
+    let id = |value: &str| Call::new().with("id-bin", value);
+    let two = |one: &str, other: &str| Call::new().with("x-api-key", one).with("id-bin", other);
+    vec![
+        ("binary metadata, with and without padding", By::Binary, vec![id("//4="), id("//4")], SAME.into()),
+        ("bits that are no byte", By::Binary, vec![id("//4"), id("//5"), id("//8")], vec![OK, EXHAUSTED, OK]),
+        ("other bytes", By::Binary, vec![id("AAAA"), id("AAAB")], OTHER.into()),
+        ("bytes of control", By::Binary, vec![id("AAoN"), id("AAoN"), id("AAoO")], vec![OK, EXHAUSTED, OK]),
+        ("no base64", By::Binary, vec![id("%")], vec![INVALID]),
+        ("base64 for URLs", By::Binary, vec![id("__4")], vec![INVALID]),
+        ("empty base64", By::Binary, vec![id("")], vec![INVALID]),
+        ("two values in one entry of bytes", By::Binary, vec![id("AAAA,AAAA")], vec![INVALID]),
+        ("the text of the bytes is another key", By::Two, vec![two("//4", "AAAA"), two("AAAA", "//4")], OTHER.into()),
+        ("a delimiter in a part", By::Two, vec![two("a", "Yjpj"), two("a:b", "Yw")], OTHER.into()),
+    ]
+}
+
+fn paths() -> Vec<Row> {
+    let mut rows = vec![
+        ("one method", By::Method, vec![Call::new(), Call::new()], SAME.to_vec()),
+        ("another method", By::Service, vec![Call::new(), Call::to("/echo.Echo/Server")], SAME.into()),
+        ("a query", By::Method, vec![Call::new(), Call::to("/echo.Echo/Unary?a=b")], SAME.into()),
+        ("no service", By::Method, vec![Call::to("/")], vec![INVALID]),
+        ("no method", By::Method, vec![Call::to("/echo.Echo")], vec![INVALID]),
+        ("an empty method", By::Method, vec![Call::to("/echo.Echo/")], vec![INVALID]),
+    ];
+    // Other paths, and no method of ours answers to them: what they spend is not its quota.
+    for (input, path) in [
+        ("`//`", "//echo.Echo/Unary"),
+        ("a slash at the end", "/echo.Echo/Unary/"),
+        ("small letters", "/echo.echo/unary"),
+        ("an escape", "/echo.Echo/%55nary"),
+        ("a dot", "/./echo.Echo/Unary"),
+    ] {
+        rows.push((input, By::Peer, vec![Call::to(path), Call::new()], vec![UNKNOWN_METHOD, EXHAUSTED]));
+    }
+    rows
+}
+
+fn others() -> Vec<Row> {
+    let cost = |cost: &str| Call::new().with("x-cost", cost);
+    let mut nobody = Call::new();
+    nobody.has_authority = false;
+    let mut json = Call::new();
+    json.content_type = "application/json";
+    vec![
+        ("no authority", By::Peer, vec![nobody.clone(), nobody.clone()], SAME.into()),
+        ("no authority, and no key either", By::Ascii, vec![nobody], vec![INVALID]),
+        (
+            "forwarding headers",
+            By::Peer,
+            vec![Call::new(), Call::new().with("x-forwarded-for", "203.0.113.7")],
+            SAME.into(),
+        ),
+        ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
+        ("cost 0 is a look", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
+        ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER, OK]),
+        ("the greatest cost", By::Cost, vec![cost("4294967295")], vec![NEVER]),
+        (
+            "what is no cost",
+            By::Cost,
+            vec![cost("4294967296"), cost("-1"), cost("nan"), cost("2"), cost("1")],
+            vec![OK, OK, OK, OK, EXHAUSTED],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_input_has_the_status_that_the_catalogue_says() {
+    let rows = rows();
+    let mut wrong = Vec::new();
+    for (input, by, calls, expected) in &rows {
+        let server = serve(Server::builder().layer(layer(*by)).add_service(EchoServer::new(Echoing))).await;
+        let mut found = Vec::new();
+        for call in calls {
+            let (status, headers) = outcome(server, call).await;
+            if format!("{headers:?}").contains(SECRET) {
+                wrong.push(format!("{input}: the answer tells what was sent"));
+            }
+            if status == EXHAUSTED && !headers.contains_key("grpc-status-details-bin") {
+                wrong.push(format!("{input}: a refusal does not say when to come back"));
+            }
+            found.push(status);
+        }
+        if found != *expected {
+            wrong.push(format!("{input}: {found:?} where {expected:?} belongs"));
+        }
+    }
+    println!("{} rows", rows.len());
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn the_peer_of_a_unix_socket_is_a_mistake_of_the_setup() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let incoming = UnixListenerStream::new(UnixListener::bind(&path).unwrap());
+    let server = Server::builder().layer(layer(By::Peer)).add_service(EchoServer::new(Echoing));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let channel = Endpoint::from_shared(format!("unix://{}", path.display())).unwrap().connect().await.unwrap();
+    let status = EchoClient::new(channel).unary(message("hello")).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Internal);
+    assert_eq!(status.message(), "internal error");
+}
+
+#[tokio::test]
+async fn a_key_from_a_closure_meets_the_same_strangers() {
+    let key = key_fn(|parts| parts.headers.get("authorization").map(|value| Key::bytes(value.as_bytes())));
+    let limiter = Limiter::new(still(), Policy::token_bucket("one", Quota::per_hour(1)));
+    let server = Server::builder().layer(tollgate_tonic::layer(limiter, key)).add_service(EchoServer::new(Echoing));
+    let server = serve(server).await;
+    for (value, expected) in [(&b"\xff"[..], OK), (b"\xff", EXHAUSTED), (b"\xfe", OK), (b"{\xff}", OK)] {
+        assert_eq!(outcome(server, &Call::new().with("authorization", value)).await.0, expected, "{value:?}");
+    }
+}
