@@ -73,9 +73,9 @@ async fn three_misses_open_it_and_then_nothing_is_sent_and_nothing_waits() {
     );
     server.resume();
     asked_again(&store).await;
-    assert_eq!(spent(&patient, "acme").await, 2);
-    // Two were under way and the third waited behind them; the last is the look at what they charged.
-    assert_eq!(server.calls("evalsha") - before, 2 + 1);
+    assert_eq!(spent(&patient, "acme").await, 3);
+    // All three were under way; the last is the look at what they charged.
+    assert_eq!(server.calls("evalsha") - before, 3 + 1);
 }
 
 #[tokio::test]

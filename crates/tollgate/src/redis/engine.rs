@@ -22,9 +22,9 @@ use crate::{Decision, Error, ErrorKind, reason::Reason};
 /// There is no timer. While fewer than [`IN_FLIGHT`] batches are under way, what is queued leaves
 /// at once, after the tasks that are ready now had their chance to join; while as many are under
 /// way, checks gather. So a lone caller pays one trip, and the size of a batch finds itself: it
-/// grows with the load and with the distance of the server. What stands there when none is under way
-/// leaves in halves, so that this end works on the answers to one while the server works on the
-/// other; otherwise the two ends would wait for each other in turns.
+/// grows with the load and with the distance of the server. What stands there leaves in as many
+/// parts as there is room for under way, so that this end works on the answers to one while the
+/// server works on the next; as one, the two ends would wait for each other in turns.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. When the
 /// breaker opens, it lets go of everything that was asked before.
@@ -40,8 +40,9 @@ struct Shared {
     wake: Notify,
 }
 
-/// More batches under way share less: two keep both ends of the connection busy.
-const IN_FLIGHT: usize = 2;
+/// So many keep both ends of the connection busy, also where a core that sleeps takes its time to wake; with more, each
+/// batch shares less.
+const IN_FLIGHT: usize = 4;
 
 /// How many checks may wait. Beyond it the store is overloaded and says so at once; at the best
 /// rate measured this many are decided within a deadline.
@@ -166,7 +167,7 @@ async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>
         }
         let batch = {
             let jobs = &mut shared.queue.lock().jobs;
-            let most = if under_way.0.is_empty() { jobs.len().div_ceil(IN_FLIGHT) } else { jobs.len() };
+            let most = jobs.len().div_ceil(IN_FLIGHT - under_way.0.len());
             Batch::cut(jobs, most)
         };
         let connection = Arc::clone(&connection);
