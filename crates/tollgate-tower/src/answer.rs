@@ -1,6 +1,6 @@
 //! From the decision to the answer.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use http::{HeaderValue, Response, header, request::Parts};
 use tollgate::{Decision, Error, ErrorKind};
@@ -46,26 +46,29 @@ impl Passed {
 
     /// Completes the service's own response.
     #[inline(always)]
-    pub(crate) fn finish<B>(&mut self, mut response: Response<B>) -> Response<B> {
+    pub(crate) fn finish<B>(&mut self, response: &mut Response<B>) {
         if let Some(more) = self.more.take() {
-            response = more.finish(response);
+            more.finish(response);
         }
         self.told.add_to(response.headers_mut());
-        response
     }
 }
 
 impl More {
-    fn finish<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
+    fn finish<B>(mut self: Box<Self>, response: &mut Response<B>) {
         if let Some(mut charge) = self.charge.take() {
-            let (parts, body) = response.into_parts();
-            charge.settle(Outcome::Response(&parts));
-            response = Response::from_parts(parts, body);
+            // The head, lent out for as long as it is looked at: the response itself stays where it is.
+            let (mut head, ()) = Response::new(()).into_parts();
+            (head.status, head.version) = (response.status(), response.version());
+            mem::swap(&mut head.headers, response.headers_mut());
+            mem::swap(&mut head.extensions, response.extensions_mut());
+            charge.settle(Outcome::Response(&head));
+            mem::swap(&mut head.headers, response.headers_mut());
+            mem::swap(&mut head.extensions, response.extensions_mut());
         }
         if let Some(decisions) = self.exposed.take() {
             decisions.tell(response.extensions_mut());
         }
-        response
     }
 }
 

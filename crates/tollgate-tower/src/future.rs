@@ -107,7 +107,10 @@ where
                         None => future.poll(cx),
                     });
                     return Poll::Ready(match answer {
-                        Ok(response) => Ok(passed.finish(response)),
+                        Ok(mut response) => {
+                            passed.finish(&mut response);
+                            Ok(response)
+                        }
                         Err(error) => {
                             passed.failed();
                             Err(error)

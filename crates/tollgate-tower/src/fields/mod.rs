@@ -55,7 +55,7 @@ impl Wording {
     }
 
     /// What an answer tells of a decision: nothing but when to come back, when no policy was asked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(&self, decision: &Decision) -> Told {
         match self.configured {
             // The share that a replica enforces by itself is not what was configured.
@@ -67,7 +67,7 @@ impl Wording {
     }
 
     /// The default: one look at each policy.
-    #[inline]
+    #[inline(always)]
     fn lists(&self, decision: &Decision, policies: &'static HeaderValue) -> Told {
         let (mut value, mut come_back) = (Value::new(), 0);
         for (state, opening) in decision.states().zip(&self.openings) {

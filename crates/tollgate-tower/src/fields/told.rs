@@ -2,10 +2,7 @@
 
 use std::mem;
 
-use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{self, Entry},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::{Dialect, RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING};
 
@@ -55,7 +52,7 @@ impl Told {
 
     /// Moves the fields to the answer of the service inside, which another layer may have limited too: lists grow; of
     /// single values those of the layer with the least left stay.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
         if self.come_back > 0 {
             postpone(self.come_back, headers);
@@ -63,8 +60,15 @@ impl Told {
         match &mut self.fields {
             Fields::None => return,
             Fields::Lists { policies, states } => {
-                append(headers, RATELIMIT_POLICY, policies.clone());
-                append(headers, RATELIMIT, mem::replace(states, HeaderValue::from_static("")));
+                let states = mem::replace(states, HeaderValue::from_static(""));
+                if headers.is_empty() {
+                    // A bare answer: there is nothing to look up.
+                    headers.insert(RATELIMIT_POLICY, policies.clone());
+                    headers.insert(RATELIMIT, states);
+                } else {
+                    append(headers, RATELIMIT_POLICY, policies.clone());
+                    append(headers, RATELIMIT, states);
+                }
             }
             Fields::Lines { lines, remaining } => {
                 let is_least = remaining_in(headers).is_none_or(|inside| *remaining < inside);
@@ -121,22 +125,24 @@ pub(super) fn remaining_in(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Adds members to a list that a layer further in may have begun.
+#[inline]
 pub(super) fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    match headers.entry(name) {
-        Entry::Vacant(place) => {
-            place.insert(value);
-        }
-        Entry::Occupied(mut place) => {
-            let mut joined = Vec::new();
-            for line in place.iter() {
-                joined.extend_from_slice(line.as_bytes());
-                joined.extend_from_slice(b", ");
-            }
-            joined.extend_from_slice(value.as_bytes());
-            // Valid values, joined by valid bytes.
-            place.insert_mult(HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)).unwrap_or(value));
-        }
+    // Not by its entry: that carries name and value about before they find their place.
+    let value = if headers.contains_key(&name) { joined(headers, &name, value) } else { value };
+    headers.insert(name, value);
+}
+
+/// All lines of a list, and further members.
+#[cold]
+fn joined(headers: &HeaderMap, name: &HeaderName, value: HeaderValue) -> HeaderValue {
+    let mut joined = Vec::new();
+    for line in headers.get_all(name) {
+        joined.extend_from_slice(line.as_bytes());
+        joined.extend_from_slice(b", ");
     }
+    joined.extend_from_slice(value.as_bytes());
+    // Valid values, joined by valid bytes.
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)).unwrap_or(value)
 }
 
 /// Raises the `Retry-After` of a layer further in, or of the service, to the time at which this
