@@ -21,8 +21,9 @@ pub(crate) struct Section {
 
 /// In the order of the report.
 pub(crate) const ALL: &[Section] = &[
-    Section { name: "check", about: "one decision inside the process", run: check::run },
+    // First: its figure moves most with how sections before it have left the memory.
     Section { name: "layer", about: "one request through a layer around nothing", run: layer::run },
+    Section { name: "check", about: "one decision inside the process", run: check::run },
     Section { name: "throughput", about: "concurrent callers through Redis", run: throughput::run },
     Section { name: "latency", about: "one caller through Redis, and a pool that was handed over", run: latency::run },
     Section { name: "denied", about: "who keeps asking after a denial", run: repeat::run },
