@@ -1,20 +1,13 @@
 //! What quotas do when the server's clock jumps: shared by the test and by the rows that are measured.
 
+#[path = "../algorithms.rs"]
+mod algorithms;
+
 use std::time::{Duration, Instant};
 
+pub(crate) use algorithms::ALGORITHMS;
 use tollgate::{Algorithm, Key, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, WallClock};
-
-pub const ALGORITHMS: [Algorithm; 8] = [
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 10 },
-    Algorithm::SlidingLog,
-];
 
 /// How far clocks jump.
 pub const JUMPS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(3_600), Duration::from_secs(86_400)];

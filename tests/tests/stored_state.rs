@@ -1,24 +1,17 @@
 //! What lies under a key and was not written by us, or was cut, or moved in time: no error, no more than a fresh key has,
 //! no wait without end, and an expiry on what is stored then.
 
+#[path = "../algorithms.rs"]
+mod algorithms;
+
 use std::time::Duration;
 
-use tollgate::{Algorithm, Limiter, Outage, Policy, Quota, RedisStore};
+use algorithms::ALGORITHMS;
+use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, Reply};
 
 const AMOUNT: u32 = 5;
 const PERIOD: Duration = Duration::from_secs(3_600);
-
-const ALGORITHMS: [Algorithm; 8] = [
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 10 },
-    Algorithm::SlidingLog,
-];
 
 /// Commands that plant something under the key, and what it is.
 type Plant = (String, Vec<Vec<u8>>);

@@ -1,5 +1,8 @@
 //! The quotas and policies that the laws are tried on.
 
+#[path = "../../algorithms.rs"]
+mod algorithms;
+
 use std::time::Duration;
 
 use tollgate::{Algorithm, Policy, PolicySet, Quota};
@@ -7,16 +10,7 @@ use tollgate::{Algorithm, Policy, PolicySet, Quota};
 use super::Dice;
 
 /// Every algorithm.
-pub const ALGORITHMS: &[Algorithm] = &[
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 10 },
-    Algorithm::SlidingLog,
-];
+pub const ALGORITHMS: &[Algorithm] = &algorithms::ALGORITHMS;
 
 /// Whether a burst other than the amount means something.
 pub fn has_burst(algorithm: Algorithm) -> bool {

@@ -66,9 +66,16 @@ impl Wording {
         }
     }
 
-    /// The default: one look at each policy.
+    /// The default.
     #[inline(always)]
     fn lists(&self, decision: &Decision, policies: &'static HeaderValue) -> Told {
+        let (states, come_back) = self.states(decision);
+        Told { fields: Fields::Lists { policies, states }, come_back, exposed: self.exposed() }
+    }
+
+    /// What is left of each policy, and when to come back, in one look at each.
+    #[inline(always)]
+    fn states(&self, decision: &Decision) -> (HeaderValue, u64) {
         let (mut value, mut come_back) = (Value::new(), 0);
         for (state, opening) in decision.states().zip(&self.openings) {
             let (remaining, more) = (state.remaining(), seconds(more_after(&state)));
@@ -77,7 +84,7 @@ impl Wording {
                 come_back = come_back.max(seconds(state.more_after()));
             }
         }
-        Told { fields: Fields::Lists { policies, states: value.finish() }, come_back, exposed: self.exposed() }
+        (value.finish(), come_back)
     }
 
     fn lines(&self, decision: &Decision) -> Told {
@@ -113,13 +120,7 @@ impl Wording {
         let quota = state.policy().quota();
         let (remaining, more) = (state.remaining(), seconds(more_after(state)));
         match self.dialect {
-            Dialect::Ietf08 => {
-                let mut value = Value::new();
-                for (state, opening) in decision.states().zip(&self.openings) {
-                    value.state_08(opening, state.remaining(), seconds(more_after(&state)));
-                }
-                lines.push(Line::list(RATELIMIT, value.finish()));
-            }
+            Dialect::Ietf08 => lines.push(Line::list(RATELIMIT, self.states(decision).0)),
             Dialect::Ietf07 => lines.push(Line::one(RATELIMIT, value::state_07(state))),
             Dialect::Ietf06 => lines.extend([
                 number(RATELIMIT_LIMIT, quota.amount().into()),

@@ -72,16 +72,7 @@ impl Job {
 
     /// The same, asked once more.
     pub(super) fn again(&self, asking: bool) -> Self {
-        Self {
-            policies: self.policies.clone(),
-            key: self.key.clone(),
-            hash: self.hash,
-            cost: self.cost,
-            tag: self.tag.clone(),
-            asking,
-            is_gone: AtomicBool::new(false),
-            answer: Mutex::new(Answer::Awaited(None)),
-        }
+        Self { asking, ..Self::new(self.check(), self.hash) }
     }
 
     pub(super) fn check(&self) -> Check<'_> {
