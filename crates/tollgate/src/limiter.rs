@@ -1,3 +1,5 @@
+#[cfg(feature = "redis")]
+mod at_redis;
 mod builder;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -10,6 +12,8 @@ use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet, Store, StoreFuture, entry::TAG_BYTES,
     outage::Fallback, wait::Lines,
 };
+#[cfg(feature = "redis")]
+use at_redis::AtRedis;
 pub use builder::LimiterBuilder;
 
 /// A store and the policies checked together. Cheap to clone; clones share state.
@@ -254,19 +258,12 @@ impl Inner {
         }
     }
 
-    /// The same without a second future around that of the store, which is most of what there is to do here.
+    /// The same without a future of the store's own.
     #[cfg(feature = "redis")]
     #[inline]
     fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
         match redis.ask(check) {
-            Ok(asked) => {
-                let inner = Arc::clone(self);
-                let (asked, deadline) = asked.within(self.deadline);
-                StoreFuture::pending(async move {
-                    let answer = inner.wait(asked.decide(), deadline.map(Instant::from_std)).await;
-                    inner.settle(asked.check(), answer)
-                })
-            }
+            Ok(asked) => StoreFuture::pending(AtRedis::new(Arc::clone(self), asked)),
             Err(known) => StoreFuture::ready(self.settle(check, known)),
         }
     }

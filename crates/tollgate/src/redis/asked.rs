@@ -1,10 +1,13 @@
 use std::{
+    future::Future,
     hash::BuildHasher,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
-use super::{Inner, RedisStore, job::Job, slots::Epoch};
+use super::{RedisStore, engine::Turn, job::Job, lane::Lanes, slots::Epoch};
 use crate::{Check, Decision, Error};
 
 impl RedisStore {
@@ -19,19 +22,31 @@ impl RedisStore {
         if let Some(why) = self.0.lanes.refusal(check.key) {
             return Err(Err(why));
         }
-        let job = Arc::new(Job::new(check, hash));
-        Ok(Asked { store: Arc::clone(&self.0), job, epoch, sent: Instant::now(), deadline: check.deadline })
+        let way = Way::Ahead(Arc::new(Job::new(check, hash)));
+        Ok(Asked { way, epoch, sent: Instant::now(), deadline: check.deadline })
     }
 }
 
-/// A check that is sent when its decision is waited for.
+/// A check that is sent when it is first polled.
+///
+/// It is polled by hand, and not by an `async` block, because a state of that kind is moved as a whole each time another
+/// one is put around it: half of what a caller had to do was that.
 pub(crate) struct Asked {
-    store: Arc<Inner>,
-    job: Arc<Job>,
+    way: Way,
     /// Where denials are remembered.
     epoch: Option<Epoch>,
     sent: Instant,
     deadline: Option<Instant>,
+}
+
+/// How far it came.
+enum Way {
+    Ahead(Arc<Job>),
+    /// The one server has it.
+    One(Turn),
+    /// It looks for the server of its slot.
+    Cluster(Arc<Job>, Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>),
+    Over(Arc<Job>),
 }
 
 impl Asked {
@@ -42,16 +57,46 @@ impl Asked {
     }
 
     pub(crate) fn check(&self) -> Check<'_> {
-        self.job.check()
+        self.way.job().check()
     }
 
-    pub(crate) async fn decide(&self) -> Result<Decision, Error> {
-        let decision = self.store.lanes.check(&self.job, self.deadline).await?;
-        if let (Some(denials), Some(epoch)) = (&self.store.denials, self.epoch)
+    /// The decision of the store that was asked; nothing is heard of a check after it.
+    pub(crate) fn poll(&mut self, store: &RedisStore, cx: &mut Context<'_>) -> Poll<Result<Decision, Error>> {
+        if let Way::Ahead(job) = &self.way {
+            let job = Arc::clone(job);
+            self.way = match &store.0.lanes {
+                Lanes::One(lane) => Way::One(lane.engine.submit(job, self.deadline)?),
+                Lanes::Cluster(cluster) => {
+                    let decision = cluster.clone().check(Arc::clone(&job), self.deadline);
+                    Way::Cluster(job, Box::pin(decision))
+                }
+            };
+        }
+        let decision = ready!(match &mut self.way {
+            Way::One(turn) => Pin::new(turn).poll(cx),
+            Way::Cluster(_, decision) => decision.as_mut().poll(cx),
+            Way::Ahead(_) | Way::Over(_) => Poll::Pending,
+        });
+        if let (Some(denials), Some(epoch), Ok(decision)) = (&store.0.denials, self.epoch, &decision)
             && decision.is_denied()
         {
-            denials.remember(&self.job.key, self.job.hash, epoch, &decision, self.sent);
+            let job = self.way.job();
+            denials.remember(&job.key, job.hash, epoch, decision, self.sent);
         }
-        Ok(decision)
+        Poll::Ready(decision)
+    }
+
+    /// The caller does not wait any longer.
+    pub(crate) fn give_up(&mut self) {
+        self.way = Way::Over(Arc::clone(self.way.job()));
+    }
+}
+
+impl Way {
+    fn job(&self) -> &Arc<Job> {
+        match self {
+            Self::One(turn) => turn.job(),
+            Self::Ahead(job) | Self::Cluster(job, _) | Self::Over(job) => job,
+        }
     }
 }

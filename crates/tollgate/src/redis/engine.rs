@@ -3,7 +3,7 @@ use std::{
     future::Future,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Instant,
 };
 
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::{
     batch::Batch,
     connection::Connection,
-    job::{self, Job, Queued, Waiter},
+    job::{self, Answered, Job, Queued, Waiter},
     queue::{Queue, Refused},
 };
 use crate::{Decision, Error, ErrorKind, reason::Reason};
@@ -53,29 +53,18 @@ impl Engine {
         Self { shared: Arc::new(Shared { queue: Queue::new(), wake: Notify::new() }), connection }
     }
 
-    /// Queues a check and waits for its decision.
+    /// Queues a check.
     ///
-    /// A caller that gives up before its batch left is taken out of the queue: nothing is charged
-    /// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
-    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
+    /// # Errors
+    ///
+    /// The server is not asked now, or too many wait for it.
+    pub(super) fn submit(self: &Arc<Self>, job: Arc<Job>, deadline: Option<Instant>) -> Result<Turn, Error> {
         let (waiter, answered) = job::sides(job);
-        let asked_after = self.submit(waiter)?;
-        let mut patience = Patience { connection: &self.connection, deadline };
-        let decision = answered.await;
-        patience.deadline = None;
-        match decision {
-            Some(decision) => {
-                if decision.is_ok() {
-                    self.connection.breaker().served();
-                }
-                decision
-            }
-            None if self.connection.breaker().openings() != asked_after => Err(self.connection.overtaken()),
-            None => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
-        }
+        let asked_after = self.push(waiter)?;
+        Ok(Turn { engine: Arc::clone(self), answered, asked_after, deadline, is_over: false })
     }
 
-    fn submit(&self, waiter: Waiter) -> Result<u64, Error> {
+    fn push(&self, waiter: Waiter) -> Result<u64, Error> {
         let room = |queued: &mut VecDeque<Queued>| {
             if queued.len() >= MOST_WAITING {
                 queued.retain(|queued| queued.waiter.is_awaited());
@@ -107,16 +96,52 @@ impl Engine {
     }
 }
 
-/// Notices a caller that goes at its deadline and not before.
-struct Patience<'a> {
-    connection: &'a Connection,
+/// A check that is queued, or on its way.
+///
+/// A caller that gives up before its batch left is taken out of the queue: nothing is charged
+/// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
+#[derive(Debug)]
+pub(super) struct Turn {
+    engine: Arc<Engine>,
+    answered: Answered,
+    /// How often the breaker had opened when it was queued.
+    asked_after: u64,
     deadline: Option<Instant>,
+    /// There was an answer.
+    is_over: bool,
 }
 
-impl Drop for Patience<'_> {
+impl Turn {
+    pub(super) fn job(&self) -> &Arc<Job> {
+        self.answered.job()
+    }
+}
+
+impl Future for Turn {
+    type Output = Result<Decision, Error>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answered).poll(cx));
+        self.is_over = true;
+        let connection = &self.engine.connection;
+        Poll::Ready(match answer {
+            Some(Ok(decision)) => {
+                connection.breaker().served();
+                Ok(decision)
+            }
+            Some(Err(error)) => Err(error),
+            None if connection.breaker().openings() != self.asked_after => Err(connection.overtaken()),
+            None => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
+        })
+    }
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
-        if self.deadline.is_some_and(|deadline| tokio::time::Instant::now().into_std() >= deadline) {
-            self.connection.missed();
+        let is_late = |deadline| tokio::time::Instant::now().into_std() >= deadline;
+        if !self.is_over && self.deadline.is_some_and(is_late) {
+            self.engine.connection.missed();
         }
     }
 }

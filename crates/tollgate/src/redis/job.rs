@@ -112,8 +112,8 @@ impl Job {
 }
 
 /// The two sides of a check.
-pub(super) fn sides(job: &Arc<Job>) -> (Waiter, Answered) {
-    (Waiter(Arc::clone(job)), Answered(Arc::clone(job)))
+pub(super) fn sides(job: Arc<Job>) -> (Waiter, Answered) {
+    (Waiter(Arc::clone(&job)), Answered(job))
 }
 
 impl Waiter {
@@ -165,6 +165,12 @@ impl Future for Answered {
     }
 }
 
+impl Answered {
+    pub(super) fn job(&self) -> &Arc<Job> {
+        &self.0
+    }
+}
+
 impl Drop for Answered {
     fn drop(&mut self) {
         self.0.is_gone.store(true, Ordering::Relaxed);
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_given_once() {
-        let (waiter, mut answered) = sides(&job());
+        let (waiter, mut answered) = sides(job());
         assert!(waiter.is_awaited() && poll(&mut answered).is_pending());
         waiter.tell(Err(Error::unavailable("away")));
         assert!(matches!(poll(&mut answered), Poll::Ready(Some(Err(error))) if error.to_string() == "away"));
@@ -205,10 +211,10 @@ mod tests {
 
     #[test]
     fn whoever_is_dropped_tells_the_other() {
-        let (waiter, mut answered) = sides(&job());
+        let (waiter, mut answered) = sides(job());
         drop(waiter);
         assert!(matches!(poll(&mut answered), Poll::Ready(None)));
-        let (waiter, answered) = sides(&job());
+        let (waiter, answered) = sides(job());
         drop(answered);
         assert!(!waiter.is_awaited());
     }

@@ -1,15 +1,15 @@
-use std::{collections::HashSet, future::Future, sync::Arc, time::Instant};
+use std::{collections::HashSet, future::Future, sync::Arc};
 
 use redis::{Cmd, Value};
 
-use super::{cluster::Cluster, connection::Connection, engine::Engine, job::Job, script::Script};
-use crate::{Clock, Decision, Diagnosis, Error, Key};
+use super::{cluster::Cluster, connection::Connection, engine::Engine, script::Script};
+use crate::{Clock, Diagnosis, Error, Key};
 
 /// A server, and the queue before it.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) connection: Arc<Connection>,
-    pub(super) engine: Engine,
+    pub(super) engine: Arc<Engine>,
 }
 
 /// Where the states live: at one server, or each at the one that has its slot.
@@ -28,7 +28,7 @@ pub(super) struct Manner {
 
 impl Lane {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { engine: Engine::new(Arc::clone(&connection)), connection }
+        Self { engine: Arc::new(Engine::new(Arc::clone(&connection))), connection }
     }
 }
 
@@ -46,15 +46,6 @@ impl Lanes {
         match self {
             Self::One(lane) => !lane.connection.breaker().is_open(),
             Self::Cluster(cluster) => cluster.is_asked(),
-        }
-    }
-
-    /// Decides at the server of the key.
-    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
-        match self {
-            Self::One(lane) => lane.engine.check(job, deadline).await,
-            // Set apart, so that those who have one server do not carry it along.
-            Self::Cluster(cluster) => Box::pin(cluster.check(job, deadline)).await,
         }
     }
 

@@ -35,12 +35,13 @@ mod sync {
     pub(super) use arc_swap::ArcSwapOption;
 }
 
-use std::{fmt, hash::BuildHasher, iter, sync::Arc};
+use std::{fmt, future, hash::BuildHasher, iter, sync::Arc};
 
 use foldhash::fast::RandomState;
 use redis::Client;
 
 use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+pub(crate) use asked::Asked;
 pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
@@ -300,7 +301,10 @@ impl Inner {
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         match self.ask(check) {
-            Ok(asked) => StoreFuture::pending(async move { asked.decide().await }),
+            Ok(mut asked) => {
+                let store = self.clone();
+                StoreFuture::pending(future::poll_fn(move |cx| asked.poll(&store, cx)))
+            }
             Err(known) => StoreFuture::ready(known),
         }
     }

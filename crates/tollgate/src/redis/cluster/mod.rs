@@ -35,7 +35,7 @@ pub(super) use seeds::nodes;
 /// Every server that has slots is a lane: one connection, one queue, one breaker. A call goes to
 /// the lane of its slot. Where that one did not run it (the slot moved, or is on its way), it goes
 /// where it is sent to, within the caller's deadline; whatever may have run is never sent again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cluster {
     topology: Arc<Topology>,
 }
@@ -64,10 +64,10 @@ impl Cluster {
         self.topology.is_asked()
     }
 
-    pub(super) async fn check(&self, job: &Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
+    pub(super) async fn check(self, job: Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
         self.route(slot::of(&job.key), |lane, asking| {
             let job = Arc::new(job.again(asking));
-            async move { lane.engine.check(&job, deadline).await }
+            async move { lane.engine.submit(job, deadline)?.await }
         })
         .await
     }
