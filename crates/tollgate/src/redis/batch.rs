@@ -31,6 +31,14 @@ pub(super) struct Group {
     waiting: usize,
 }
 
+/// The most that leaves together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// Different keys of callers.
+    pub(super) subjects: usize,
+    pub(super) checks: usize,
+}
+
 /// Those who wait for a key, in the order they came; there is one at least.
 type Item = SmallVec<[Waiter; 1]>;
 
@@ -42,37 +50,41 @@ const MOST_KEYS: usize = 64;
 const MOST_CHECKS: usize = 1_024;
 
 impl Batch {
-    /// Takes from the front of the queue what may leave together, `most` checks or fewer.
+    /// Takes from the front of the queue what may leave together, at least one check.
     ///
     /// A check of a key that the batch holds already under other policies or at another cost waits
     /// for the next one, so that checks of one key are decided in the order they came.
-    pub(super) fn cut(queue: &mut VecDeque<Queued>, most: usize) -> Self {
+    pub(super) fn cut(queue: &mut VecDeque<Queued>, most: Share) -> Self {
         let mut batch = Self::default();
         // Where each key of the batch stands: its group, and its place there.
         let mut places: HashTable<(u64, usize, usize)> = HashTable::with_capacity(queue.len().min(MOST_KEYS));
-        let (mut keys, mut checks) = (0, 0);
+        let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(queued) = queue.pop_front() {
             if !queued.waiter.is_awaited() {
                 continue;
             }
             let job = queued.waiter.job();
             let group = batch.groups.iter().position(|group| group.like.is_alike(job));
-            let is_of = |&(_, group, item): &(u64, usize, usize)| batch.groups[group].key(item) == &job.key;
+            let is_of = |&(hash, group, item): &(u64, usize, usize)| {
+                hash == job.hash && batch.groups[group].key(item) == &job.key
+            };
             let place = places.find(job.hash, is_of).map(|&(_, group, item)| (group, item));
             let fits = match place {
                 Some((at, _)) => Some(at) == group,
-                None => keys == 0 || keys + job.policies.len() <= MOST_KEYS,
+                None => keys == 0 || (subjects < most.subjects && keys + job.policies.len() <= MOST_KEYS),
             };
-            if !fits || checks == most.min(MOST_CHECKS) {
+            if !fits || checks == most.checks.min(MOST_CHECKS) {
                 queue.push_front(queued);
                 break;
             }
             checks += 1;
             if place.is_none() {
                 keys += job.policies.len();
+                subjects += 1;
             }
             let at = group.unwrap_or_else(|| {
-                batch.groups.push(Group { like: Arc::clone(job), items: Vec::new(), waiting: 0 });
+                let items = Vec::with_capacity(most.subjects.min(MOST_KEYS).min(queue.len() + 1));
+                batch.groups.push(Group { like: Arc::clone(job), items, waiting: 0 });
                 batch.groups.len() - 1
             });
             let hash = job.hash;
@@ -87,6 +99,10 @@ impl Batch {
             }
         }
         batch
+    }
+
+    pub(super) fn checks(&self) -> usize {
+        self.groups.iter().map(|group| group.waiting).sum()
     }
 
     /// Asks the server, and tells everybody who waits.

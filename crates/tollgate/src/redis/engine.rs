@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    batch::Batch,
+    batch::{Batch, Share},
     connection::Connection,
     job::{self, Answered, Job, Queued, Waiter},
     queue::{Queue, Refused},
@@ -22,9 +22,10 @@ use crate::{Decision, Error, ErrorKind, reason::Reason};
 /// There is no timer. While fewer than [`IN_FLIGHT`] batches are under way, what is queued leaves
 /// at once, after the tasks that are ready now had their chance to join; while as many are under
 /// way, checks gather. So a lone caller pays one trip, and the size of a batch finds itself: it
-/// grows with the load and with the distance of the server. What stands there leaves in as many
-/// parts as there is room for under way, so that this end works on the answers to one while the
-/// server works on the next; as one, the two ends would wait for each other in turns.
+/// grows with the load and with the distance of the server. No batch takes more than its share of
+/// all who wait, so that this end works on the answers to one while the server works on the next;
+/// as one, the two ends would wait for each other in turns. Those who ask for the same keys, of
+/// which the server looks at each once, leave in two parts.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. When the
 /// breaker opens, it lets go of everything that was asked before.
@@ -192,27 +193,40 @@ async fn serve(shared: Arc<Shared>, connection: Arc<Connection>, _alive: Arc<()>
         }
         let batch = {
             let jobs = &mut shared.queue.lock().jobs;
-            let most = jobs.len().div_ceil(IN_FLIGHT - under_way.0.len());
-            Batch::cut(jobs, most)
+            let waiting = jobs.len() + under_way.checks();
+            Batch::cut(jobs, Share { subjects: waiting.div_ceil(IN_FLIGHT), checks: waiting.div_ceil(2) })
         };
-        let connection = Arc::clone(&connection);
-        under_way.0.push((openings, Box::pin(async move { batch.run(&connection).await })));
+        under_way.add(batch, openings, &connection);
         under_way.poll_once().await;
     }
 }
 
-/// The batches that were sent and not answered, oldest first, and how often the breaker had opened
-/// then.
+/// The batches that were sent and not answered, oldest first.
 #[derive(Default)]
-struct UnderWay(Vec<(u64, Sent)>);
+struct UnderWay(Vec<Sent>);
 
-type Sent = Pin<Box<dyn Future<Output = ()> + Send>>;
+struct Sent {
+    /// How often the breaker had opened then.
+    after: u64,
+    checks: usize,
+    answered: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 impl UnderWay {
+    fn add(&mut self, batch: Batch, after: u64, connection: &Arc<Connection>) {
+        let (checks, connection) = (batch.checks(), Arc::clone(connection));
+        self.0.push(Sent { after, checks, answered: Box::pin(async move { batch.run(&connection).await }) });
+    }
+
+    /// Who waits for all of them.
+    fn checks(&self) -> usize {
+        self.0.iter().map(|sent| sent.checks).sum()
+    }
+
     /// Polls every batch, drops those that are done, and says whether there was one.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.0.len();
-        self.0.retain_mut(|(_, batch)| batch.as_mut().poll(cx).is_pending());
+        self.0.retain_mut(|sent| sent.answered.as_mut().poll(cx).is_pending());
         self.0.len() < before
     }
 
@@ -227,7 +241,7 @@ impl UnderWay {
 
     /// Drops what was sent before the breaker opened for the time given.
     fn let_go(&mut self, openings: u64) {
-        self.0.retain(|(sent_after, _)| *sent_after >= openings);
+        self.0.retain(|sent| sent.after >= openings);
     }
 
     /// Waits until a batch is done or `other` is.

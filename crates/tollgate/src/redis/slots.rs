@@ -3,19 +3,22 @@
 
 use std::sync::Arc;
 
-use super::sync::{ArcSwapOption, AtomicU64, Ordering, fence};
+use super::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Two places for each hash. To look takes no lock; what was asked for before something was forgotten is not remembered
 /// afterwards.
-pub(super) struct Slots<T>(Box<[Slot<T>]>);
+pub(super) struct Slots<T>(Box<[Pair<T>]>);
 
-struct Slot<T> {
-    /// The hash of what stands here. A hint that spares most keys the look at it: two keys may share one, and it may be
-    /// that of what stood here before.
-    mark: AtomicU64,
-    held: ArcSwapOption<T>,
+/// Most looks find that a key is not here and go on to ask, so what they read lies side by side, in one line of the
+/// processor's memory.
+#[repr(align(32))]
+struct Pair<T> {
+    /// The hash of what stands in each place, in part. A hint that spares most keys the look at it: two keys may share
+    /// one, and it may be that of what stood here before.
+    marks: [AtomicU32; 2],
     /// How often something was to be forgotten here.
     forgotten: AtomicU64,
+    held: [ArcSwapOption<T>; 2],
 }
 
 /// How often something was to be forgotten of a key when it was asked about.
@@ -28,56 +31,61 @@ impl<T> Slots<T> {
     /// When `count` is odd.
     pub(super) fn new(count: usize) -> Self {
         assert!(count.is_multiple_of(2), "places come in pairs");
-        let slot = || Slot { mark: AtomicU64::new(0), held: ArcSwapOption::empty(), forgotten: AtomicU64::new(0) };
-        Self(std::iter::repeat_with(slot).take(count).collect())
+        let pair = || Pair {
+            marks: [AtomicU32::new(0), AtomicU32::new(0)],
+            forgotten: AtomicU64::new(0),
+            held: [ArcSwapOption::empty(), ArcSwapOption::empty()],
+        };
+        Self(std::iter::repeat_with(pair).take(count / 2).collect())
     }
 
     /// What `look` finds in that which is remembered of a key.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
-        let mut marked = self.pair(hash).iter().filter(|slot| slot.mark.load(Ordering::Acquire) == mark(hash));
-        marked.find_map(|slot| look(slot.held.load().as_deref()?))
+        let pair = self.pair(hash);
+        let mut places = pair.marks.iter().zip(&pair.held).filter(|(of, _)| of.load(Ordering::Acquire) == mark(hash));
+        places.find_map(|(_, held)| look(held.load().as_deref()?))
     }
 
     /// To be taken before that is asked for which may be remembered.
     #[inline]
     pub(super) fn epoch(&self, hash: u64) -> Epoch {
-        Epoch(self.pair(hash).iter().map(|slot| slot.forgotten.load(Ordering::Acquire)).sum())
+        Epoch(self.pair(hash).forgotten.load(Ordering::Acquire))
     }
 
     /// Remembers what was asked for at `epoch`, in the place of that which has the least rank.
     pub(super) fn remember<K: Ord>(&self, hash: u64, epoch: Epoch, one: T, rank: impl Fn(Option<&T>) -> K) {
-        let least = self.pair(hash).iter().min_by_key(|slot| rank(slot.held.load().as_deref()));
-        let Some(slot) = least else { return };
-        slot.held.store(Some(Arc::new(one)));
-        slot.mark.store(mark(hash), Ordering::Release);
+        let pair = self.pair(hash);
+        let places = pair.marks.iter().zip(&pair.held);
+        let Some((of, held)) = places.min_by_key(|(_, held)| rank(held.load().as_deref())) else { return };
+        held.store(Some(Arc::new(one)));
+        of.store(mark(hash), Ordering::Release);
         // Either we see here that something was forgotten, or whoever forgets sees what we stored.
         fence(Ordering::SeqCst);
         if self.epoch(hash) != epoch {
-            slot.held.store(None);
+            held.store(None);
         }
     }
 
     /// Forgets what `is` says of a key.
     pub(super) fn forget(&self, hash: u64, is: impl Fn(&T) -> bool) {
-        for slot in self.pair(hash) {
-            slot.forgotten.fetch_add(1, Ordering::AcqRel);
-        }
+        let pair = self.pair(hash);
+        pair.forgotten.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
-        for slot in self.pair(hash) {
-            if slot.held.load().as_deref().is_some_and(&is) {
-                slot.held.store(None);
+        for held in &pair.held {
+            if held.load().as_deref().is_some_and(&is) {
+                held.store(None);
             }
         }
     }
 
-    fn pair(&self, hash: u64) -> &[Slot<T>] {
-        let at = (hash as usize % self.0.len()) & !1;
-        &self.0[at..at + 2]
+    #[inline]
+    fn pair(&self, hash: u64) -> &Pair<T> {
+        &self.0[hash as usize % self.0.len()]
     }
 }
 
-/// Never that of an empty place.
-fn mark(hash: u64) -> u64 {
-    hash | 1
+/// Never that of an empty place. (The other half of the hash finds the pair.)
+fn mark(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
 }
