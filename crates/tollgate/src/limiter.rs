@@ -8,6 +8,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 #[cfg(feature = "redis")]
 use crate::RedisStore;
+#[cfg(feature = "redis")]
+use crate::redis::{Asked, Watch};
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet, Store, StoreFuture, entry::TAG_BYTES,
     outage::Fallback, wait::Lines,
@@ -45,6 +47,8 @@ struct Inner {
     /// The same, where nothing stands between.
     #[cfg(feature = "redis")]
     redis: Option<RedisStore>,
+    #[cfg(feature = "redis")]
+    watch: Watch,
     is_in_process: bool,
     policies: PolicySet,
     deadline: Duration,
@@ -247,38 +251,38 @@ impl Inner {
         let check = Check { deadline: deadline.map(Instant::into_std), ..check };
         match self.store.check(check).into_ready() {
             Ok(answer) => StoreFuture::ready(self.settle(check, answer)),
-            Err(pending) => {
-                let inner = Arc::clone(self);
-                let (key, tag) = (check.key.clone(), Box::<[u8]>::from(check.tag));
-                StoreFuture::pending(async move {
-                    let answer = inner.wait(pending, deadline).await;
-                    inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), answer)
-                })
-            }
+            Err(pending) => self.wait(pending, check),
         }
     }
 
-    /// The same without a future of the store's own.
+    /// The same with less around it.
     #[cfg(feature = "redis")]
     #[inline]
     fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
-        match redis.ask(check) {
-            Ok(asked) => StoreFuture::pending(AtRedis::new(Arc::clone(self), asked)),
+        match redis.ask(check, Some(self.deadline)) {
+            Ok(Asked::Turn(turn)) => StoreFuture::pending(AtRedis::new(Arc::clone(self), turn)),
+            Ok(Asked::Route(route, deadline)) => self.wait(route, Check { deadline, ..check }),
             Err(known) => StoreFuture::ready(self.settle(check, known)),
         }
     }
 
     /// Sees a check through that a store is at, until the deadline.
-    async fn wait(
-        &self,
-        pending: impl Future<Output = Result<Decision, Error>>,
-        deadline: Option<Instant>,
-    ) -> Result<Decision, Error> {
-        let answer = match deadline {
-            Some(deadline) => timeout_at(deadline, pending).await,
-            None => timeout(self.deadline, pending).await,
-        };
-        answer.unwrap_or_else(|_| Err(self.late()))
+    fn wait(
+        self: &Arc<Self>,
+        pending: impl Future<Output = Result<Decision, Error>> + Send + 'static,
+        check: Check<'_>,
+    ) -> CheckFuture {
+        let inner = Arc::clone(self);
+        let (key, tag) = (check.key.clone(), Box::<[u8]>::from(check.tag));
+        let (cost, deadline) = (check.cost, check.deadline.map(Instant::from_std));
+        StoreFuture::pending(async move {
+            let answer = match deadline {
+                Some(deadline) => timeout_at(deadline, pending).await,
+                None => timeout(inner.deadline, pending).await,
+            };
+            let answer = answer.unwrap_or_else(|_| Err(inner.late()));
+            inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), answer)
+        })
     }
 
     /// The store's answer, or one in its stead.

@@ -2,54 +2,44 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
-
 use super::Inner;
-use crate::{Decision, Error, redis::Asked};
+use crate::{
+    Decision, Error,
+    redis::{Late, Turn},
+};
 
-pin_project! {
-    /// A check that Redis is at, until the deadline.
-    pub(super) struct AtRedis {
-        limiter: Arc<Inner>,
-        asked: Asked,
-        deadline: Option<Instant>,
-        // Set when the check was sent.
-        #[pin]
-        timer: Option<Sleep>,
-    }
+/// A check that Redis is at, until the deadline.
+pub(super) struct AtRedis {
+    limiter: Arc<Inner>,
+    turn: Turn,
+    is_watched: bool,
 }
 
 impl AtRedis {
-    pub(super) fn new(limiter: Arc<Inner>, asked: Asked) -> Self {
-        let (asked, deadline) = asked.within(limiter.deadline);
-        Self { limiter, asked, deadline: deadline.map(Instant::from_std), timer: None }
+    pub(super) fn new(limiter: Arc<Inner>, turn: Turn) -> Self {
+        Self { limiter, turn, is_watched: false }
     }
 }
 
 impl Future for AtRedis {
     type Output = Result<Decision, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let answer = match &this.limiter.redis {
-            Some(redis) => this.asked.poll(redis, cx),
-            None => Poll::Pending,
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let answer = match Pin::new(&mut this.turn).poll(cx) {
+            Poll::Ready(Ok(answer)) => answer,
+            Poll::Ready(Err(Late)) => Err(this.limiter.late()),
+            Poll::Pending => {
+                if !this.is_watched {
+                    this.is_watched = true;
+                    this.limiter.watch.over(&this.turn);
+                }
+                return Poll::Pending;
+            }
         };
-        if let Poll::Ready(answer) = answer {
-            return Poll::Ready(this.limiter.settle(this.asked.check(), answer));
-        }
-        if this.timer.is_none() {
-            let limit = this.limiter.deadline;
-            this.timer.set(Some(this.deadline.map_or_else(|| sleep(limit), sleep_until)));
-        }
-        if let Some(timer) = this.timer.as_mut().as_pin_mut() {
-            ready!(timer.poll(cx));
-        }
-        this.asked.give_up();
-        Poll::Ready(this.limiter.settle(this.asked.check(), Err(this.limiter.late())))
+        Poll::Ready(this.limiter.settle(this.turn.check(), answer))
     }
 }

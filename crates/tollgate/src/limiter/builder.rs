@@ -3,9 +3,9 @@ use std::any::Any;
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Inner, Limiter};
-#[cfg(feature = "redis")]
-use crate::RedisStore;
 use crate::{Outage, PolicySet, Store, outage::Fallback, wait::Lines};
+#[cfg(feature = "redis")]
+use crate::{RedisStore, redis::Watch};
 
 /// The default of [`LimiterBuilder::deadline`].
 const DEADLINE: Duration = Duration::from_millis(50);
@@ -103,6 +103,8 @@ impl LimiterBuilder<PolicySet> {
             store,
             #[cfg(feature = "redis")]
             redis: self.redis,
+            #[cfg(feature = "redis")]
+            watch: Watch::default(),
             is_in_process,
             policies,
             deadline,

@@ -5,6 +5,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 use super::{
     RedisStore,
     cluster::{self, Cluster},
+    denials,
     lane::{Lanes, Manner},
     link::{Link, Source},
     pool::Pool,
@@ -21,7 +22,7 @@ pub struct RedisStoreBuilder {
     prefix: String,
     clock: Option<Clock>,
     connect_timeout: Duration,
-    remembers: bool,
+    deny_cache_cap: Duration,
     #[cfg(feature = "tls")]
     tls: super::tls::Certificates,
 }
@@ -50,7 +51,7 @@ impl RedisStoreBuilder {
             prefix: DEFAULT_PREFIX.to_owned(),
             clock: None,
             connect_timeout: CONNECT_TIMEOUT,
-            remembers: true,
+            deny_cache_cap: denials::CAP,
             #[cfg(feature = "tls")]
             tls: super::tls::Certificates::default(),
         }
@@ -77,12 +78,26 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Asks the server also where a denial is known to hold still. By default it is remembered, at
-    /// most for a second, and repeated refusals cost the server nothing; a refund, a reset or a
-    /// raised quota in another process is then seen up to a second late.
-    pub fn without_deny_cache(mut self) -> Self {
-        self.remembers = false;
+    /// For how long a denial is remembered at the most, 1 s by default: while it is known to hold still, repeated refusals
+    /// cost the server nothing. A refund, a reset or a raised quota in another process may be seen so much later. Zero
+    /// remembers none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RedisStore;
+    ///
+    /// // A minute between two tries, and nobody gives units back: no need to ask again each second.
+    /// let store = RedisStore::builder("redis://127.0.0.1").deny_cache_cap(Duration::from_secs(60)).build();
+    /// assert!(store.is_ok());
+    /// ```
+    pub fn deny_cache_cap(mut self, cap: Duration) -> Self {
+        self.deny_cache_cap = cap;
         self
+    }
+
+    /// Asks the server also where a denial is known to hold still: a [cap](Self::deny_cache_cap) of zero.
+    pub fn without_deny_cache(self) -> Self {
+        self.deny_cache_cap(Duration::ZERO)
     }
 
     /// The authorities that may sign the server's certificate, in PEM, instead of those of the
@@ -143,7 +158,7 @@ impl RedisStoreBuilder {
         if self.tls.is_some() && matches!(self.source, Origin::Client(_) | Origin::Pool(_)) {
             return Err(Error::config("certificates are for a store at a rediss:// URL: a client or pool has its own"));
         }
-        let manner = Manner { prefix: self.prefix.clone(), clock: self.clock.clone() };
+        let manner = Manner::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
         let source = match &self.source {
             Origin::Url(url) => Source::Client(self.client(settings(url)?, true)?.into()),
             Origin::Client(client) => Source::Client(Client::clone(client).into()),
@@ -155,10 +170,10 @@ impl RedisStoreBuilder {
                 // What is wrong with it is told now, and not when a server is away.
                 let servers = self.servers(seeds[0].clone(), true)?;
                 let cluster = Cluster::new(servers, nodes, manner.clone(), self.connect_timeout);
-                return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner, self.remembers));
+                return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner));
             }
         };
-        Ok(RedisStore::at(Link::new(source, self.connect_timeout), manner, self.remembers))
+        Ok(RedisStore::at(Link::new(source, self.connect_timeout), manner))
     }
 
     fn sentinels(&self, urls: &[String], master: &str) -> Result<Arc<Sentinels>, Error> {

@@ -40,7 +40,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(link: Link, Manner { prefix, clock }: Manner, is_in_cluster: bool) -> Arc<Self> {
+    pub(super) fn new(link: Link, Manner { prefix, clock, .. }: Manner, is_in_cluster: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             head: format!("{prefix}:{{"),
             prefix,

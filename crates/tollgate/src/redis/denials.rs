@@ -3,7 +3,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::slots::{Epoch, Slots};
+use super::{
+    job::Job,
+    slots::{Epoch, Slots},
+};
 use crate::{Check, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
 
 /// Denials that still hold, remembered so that repeated refusals never reach the server.
@@ -12,10 +15,13 @@ use crate::{Check, Cost, Decision, Key, PolicySet, algorithm::later, readings::R
 /// server decided no earlier, and others can only push that moment further away. It comes back
 /// sooner only where units are given back, the key is reset, the quota is raised, the state is
 /// lost, or the clock steps; what of this happens in this process clears the entry, and for the
-/// rest no denial is remembered for longer than [`LONGEST`].
+/// rest there is a cap on how long a denial is remembered.
 ///
 /// The memory is fixed when it is made. A lookup takes no lock.
-pub(super) struct Denials(Slots<Denial>);
+pub(super) struct Denials {
+    slots: Slots<Denial>,
+    cap: Duration,
+}
 
 struct Denial {
     key: Key,
@@ -27,21 +33,21 @@ struct Denial {
     readings: Readings,
 }
 
-/// No denial is remembered for longer.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The default of the cap.
+pub(super) const CAP: Duration = Duration::from_secs(1);
 
 /// Under attack from more keys than this, some refusals reach the server.
 const SLOTS: usize = 1 << 14;
 
 impl Denials {
-    pub(super) fn new() -> Self {
-        Self(Slots::new(SLOTS))
+    pub(super) fn new(cap: Duration) -> Self {
+        Self { slots: Slots::new(SLOTS), cap }
     }
 
     /// The decision on a check that is known to be denied; `hash` is that of its key, here and below.
     #[inline]
     pub(super) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<Decision> {
-        self.0.find(hash, |denial| {
+        self.slots.find(hash, |denial| {
             if !denial.is_of(check.policies, check.key, check.cost) {
                 return None;
             }
@@ -53,13 +59,14 @@ impl Denials {
     /// To be taken before a check is sent.
     #[inline]
     pub(super) fn epoch(&self, hash: u64) -> Epoch {
-        self.0.epoch(hash)
+        self.slots.epoch(hash)
     }
 
-    /// Remembers a decision that was asked for at `sent`, if it is a denial.
-    pub(super) fn remember(&self, key: &Key, hash: u64, epoch: Epoch, decision: &Decision, sent: Instant) {
+    /// Remembers the decision on a check, if it is a denial.
+    pub(super) fn remember(&self, job: &Job, epoch: Epoch, decision: &Decision) {
+        let (key, hash, sent) = (&job.key, job.hash, job.sent);
         let Some(retry) = decision.retry_after() else { return };
-        let until = sent + retry.min(LONGEST);
+        let Some(until) = sent.checked_add(retry.min(self.cap)) else { return };
         if until <= Instant::now() {
             return;
         }
@@ -73,14 +80,14 @@ impl Denials {
             key: key.clone(),
         };
         // Its own place, or that of the one that ends first.
-        self.0.remember(hash, epoch, denial, |held| {
+        self.slots.remember(hash, epoch, denial, |held| {
             held.filter(|held| !held.is_of(decision.policies(), key, decision.cost())).map(|held| held.until)
         });
     }
 
     /// Forgets what is known of a key.
     pub(super) fn forget(&self, key: &Key, hash: u64) {
-        self.0.forget(hash, |denial| denial.key == *key);
+        self.slots.forget(hash, |denial| denial.key == *key);
     }
 }
 

@@ -4,7 +4,6 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
 };
 
 use tokio::sync::Notify;
@@ -12,10 +11,11 @@ use tokio::sync::Notify;
 use super::{
     batch::{Batch, Share},
     connection::Connection,
-    job::{self, Answered, Job, Queued, Waiter},
+    denials::Denials,
+    job::{self, Answered, Job, Queued, Unanswered, Waiter},
     queue::{Queue, Refused},
 };
-use crate::{Decision, Error, ErrorKind, reason::Reason};
+use crate::{Check, Decision, Error, ErrorKind, reason::Reason};
 
 /// Gathers concurrent checks into few calls.
 ///
@@ -33,6 +33,7 @@ use crate::{Decision, Error, ErrorKind, reason::Reason};
 pub(super) struct Engine {
     shared: Arc<Shared>,
     connection: Arc<Connection>,
+    denials: Option<Arc<Denials>>,
 }
 
 #[derive(Debug)]
@@ -50,21 +51,17 @@ const IN_FLIGHT: usize = 4;
 const MOST_WAITING: usize = 32_768;
 
 impl Engine {
-    pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { shared: Arc::new(Shared { queue: Queue::new(), wake: Notify::new() }), connection }
+    pub(super) fn new(connection: Arc<Connection>, denials: Option<Arc<Denials>>) -> Self {
+        Self { shared: Arc::new(Shared { queue: Queue::new(), wake: Notify::new() }), connection, denials }
     }
 
-    /// Queues a check.
-    ///
-    /// # Errors
-    ///
-    /// The server is not asked now, or too many wait for it.
-    pub(super) fn submit(self: &Arc<Self>, job: Arc<Job>, deadline: Option<Instant>) -> Result<Turn, Error> {
+    /// A check that is queued when it is first polled.
+    pub(super) fn turn(self: &Arc<Self>, job: Arc<Job>) -> Turn {
         let (waiter, answered) = job::sides(job);
-        let asked_after = self.push(waiter)?;
-        Ok(Turn { engine: Arc::clone(self), answered, asked_after, deadline, is_over: false })
+        Turn { engine: Arc::clone(self), state: State::Ahead(waiter), answered }
     }
 
+    /// Queues a check; says how often the breaker had opened then.
     fn push(&self, waiter: Waiter) -> Result<u64, Error> {
         let room = |queued: &mut VecDeque<Queued>| {
             if queued.len() >= MOST_WAITING {
@@ -97,53 +94,105 @@ impl Engine {
     }
 }
 
-/// A check that is queued, or on its way.
+/// A check at a server, and its decision.
 ///
 /// A caller that gives up before its batch left is taken out of the queue: nothing is charged
 /// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
+///
+/// It is polled by hand, because the state of an `async` block is moved as a whole each time another is put around it, and
+/// that was half of what a caller had to do.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     engine: Arc<Engine>,
     answered: Answered,
-    /// How often the breaker had opened when it was queued.
-    asked_after: u64,
-    deadline: Option<Instant>,
-    /// There was an answer.
-    is_over: bool,
+    state: State,
 }
 
+/// How far a check came.
+#[derive(Debug)]
+enum State {
+    Ahead(Waiter),
+    /// It was queued after so many openings of the breaker.
+    Queued(u64),
+    Over,
+}
+
+/// The deadline came before the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Late;
+
 impl Turn {
+    pub(crate) fn check(&self) -> Check<'_> {
+        self.job().check()
+    }
+
     pub(super) fn job(&self) -> &Arc<Job> {
         self.answered.job()
+    }
+
+    /// The answer to a check that was queued after so many openings of the breaker.
+    fn outcome(
+        &self,
+        answer: Result<Result<Decision, Error>, Unanswered>,
+        asked_after: u64,
+    ) -> Result<Result<Decision, Error>, Late> {
+        let connection = &self.engine.connection;
+        Ok(match answer {
+            Ok(Ok(decision)) => {
+                connection.breaker().served();
+                if let (Some(denials), Some(epoch)) = (&self.engine.denials, self.job().epoch)
+                    && decision.is_denied()
+                {
+                    denials.remember(self.job(), epoch, &decision);
+                }
+                Ok(decision)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(Unanswered::Late) => {
+                connection.missed();
+                return Err(Late);
+            }
+            Err(Unanswered::Dropped) if connection.breaker().openings() != asked_after => Err(connection.overtaken()),
+            Err(Unanswered::Dropped) => {
+                Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down"))
+            }
+        })
     }
 }
 
 impl Future for Turn {
-    type Output = Result<Decision, Error>;
+    type Output = Result<Result<Decision, Error>, Late>;
 
-    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answered).poll(cx));
-        self.is_over = true;
-        let connection = &self.engine.connection;
-        Poll::Ready(match answer {
-            Some(Ok(decision)) => {
-                connection.breaker().served();
-                Ok(decision)
+        if let State::Ahead(_) = &self.state
+            && let State::Ahead(waiter) = std::mem::replace(&mut self.state, State::Over)
+        {
+            match self.engine.push(waiter) {
+                Ok(asked_after) => self.state = State::Queued(asked_after),
+                Err(why) => return Poll::Ready(Ok(Err(why))),
             }
-            Some(Err(error)) => Err(error),
-            None if connection.breaker().openings() != self.asked_after => Err(connection.overtaken()),
-            None => Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down")),
-        })
+        }
+        let answer = ready!(Pin::new(&mut self.answered).poll(cx));
+        let asked_after = match std::mem::replace(&mut self.state, State::Over) {
+            State::Queued(asked_after) => asked_after,
+            State::Ahead(_) | State::Over => self.engine.connection.breaker().openings(),
+        };
+        Poll::Ready(self.outcome(answer, asked_after))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let is_late = |deadline| tokio::time::Instant::now().into_std() >= deadline;
-        if !self.is_over && self.deadline.is_some_and(is_late) {
+        if matches!(self.state, State::Queued(_)) && self.job().deadline.is_some_and(is_late) {
             self.engine.connection.missed();
         }
+    }
+}
+
+impl From<Late> for Error {
+    fn from(_: Late) -> Self {
+        Self::new(ErrorKind::Timeout, "redis did not answer in time")
     }
 }
 

@@ -9,9 +9,10 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
-use super::queue::Dated;
+use super::{queue::Dated, slots::Epoch};
 use crate::{Check, Cost, Decision, Error, Key, PolicySet};
 
 /// What is asked, and where the answer will stand: one allocation, which the caller and the task that speaks to the
@@ -24,18 +25,33 @@ pub(super) struct Job {
     pub(super) cost: Cost,
     /// What the logs among the policies note.
     pub(super) tag: Box<[u8]>,
+    /// When it was asked, and when its caller stops waiting.
+    pub(super) sent: Instant,
+    pub(super) deadline: Option<Instant>,
+    /// Where a denial of it is remembered.
+    pub(super) epoch: Option<Epoch>,
     /// Whether it was sent here while its slot is on the way here.
     pub(super) asking: bool,
-    /// The caller gave up.
-    is_gone: AtomicBool,
+    /// There is an answer, or nobody who waits for it.
+    is_over: AtomicBool,
     answer: Mutex<Answer>,
 }
 
 enum Answer {
     Awaited(Option<Waker>),
     Given(Result<Decision, Error>),
+    /// The deadline came first.
+    Late,
     /// There will be none, or the caller has it.
     Over,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    Late,
+    /// Nobody will give one.
+    Dropped,
 }
 
 /// The side that answers. To drop it tells the caller that there is no answer.
@@ -50,12 +66,12 @@ pub(super) struct Queued {
     pub(super) asked_after: u64,
 }
 
-/// The side that waits: the answer, or `None` when nobody will give one. To drop it gives up.
+/// The side that waits. To drop it gives up.
 #[derive(Debug)]
 pub(super) struct Answered(Arc<Job>);
 
 impl Job {
-    pub(super) fn new(check: Check<'_>, hash: u64) -> Self {
+    pub(super) fn new(check: Check<'_>, hash: u64, sent: Instant, epoch: Option<Epoch>) -> Self {
         // What no log notes does not travel.
         let tag = if check.policies.plan().tagged { check.tag.into() } else { Box::default() };
         Self {
@@ -64,19 +80,32 @@ impl Job {
             hash,
             cost: check.cost,
             tag,
+            sent,
+            deadline: check.deadline,
+            epoch,
             asking: false,
-            is_gone: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             answer: Mutex::new(Answer::Awaited(None)),
         }
     }
 
     /// The same, asked once more.
     pub(super) fn again(&self, asking: bool) -> Self {
-        Self { asking, ..Self::new(self.check(), self.hash) }
+        Self { asking, ..Self::new(self.check(), self.hash, self.sent, self.epoch) }
     }
 
     pub(super) fn check(&self) -> Check<'_> {
-        Check::new(&self.policies, &self.key, self.cost).with_tag(&self.tag)
+        Check { deadline: self.deadline, ..Check::new(&self.policies, &self.key, self.cost).with_tag(&self.tag) }
+    }
+
+    /// Whether it has an answer, or nobody who waits for it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Its deadline has come: unless there is an answer by now, the caller is woken without one.
+    pub(super) fn expire(&self) {
+        self.end(Answer::Late);
     }
 
     /// Whether both can be one call of a script over many keys.
@@ -104,6 +133,7 @@ impl Job {
             let waker = waker.take();
             *answer = end;
             drop(answer);
+            self.is_over.store(true, Ordering::Relaxed);
             if let Some(waker) = waker {
                 waker.wake();
             }
@@ -123,7 +153,7 @@ impl Waiter {
 
     /// Whether somebody waits.
     pub(super) fn is_awaited(&self) -> bool {
-        !self.0.is_gone.load(Ordering::Relaxed)
+        !self.0.is_over()
     }
 
     /// Who gave up meanwhile is not told.
@@ -145,7 +175,7 @@ impl Dated for Queued {
 }
 
 impl Future for Answered {
-    type Output = Option<Result<Decision, Error>>;
+    type Output = Result<Result<Decision, Error>, Unanswered>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = self.0.answer();
@@ -157,10 +187,12 @@ impl Future for Answered {
                 }
                 Poll::Pending
             }
-            Answer::Given(_) | Answer::Over => match std::mem::replace(&mut *answer, Answer::Over) {
-                Answer::Given(answer) => Poll::Ready(Some(answer)),
-                _ => Poll::Ready(None),
+            Answer::Given(_) => match std::mem::replace(&mut *answer, Answer::Over) {
+                Answer::Given(answer) => Poll::Ready(Ok(answer)),
+                _ => Poll::Ready(Err(Unanswered::Dropped)),
             },
+            Answer::Late => Poll::Ready(Err(Unanswered::Late)),
+            Answer::Over => Poll::Ready(Err(Unanswered::Dropped)),
         }
     }
 }
@@ -173,7 +205,7 @@ impl Answered {
 
 impl Drop for Answered {
     fn drop(&mut self) {
-        self.0.is_gone.store(true, Ordering::Relaxed);
+        self.0.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -193,10 +225,10 @@ mod tests {
 
     fn job() -> Arc<Job> {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
-        Arc::new(Job::new(Check::new(&policies, &Key::new("acme"), Cost::ONE), 7))
+        Arc::new(Job::new(Check::new(&policies, &Key::new("acme"), Cost::ONE), 7, Instant::now(), None))
     }
 
-    fn poll(answered: &mut Answered) -> Poll<Option<Result<Decision, Error>>> {
+    fn poll(answered: &mut Answered) -> Poll<Result<Result<Decision, Error>, Unanswered>> {
         Pin::new(answered).poll(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -205,15 +237,28 @@ mod tests {
         let (waiter, mut answered) = sides(job());
         assert!(waiter.is_awaited() && poll(&mut answered).is_pending());
         waiter.tell(Err(Error::unavailable("away")));
-        assert!(matches!(poll(&mut answered), Poll::Ready(Some(Err(error))) if error.to_string() == "away"));
-        assert!(matches!(poll(&mut answered), Poll::Ready(None)));
+        assert!(matches!(poll(&mut answered), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
+        assert!(matches!(poll(&mut answered), Poll::Ready(Err(Unanswered::Dropped))));
+    }
+
+    #[test]
+    fn what_comes_first_counts() {
+        let (waiter, mut answered) = sides(job());
+        answered.job().expire();
+        assert!(!waiter.is_awaited(), "nothing is sent for it");
+        waiter.tell(Err(Error::unavailable("away")));
+        assert!(matches!(poll(&mut answered), Poll::Ready(Err(Unanswered::Late))));
+        let (waiter, mut answered) = sides(job());
+        waiter.tell(Err(Error::unavailable("away")));
+        answered.job().expire();
+        assert!(matches!(poll(&mut answered), Poll::Ready(Ok(Err(_)))));
     }
 
     #[test]
     fn whoever_is_dropped_tells_the_other() {
         let (waiter, mut answered) = sides(job());
         drop(waiter);
-        assert!(matches!(poll(&mut answered), Poll::Ready(None)));
+        assert!(matches!(poll(&mut answered), Poll::Ready(Err(Unanswered::Dropped))));
         let (waiter, answered) = sides(job());
         drop(answered);
         assert!(!waiter.is_awaited());

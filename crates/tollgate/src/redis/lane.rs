@@ -1,8 +1,8 @@
-use std::{collections::HashSet, future::Future, sync::Arc};
+use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value};
 
-use super::{cluster::Cluster, connection::Connection, engine::Engine, script::Script};
+use super::{cluster::Cluster, connection::Connection, denials::Denials, engine::Engine, link::Link, script::Script};
 use crate::{Clock, Diagnosis, Error, Key};
 
 /// A server, and the queue before it.
@@ -24,11 +24,24 @@ pub(super) enum Lanes {
 pub(super) struct Manner {
     pub(super) prefix: String,
     pub(super) clock: Option<Clock>,
+    pub(super) denials: Option<Arc<Denials>>,
+}
+
+impl Manner {
+    /// The usual one, where denials are remembered for `deny_cache_cap` at the most.
+    pub(super) fn new(prefix: String, clock: Option<Clock>, deny_cache_cap: Duration) -> Self {
+        // A clock that others move says nothing about how long a denial holds.
+        let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
+        Self { denials: remembers.then(|| Arc::new(Denials::new(deny_cache_cap))), prefix, clock }
+    }
 }
 
 impl Lane {
-    pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { engine: Arc::new(Engine::new(Arc::clone(&connection))), connection }
+    /// A server at the end of the link; in a cluster it has some slots only.
+    pub(super) fn new(link: Link, manner: Manner, is_in_cluster: bool) -> Self {
+        let denials = manner.denials.clone();
+        let connection = Connection::new(link, manner, is_in_cluster);
+        Self { engine: Arc::new(Engine::new(Arc::clone(&connection), denials)), connection }
     }
 }
 

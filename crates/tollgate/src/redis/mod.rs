@@ -24,6 +24,7 @@ mod servers;
 mod slots;
 #[cfg(feature = "tls")]
 mod tls;
+mod watch;
 
 /// What [`breaker`], [`queue`] and [`slots`] are built from; a model checker brings its own.
 mod sync {
@@ -35,7 +36,7 @@ mod sync {
     pub(super) use arc_swap::ArcSwapOption;
 }
 
-use std::{fmt, future, hash::BuildHasher, iter, sync::Arc};
+use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 
 use foldhash::fast::RandomState;
 use redis::Client;
@@ -47,11 +48,13 @@ use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
 pub use diagnosis::Diagnosis;
+pub(crate) use engine::{Late, Turn};
 use lane::{Lane, Lanes, Manner};
 use link::{Link, Source};
 pub(crate) use plan::Plan;
 use pool::Pool;
 use script::Script;
+pub(crate) use watch::Watch;
 
 #[cfg(feature = "testing")]
 pub(crate) use script::args;
@@ -93,7 +96,7 @@ pub(crate) fn decode_entries(period_us: u64, reply: redis::Value) -> Result<Vec<
 /// A denial is remembered in the process for as long as it holds, at most a second, so that a
 /// client who keeps asking costs the server nothing. Only what another process does within that
 /// second (a refund, a reset, a raised quota) is then seen late; see
-/// [`without_deny_cache`](RedisStoreBuilder::without_deny_cache).
+/// [`deny_cache_cap`](RedisStoreBuilder::deny_cache_cap).
 ///
 /// States stand under `prefix:{key}:policy:version`, and every one expires by itself.
 ///
@@ -114,7 +117,7 @@ struct Inner {
     prefix: String,
     hasher: RandomState,
     lanes: Lanes,
-    denials: Option<Denials>,
+    denials: Option<Arc<Denials>>,
 }
 
 impl RedisStore {
@@ -272,19 +275,16 @@ impl RedisStore {
     }
 
     fn on(source: Source) -> Self {
-        let manner = Manner { prefix: DEFAULT_PREFIX.to_owned(), clock: None };
-        Self::at(Link::new(source, CONNECT_TIMEOUT), manner, true)
+        let manner = Manner::new(DEFAULT_PREFIX.to_owned(), None, denials::CAP);
+        Self::at(Link::new(source, CONNECT_TIMEOUT), manner)
     }
 
     /// A store at one server.
-    fn at(link: Link, manner: Manner, remembers: bool) -> Self {
-        let lane = Lane::new(Connection::new(link, manner.clone(), false));
-        Self::assemble(Lanes::One(lane), manner, remembers)
+    fn at(link: Link, manner: Manner) -> Self {
+        Self::assemble(Lanes::One(Lane::new(link, manner.clone(), false)), manner)
     }
 
-    fn assemble(lanes: Lanes, Manner { prefix, clock }: Manner, remembers: bool) -> Self {
-        // A clock that others move says nothing about how long a denial holds.
-        let denials = (remembers && clock.is_none()).then(Denials::new);
+    fn assemble(lanes: Lanes, Manner { prefix, denials, .. }: Manner) -> Self {
         Self(Arc::new(Inner { prefix, hasher: RandomState::default(), lanes, denials }))
     }
 }
@@ -300,11 +300,9 @@ impl Inner {
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        match self.ask(check) {
-            Ok(mut asked) => {
-                let store = self.clone();
-                StoreFuture::pending(future::poll_fn(move |cx| asked.poll(&store, cx)))
-            }
+        match self.ask(check, None) {
+            Ok(Asked::Turn(turn)) => StoreFuture::pending(async move { turn.await? }),
+            Ok(Asked::Route(route, _)) => StoreFuture::pending(route),
             Err(known) => StoreFuture::ready(known),
         }
     }

@@ -64,10 +64,10 @@ impl Cluster {
         self.topology.is_asked()
     }
 
-    pub(super) async fn check(self, job: Arc<Job>, deadline: Option<Instant>) -> Result<Decision, Error> {
+    pub(super) async fn check(self, job: Arc<Job>) -> Result<Decision, Error> {
         self.route(slot::of(&job.key), |lane, asking| {
             let job = Arc::new(job.again(asking));
-            async move { lane.engine.submit(job, deadline)?.await }
+            async move { lane.engine.turn(job).await? }
         })
         .await
     }

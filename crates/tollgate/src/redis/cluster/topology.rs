@@ -284,7 +284,7 @@ impl Topology {
 
     fn lane_of(&self, node: &Node) -> Result<Lane, Error> {
         let link = Link::new(Source::Client(self.servers.client(node)?.into()), self.connect_timeout);
-        Ok(Lane::new(Connection::new(link, self.manner.clone(), true)))
+        Ok(Lane::new(link, self.manner.clone(), true))
     }
 }
 
