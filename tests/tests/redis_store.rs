@@ -211,3 +211,23 @@ async fn a_remembered_denial_ends_when_the_wait_does() {
         assert!(began.elapsed() >= Duration::from_millis(4 * 80), "{:?}", limiter.policies());
     }
 }
+
+#[tokio::test]
+async fn a_denial_is_remembered_up_to_the_cap() {
+    let server = RedisServer::start();
+    for (cap, pause, is_asked) in [
+        (Duration::from_secs(3_600), Duration::from_millis(1_100), false),
+        (Duration::from_millis(10), Duration::from_millis(20), true),
+        (Duration::ZERO, Duration::ZERO, true),
+    ] {
+        let store = RedisStore::builder(server.url()).deny_cache_cap(cap).connect().await.expect("a store");
+        let limiter = Limiter::new(store, Policy::token_bucket("hourly", Quota::per_hour(1)));
+        let key = format!("{cap:?}");
+        assert!(limiter.check(&*key).await.expect("a decision").is_allowed());
+        assert!(limiter.check(&*key).await.expect("a decision").is_denied());
+        let before = server.calls("evalsha");
+        tokio::time::sleep(pause).await;
+        assert!(limiter.check(&*key).await.expect("a decision").is_denied());
+        assert_eq!(server.calls("evalsha") - before, u64::from(is_asked), "{cap:?}");
+    }
+}

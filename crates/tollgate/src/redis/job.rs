@@ -217,15 +217,21 @@ impl fmt::Debug for Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::Waker;
+pub(super) mod tests {
+    use std::{task::Waker, time::Duration};
 
     use super::*;
     use crate::{Policy, Quota};
 
-    fn job() -> Arc<Job> {
+    pub(in crate::redis) fn job_within(sent: Instant, time: Duration) -> Arc<Job> {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
-        Arc::new(Job::new(Check::new(&policies, &Key::new("acme"), Cost::ONE), 7, Instant::now(), None))
+        let key = Key::new("acme");
+        let check = Check::new(&policies, &key, Cost::ONE).with_deadline(sent + time);
+        Arc::new(Job::new(check, 7, sent, None))
+    }
+
+    fn job() -> Arc<Job> {
+        job_within(Instant::now(), Duration::from_secs(1))
     }
 
     fn poll(answered: &mut Answered) -> Poll<Result<Result<Decision, Error>, Unanswered>> {

@@ -40,7 +40,10 @@ impl Watch {
     ///
     /// Outside of a runtime.
     pub(crate) fn over(&self, turn: &Turn) {
-        let job = turn.job();
+        self.add(turn.job());
+    }
+
+    fn add(&self, job: &Arc<Job>) {
         let Some(deadline) = job.deadline else { return };
         let runtime = Handle::current();
         let mut posts = self.0.lock();
@@ -135,5 +138,44 @@ impl Drop for Round {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+    use crate::redis::job::{Unanswered, sides, tests::job_within};
+
+    #[tokio::test(start_paused = true)]
+    async fn each_is_woken_at_its_deadline_and_a_post_that_nobody_needs_goes() {
+        let watch = Watch::default();
+        let began = tokio::time::Instant::now();
+        let times = [10, 10, 30, 5_000].map(Duration::from_millis);
+        let sides = times.map(|time| sides(job_within(began.into_std(), time)));
+        for (waiter, _) in &sides {
+            watch.add(waiter.job());
+        }
+        for (time, (waiter, answered)) in times.into_iter().zip(sides) {
+            assert_eq!(pin!(answered).await.unwrap_err(), Unanswered::Late);
+            let late = began.elapsed() - time;
+            assert!(late <= Duration::from_millis(2) && !waiter.is_awaited(), "{late:?}");
+        }
+        while !watch.0.lock().is_empty() {
+            tokio::time::sleep(LONGEST).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_an_answer_is_let_go_when_the_next_comes() {
+        let watch = Watch::default();
+        let now = tokio::time::Instant::now().into_std();
+        for _ in 0..1_000 {
+            let (waiter, _answered) = sides(job_within(now, Duration::from_millis(50)));
+            watch.add(waiter.job());
+        }
+        assert_eq!(watch.0.lock()[0].waiting.len(), 1);
     }
 }
