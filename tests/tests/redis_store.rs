@@ -221,7 +221,7 @@ async fn a_denial_is_remembered_up_to_the_cap() {
         (Duration::ZERO, Duration::ZERO, true),
     ] {
         let store = RedisStore::builder(server.url()).deny_cache_cap(cap).connect().await.expect("a store");
-        let limiter = Limiter::new(store, Policy::token_bucket("hourly", Quota::per_hour(1)));
+        let limiter = limiter(store, Policy::token_bucket("hourly", Quota::per_hour(1)));
         let key = format!("{cap:?}");
         assert!(limiter.check(&*key).await.expect("a decision").is_allowed());
         assert!(limiter.check(&*key).await.expect("a decision").is_denied());

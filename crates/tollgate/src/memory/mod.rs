@@ -61,7 +61,7 @@ const SHARDS: usize = 64;
 
 /// With more room a shard would stand still for too long when it is tidied up. A table of a power
 /// of two is just full then: seven eighths are.
-const MOST_ROOM: usize = 4_096 / 8 * 7;
+const MOST_ROOM: usize = 2_048 / 8 * 7;
 
 impl MemoryStore {
     /// A store of at most 262 144 states (about 20 MB when full), on the monotonic clock.

@@ -190,6 +190,10 @@ impl Shard {
         }
         let hasher = &self.hasher;
         let rehash = |entry: &Entry| spread(super::hash(hasher, entry.subject.as_bytes()), &entry.policy);
+        // Two doublings in one, the last: half as much is moved, and half as much is left behind for others.
+        if self.states.len() == self.states.capacity() && self.states.len() >= self.room / 4 {
+            self.states.reserve(self.room.saturating_sub(self.states.len()), rehash);
+        }
         self.states.insert_unique(slot, Entry { subject: Subject::of(key), policy: Arc::clone(policy), state }, rehash);
     }
 
