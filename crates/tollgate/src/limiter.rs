@@ -258,7 +258,12 @@ impl Inner {
     #[cfg(feature = "redis")]
     #[inline]
     fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
-        match redis.ask(check) {
+        let hash = redis.hash(check.key);
+        if let Some(denied) = redis.denied(&check, hash) {
+            self.fallback.returned();
+            return denied;
+        }
+        match redis.ask(check, hash) {
             Ok(asked) => {
                 let inner = Arc::clone(self);
                 let (asked, deadline) = asked.within(self.deadline);
@@ -267,7 +272,7 @@ impl Inner {
                     inner.settle(asked.check(), answer)
                 })
             }
-            Err(known) => StoreFuture::ready(self.settle(check, known)),
+            Err(why) => StoreFuture::ready(self.fallback.answer(check, why)),
         }
     }
 

@@ -5,19 +5,31 @@ use std::{
 };
 
 use super::{Inner, RedisStore, job::Job, slots::Epoch};
-use crate::{Check, Decision, Error};
+use crate::{Check, CheckFuture, Decision, Error, Key};
 
 impl RedisStore {
-    /// A check that has to be sent, or what is known without the server.
+    /// The hash by which a key is found here.
     #[inline]
-    pub(crate) fn ask(&self, check: Check<'_>) -> Result<Asked, Result<Decision, Error>> {
-        let hash = self.0.hasher.hash_one(check.key);
-        if let Some(denial) = self.0.denials.as_ref().and_then(|known| known.look_up(&check, hash)) {
-            return Err(Ok(denial));
-        }
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        self.0.hasher.hash_one(key)
+    }
+
+    /// The answer to a check that is known to be denied; `hash` is that of its key, here and below.
+    #[inline]
+    pub(crate) fn denied(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
+        self.0.denials.as_ref()?.look_up(check, hash)
+    }
+
+    /// A check that has to be sent.
+    ///
+    /// # Errors
+    ///
+    /// The server is not asked now.
+    #[inline]
+    pub(crate) fn ask(&self, check: Check<'_>, hash: u64) -> Result<Asked, Error> {
         let epoch = self.0.denials.as_ref().map(|known| known.epoch(hash));
         if let Some(why) = self.0.lanes.refusal(check.key) {
-            return Err(Err(why));
+            return Err(why);
         }
         let job = Arc::new(Job::new(check, hash));
         Ok(Asked { store: Arc::clone(&self.0), job, epoch, sent: Instant::now(), deadline: check.deadline })

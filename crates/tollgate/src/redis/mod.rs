@@ -299,9 +299,13 @@ impl Inner {
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        match self.ask(check) {
+        let hash = self.hash(check.key);
+        if let Some(denied) = self.denied(&check, hash) {
+            return denied;
+        }
+        match self.ask(check, hash) {
             Ok(asked) => StoreFuture::pending(async move { asked.decide().await }),
-            Err(known) => StoreFuture::ready(known),
+            Err(why) => StoreFuture::ready(Err(why)),
         }
     }
 

@@ -35,8 +35,15 @@ impl<T> Slots<T> {
     /// What `look` finds in that which is remembered of a key.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
-        let mut marked = self.pair(hash).iter().filter(|slot| slot.mark.load(Ordering::Acquire) == mark(hash));
-        marked.find_map(|slot| look(slot.held.load().as_deref()?))
+        for slot in self.pair(hash) {
+            if slot.mark.load(Ordering::Acquire) == mark(hash)
+                && let Some(held) = slot.held.load().as_deref()
+                && let Some(found) = look(held)
+            {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// To be taken before that is asked for which may be remembered.
