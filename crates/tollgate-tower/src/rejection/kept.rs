@@ -144,8 +144,15 @@ fn place(hash: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use http::Response;
+    use tollgate::{Limiter, MemoryStore, Policy, Quota};
 
     use super::*;
+    use crate::{
+        Dialect, Reset,
+        key::Global,
+        rejection::Empty,
+        shared::{Options, Shared},
+    };
 
     fn kept() -> usize {
         SLOTS_HERE.with(|slots| slots.borrow().iter().filter(|slot| slot.kept.is_some()).count())
@@ -171,5 +178,17 @@ mod tests {
             .map(|number| place(Gist(std::array::from_fn(|at| if at % 4 == 1 { number } else { 0 })).hash()))
             .collect();
         assert!(places.len() >= 30, "{} places", places.len());
+    }
+
+    #[test]
+    fn what_tells_the_time_of_day_is_not_kept() {
+        let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+        let ask = || limiter.check("acme").into_ready().unwrap().unwrap();
+        assert!(ask().is_allowed());
+        for (reset, is_kept) in [(Reset::Seconds, true), (Reset::Epoch, false)] {
+            let options = Options { dialect: Dialect::Legacy { reset }, ..Options::default() };
+            let shared = Shared::new(limiter.clone().into(), options, Global, Empty);
+            assert_eq!(Gist::of(&ask(), &shared.limits[0]).is_some(), is_kept, "{reset:?}");
+        }
     }
 }
