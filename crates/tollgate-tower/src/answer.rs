@@ -2,15 +2,15 @@
 
 use std::{mem, sync::Arc};
 
-use http::{HeaderValue, Response, header, request::Parts};
+use http::{Response, request::Parts};
 use tollgate::{Decision, Error, ErrorKind};
 
 use crate::{
     Account, Decisions, Rejection, Respond,
-    fields::{self, Told},
+    fields::Told,
     key::KeyError,
     metrics::{self, Place},
-    rejection::Reason,
+    rejection::{Completion, Reason},
     settle::{Charge, Outcome},
     shared::{Accounts, Asked, Limit, Shared, Ticket},
 };
@@ -140,28 +140,13 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         self.rejected(reason, place, &self.rpc(parts));
-        let rejection = Rejection::new(reason, parts);
-        let mut response = self.responder.respond(&rejection);
+        let completion = Completion::new(reason, limit);
+        let rejection = Rejection::new(reason, completion.retry_after(), parts);
+        let mut response = self.responder.complete(&rejection, &completion);
         if let Some(decisions) = parts.extensions.get::<Decisions>()
             && self.options.exposes_decisions
         {
             response.extensions_mut().insert(decisions.clone());
-        }
-        let headers = response.headers_mut();
-        if let Some(seconds) = rejection.retry_after_seconds() {
-            headers.entry(header::RETRY_AFTER).or_insert_with(|| seconds.into());
-        }
-        match (reason, limit) {
-            (Reason::Denied(decision), Some(limit)) => {
-                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-                limit.wording.of(decision).fill_in(headers);
-            }
-            (Reason::CostNeverFits(_), Some(limit)) => {
-                if let Some(configured) = limit.wording.configured() {
-                    headers.entry(fields::RATELIMIT_POLICY).or_insert_with(|| configured.clone());
-                }
-            }
-            _ => {}
         }
         response
     }

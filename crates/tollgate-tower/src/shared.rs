@@ -2,7 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -36,8 +36,13 @@ pub(crate) struct Shared<K, R> {
     is_misconfigured: AtomicBool,
 }
 
+/// How many limits there were.
+static LIMITS: AtomicU64 = AtomicU64::new(0);
+
 /// A limiter, and what every answer says of it.
 pub(crate) struct Limit {
+    /// No other limit of the process has it.
+    pub(crate) number: u64,
     pub(crate) limiter: Limiter,
     pub(crate) wording: Wording,
     pub(crate) metrics: metrics::Limit,
@@ -131,6 +136,7 @@ impl<K, R> Shared<K, R> {
     pub(crate) fn new(limits: Limits, options: Options, key: K, responder: R) -> Self {
         let labels = options.labels.clone().or(limits.labels).unwrap_or_default();
         let limit = |limiter: Limiter| Limit {
+            number: LIMITS.fetch_add(1, Ordering::Relaxed),
             wording: Wording::new(options.dialect, limiter.policies(), options.is_for_browsers),
             has_queue: wait::has_queue(&limiter),
             limiter,

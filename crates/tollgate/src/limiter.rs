@@ -259,10 +259,15 @@ impl Inner {
     #[cfg(feature = "redis")]
     #[inline]
     fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
-        match redis.ask(check, Some(self.deadline)) {
+        let hash = redis.hash(check.key);
+        if let Some(denied) = redis.denied(&check, hash) {
+            self.fallback.returned();
+            return denied;
+        }
+        match redis.ask(check, hash, Some(self.deadline)) {
             Ok(Asked::Turn(turn)) => StoreFuture::pending(AtRedis::new(Arc::clone(self), turn)),
             Ok(Asked::Route(route, deadline)) => self.wait(route, Check { deadline, ..check }),
-            Err(known) => StoreFuture::ready(self.settle(check, known)),
+            Err(why) => StoreFuture::ready(self.fallback.answer(check, why)),
         }
     }
 

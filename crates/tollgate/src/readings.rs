@@ -48,6 +48,17 @@ impl Readings {
         all
     }
 
+    /// What `change` makes of each.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn map<'a>(&'a self, policies: &'a PolicySet, change: impl Fn(&Policy, &Reading) -> Reading) -> Self {
+        let mut each = self.iter(policies).map(|(policy, reading)| (policy, change(policy, &reading)));
+        match (self.len, each.next()) {
+            (1, Some((_, alone))) => Self::one(alone),
+            (_, first) => Self::collect(first.into_iter().chain(each)),
+        }
+    }
+
     /// Whether no policy denies.
     #[inline]
     pub(crate) fn fit(&self) -> bool {
@@ -107,5 +118,25 @@ mod tests {
         assert_eq!(one.iter(&set).map(|(_, reading)| reading).collect::<Vec<_>>(), [expected[1].1]);
         assert!(one.fit());
         assert_eq!(Readings::new().iter(&policies).len(), 0);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn each_is_changed_by_itself() {
+        let quota = Quota::per_second(5);
+        let [bucket, log] = [Policy::token_bucket("bucket", quota), Policy::sliding_log("log", quota)];
+        let reading = |policy: &Policy, first| {
+            let words = std::array::from_fn(|at| if at < policy.algorithm().words() { first + at as u64 } else { 0 });
+            Reading { fits: true, words }
+        };
+        for set in [PolicySet::from(bucket.clone()), PolicySet::from([bucket, log])] {
+            let readings = Readings::collect(set.iter().map(|policy| (policy, reading(policy, 10))));
+            let denied = readings.map(&set, |policy, read| {
+                assert_eq!(*read, reading(policy, 10));
+                Reading { fits: false, ..reading(policy, 20) }
+            });
+            let expected = set.iter().map(|policy| (policy, Reading { fits: false, ..reading(policy, 20) }));
+            assert_eq!(denied.iter(&set).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
     }
 }

@@ -54,6 +54,11 @@ impl Wording {
         self.configured
     }
 
+    /// Whether the same is told of the same states at all times.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.dialect != Dialect::Legacy { reset: Reset::Epoch }
+    }
+
     /// What an answer tells of a decision: nothing but when to come back, when no policy was asked.
     #[inline(always)]
     pub(crate) fn of(&self, decision: &Decision) -> Told {
@@ -161,7 +166,7 @@ fn configured(dialect: Dialect, policies: &PolicySet) -> Option<HeaderValue> {
 }
 
 /// Until more is there; with nothing left the time to come back.
-fn more_after(state: &PolicyState<'_>) -> Duration {
+pub(crate) fn more_after(state: &PolicyState<'_>) -> Duration {
     match state.retry_after() {
         Some(retry_after) if state.remaining() == 0 => retry_after,
         _ => state.more_after(),

@@ -86,17 +86,17 @@ impl Told {
         }
     }
 
-    /// Adds the fields that a responder left out.
-    pub(crate) fn fill_in(self, headers: &mut HeaderMap) {
+    /// Adds the fields to an answer of the middleware.
+    pub(crate) fn fill_in(self, headers: &mut HeaderMap, add: impl Fn(&mut HeaderMap, HeaderName, HeaderValue)) {
         match self.fields {
             Fields::None => return,
             Fields::Lists { policies, states } => {
-                headers.entry(RATELIMIT_POLICY).or_insert_with(|| policies.clone());
-                headers.entry(RATELIMIT).or_insert(states);
+                add(headers, RATELIMIT_POLICY, policies.clone());
+                add(headers, RATELIMIT, states);
             }
             Fields::Lines { lines, .. } => {
                 for Line { name, value, .. } in lines {
-                    headers.entry(name).or_insert(value);
+                    add(headers, name, value);
                 }
             }
         }

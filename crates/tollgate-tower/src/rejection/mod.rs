@@ -13,6 +13,8 @@
 //! come back.
 
 mod accept;
+mod completion;
+mod kept;
 mod problem;
 mod respond;
 
@@ -26,6 +28,7 @@ use crate::{
     key::{KeyError, KeyErrorKind},
 };
 
+pub(crate) use completion::Completion;
 pub use problem::Problem;
 pub use respond::{Empty, Respond, RespondFn, respond_fn};
 
@@ -65,11 +68,7 @@ impl Reason<'_> {
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(reason: Reason<'a>, request: &'a Parts) -> Self {
-        let retry_after = match reason {
-            Reason::Denied(decision) => decision.retry_after(),
-            _ => None,
-        };
+    pub(crate) fn new(reason: Reason<'a>, retry_after: Option<Duration>, request: &'a Parts) -> Self {
         Self { reason, retry_after, request }
     }
 

@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use http::{HeaderValue, Response, header};
 use tollgate::Decision;
 
-use super::{Reason, Rejection, Respond, accept::Form};
+use super::{Completion, Reason, Rejection, Respond, accept::Form};
 use crate::key::KeyErrorKind;
 
 /// Answers with a problem document (RFC 9457, `application/problem+json`).
@@ -60,6 +60,15 @@ impl Problem {
         Self { types: types.into() }
     }
 
+    /// The text, and the media type that it is of.
+    fn write(&self, rejection: &Rejection<'_>, form: Form) -> (String, Option<&'static str>) {
+        match form {
+            Form::Json => (self.document(rejection), Some("application/problem+json")),
+            Form::Text => (text(rejection), Some("text/plain; charset=utf-8")),
+            Form::Empty => (String::new(), None),
+        }
+    }
+
     fn document(&self, rejection: &Rejection<'_>) -> String {
         let mut json = String::with_capacity(256);
         if let Some(decision) = rejection.decision() {
@@ -108,17 +117,18 @@ impl Default for Problem {
 #[diagnostic::do_not_recommend]
 impl<B: From<String>> Respond<B> for Problem {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
-        let (body, media) = match Form::of(rejection.request()) {
-            Form::Json => (self.document(rejection), Some("application/problem+json")),
-            Form::Text => (text(rejection), Some("text/plain; charset=utf-8")),
-            Form::Empty => (String::new(), None),
-        };
-        let mut response = Response::new(B::from(body));
+        let (text, media) = self.write(rejection, Form::of(rejection.request()));
+        let mut response = Response::new(B::from(text));
         *response.status_mut() = rejection.status();
         if let Some(media) = media {
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         }
         response
+    }
+
+    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
+        let form = Form::of(rejection.request());
+        completion.respond(rejection, form, || self.write(rejection, form), B::from)
     }
 }
 

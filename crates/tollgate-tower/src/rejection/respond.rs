@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::Response;
 
-use super::Rejection;
+use super::{Completion, Rejection, accept::Form};
 
 /// Writes the answer to a request that the middleware does not pass on.
 ///
@@ -18,11 +18,23 @@ pub trait Respond<B>: Send + Sync + 'static {
     /// The answer. The middleware adds `Retry-After` and the `RateLimit` fields unless they are
     /// there.
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B>;
+
+    /// The answer with what the middleware adds. The responders of this crate need not make it anew for each who is denied.
+    #[doc(hidden)]
+    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
+        let mut response = self.respond(rejection);
+        completion.fill_in(rejection, response.headers_mut());
+        response
+    }
 }
 
 impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         (**self).respond(rejection)
+    }
+
+    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
+        (**self).complete(rejection, completion)
     }
 }
 
@@ -36,6 +48,10 @@ impl<B: Default> Respond<B> for Empty {
         let mut response = Response::new(B::default());
         *response.status_mut() = rejection.status();
         response
+    }
+
+    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
+        completion.respond(rejection, Form::Empty, || (String::new(), None), |_| B::default())
     }
 }
 

@@ -7,6 +7,7 @@ mod charges;
 mod dialects;
 mod names;
 mod places;
+mod repeats;
 mod retry_after;
 mod seeing;
 mod service;

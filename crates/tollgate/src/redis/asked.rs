@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{RedisStore, engine::Turn, job::Job, lane::Lanes};
-use crate::{Check, Decision, Error};
+use crate::{Check, CheckFuture, Decision, Error, Key};
 
 /// A check that has to be sent.
 pub(crate) enum Asked {
@@ -20,17 +20,29 @@ pub(crate) enum Asked {
 type Route = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 impl RedisStore {
-    /// A check that has to be sent, or what is known without the server. `time` is for how long its caller waits, from
-    /// here on; without it the check says when that is over.
+    /// The hash by which a key is found here.
     #[inline]
-    pub(crate) fn ask(&self, check: Check<'_>, time: Option<Duration>) -> Result<Asked, Result<Decision, Error>> {
-        let hash = self.0.hasher.hash_one(check.key);
-        if let Some(denial) = self.0.denials.as_ref().and_then(|known| known.look_up(&check, hash)) {
-            return Err(Ok(denial));
-        }
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        self.0.hasher.hash_one(key)
+    }
+
+    /// The answer to a check that is known to be denied; `hash` is that of its key, here and below.
+    #[inline]
+    pub(crate) fn denied(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
+        self.0.denials.as_ref()?.look_up(check, hash)
+    }
+
+    /// A check that has to be sent. `time` is for how long its caller waits, from here on; without it the check says when
+    /// that is over.
+    ///
+    /// # Errors
+    ///
+    /// The server is not asked now.
+    #[inline]
+    pub(crate) fn ask(&self, check: Check<'_>, hash: u64, time: Option<Duration>) -> Result<Asked, Error> {
         let epoch = self.0.denials.as_ref().map(|known| known.epoch(hash));
         if let Some(why) = self.0.lanes.refusal(check.key) {
-            return Err(Err(why));
+            return Err(why);
         }
         let sent = Instant::now();
         let deadline = time.map_or(check.deadline, |time| sent.checked_add(time));

@@ -7,7 +7,7 @@ use super::{
     job::Job,
     slots::{Epoch, Slots},
 };
-use crate::{Check, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
+use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
 
 /// Denials that still hold, remembered so that repeated refusals never reach the server.
 ///
@@ -44,15 +44,16 @@ impl Denials {
         Self { slots: Slots::new(SLOTS), cap }
     }
 
-    /// The decision on a check that is known to be denied; `hash` is that of its key, here and below.
+    /// The answer to a check that is known to be denied; `hash` is that of its key, here and below.
     #[inline]
-    pub(super) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<Decision> {
+    pub(super) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
         self.slots.find(hash, |denial| {
             if !denial.is_of(check.policies, check.key, check.cost) {
                 return None;
             }
             let now = Instant::now();
-            (now < denial.until).then(|| denial.decision(now))
+            // Made where it is looked for, and not carried from hand to hand.
+            (now < denial.until).then(|| CheckFuture::ready(Ok(denial.decision(now))))
         })
     }
 
@@ -100,8 +101,8 @@ impl Denial {
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.get();
-        let aged = |(policy, reading)| (policy, later(policy, &reading, self.at_us, passed_us, cost));
-        let readings = Readings::collect(self.readings.iter(&self.policies).map(aged));
+        let readings =
+            self.readings.map(&self.policies, |policy, reading| later(policy, reading, self.at_us, passed_us, cost));
         Decision::from_readings(&self.policies, readings, self.cost, self.at_us)
     }
 }

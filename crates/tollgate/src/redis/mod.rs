@@ -300,10 +300,14 @@ impl Inner {
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        match self.ask(check, None) {
+        let hash = self.hash(check.key);
+        if let Some(denied) = self.denied(&check, hash) {
+            return denied;
+        }
+        match self.ask(check, hash, None) {
             Ok(Asked::Turn(turn)) => StoreFuture::pending(async move { turn.await? }),
             Ok(Asked::Route(route, _)) => StoreFuture::pending(route),
-            Err(known) => StoreFuture::ready(known),
+            Err(why) => StoreFuture::ready(Err(why)),
         }
     }
 

@@ -43,8 +43,15 @@ impl<T> Slots<T> {
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
         let pair = self.pair(hash);
-        let mut places = pair.marks.iter().zip(&pair.held).filter(|(of, _)| of.load(Ordering::Acquire) == mark(hash));
-        places.find_map(|(_, held)| look(held.load().as_deref()?))
+        for (of, held) in pair.marks.iter().zip(&pair.held) {
+            if of.load(Ordering::Acquire) == mark(hash)
+                && let Some(held) = held.load().as_deref()
+                && let Some(found) = look(held)
+            {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// To be taken before that is asked for which may be remembered.
