@@ -16,6 +16,8 @@ struct Newest<L, W> {
     state: State<L, W>,
     /// How many there were so far.
     dials: u64,
+    /// The first one to the server that is asked: what earlier ones made leads elsewhere.
+    renewed: u64,
 }
 
 enum State<L, W> {
@@ -49,7 +51,7 @@ pub(super) struct Dial<L, W> {
 
 impl<L, W> Generations<L, W> {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Newest { state: State::Down, dials: 0 })))
+        Self(Arc::new(Mutex::new(Newest { state: State::Down, dials: 0, renewed: 0 })))
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -59,7 +61,10 @@ impl<L, W> Generations<L, W> {
     /// The server is another one now: whoever calls this dials, and the line there was, or was
     /// being made, is left to those who wait for an answer on it.
     pub(super) fn renew(&self, waiter: W) -> Dial<L, W> {
-        self.begin(&mut lock(&self.0), waiter)
+        let mut newest = lock(&self.0);
+        let dial = self.begin(&mut newest, waiter);
+        newest.renewed = dial.number;
+        dial
     }
 
     /// The dial itself is for the caller, without the lock: what it starts may come to its end, and
@@ -102,12 +107,14 @@ impl<L: Dialled, W> Generations<L, W> {
     }
 
     /// This line was taken for broken and is not: unless there is another by now, it is the one again, and a dial that is
-    /// under way is in vain.
-    pub(super) fn restore(&self, line: L) {
+    /// under way is in vain. Says whether it leads to the server that is asked.
+    pub(super) fn restore(&self, line: L) -> bool {
         let mut newest = lock(&self.0);
-        if !matches!(newest.state, State::Up(_)) {
+        let is_of_this_server = line.number() >= newest.renewed;
+        if is_of_this_server && !matches!(newest.state, State::Up(_)) {
             newest.state = State::Up(line);
         }
+        is_of_this_server
     }
 }
 

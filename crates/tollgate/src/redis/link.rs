@@ -91,9 +91,9 @@ impl Link {
         self.lines.broken(line);
     }
 
-    /// This line was taken for broken and is not.
-    pub(super) fn restore(&self, line: Line) {
-        self.lines.restore(line);
+    /// This line was taken for broken and is not. Says whether it leads to the server that is asked.
+    pub(super) fn restore(&self, line: Line) -> bool {
+        self.lines.restore(line)
     }
 
     pub(super) fn is_up(&self) -> bool {

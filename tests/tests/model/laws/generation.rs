@@ -108,6 +108,25 @@ fn after_the_server_is_another_one_the_old_line_is_not_handed_out() {
 }
 
 #[test]
+fn a_line_of_the_server_that_was_left_does_not_come_back() {
+    loom::model(|| {
+        let lines = lines();
+        let old = up(&lines);
+        lines.broken(&old);
+        let restoring = start(&lines, move |lines| lines.restore(old));
+        let dial = lines.renew(0);
+        assert_eq!(lines.line(), None);
+        let new = made(dial);
+        let was_in_time = restoring.join().expect("a thread");
+        assert_eq!(lines.line(), Some(new), "the old one came back in time: {was_in_time}");
+        // One of the new server does.
+        lines.broken(&new);
+        assert!(lines.restore(new));
+        assert_eq!(lines.line(), Some(new));
+    });
+}
+
+#[test]
 fn an_old_line_that_breaks_does_not_drop_a_newer_one() {
     loom::model(|| {
         let lines = lines();
@@ -131,7 +150,7 @@ fn a_line_that_comes_back_and_the_end_of_a_dial_leave_one_of_the_two() {
         let dial = dial(&lines);
         let new = Line(dial.number());
         let restoring = start(&lines, move |lines| {
-            lines.restore(old);
+            assert!(lines.restore(old));
             lines.line().expect("it is up from now on")
         });
         dial.made(new);
@@ -152,7 +171,7 @@ fn a_dial_that_a_line_came_back_before_never_becomes_the_line() {
         let old = up(&lines);
         lines.broken(&old);
         let dial = dial(&lines);
-        lines.restore(old);
+        assert!(lines.restore(old));
         let late = start(&lines, move |_| made(dial));
         assert_eq!(lines.line(), Some(old));
         lines.broken(&old);
