@@ -37,4 +37,12 @@ mod queue;
 #[path = "../../../crates/tollgate/src/redis/slots.rs"]
 mod slots;
 
+#[path = "../../../crates/tollgate/src/memory/shards.rs"]
+mod shards;
+
+#[path = "../../algorithms.rs"]
+mod algorithms;
+#[path = "../linear/told.rs"]
+mod told;
+
 mod laws;

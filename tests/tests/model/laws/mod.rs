@@ -2,5 +2,6 @@
 
 mod breaker;
 mod generation;
+mod memory;
 mod queue;
 mod slots;
