@@ -1,6 +1,13 @@
 //! `RedisStore` through the faults of its server.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::mpsc,
+    task::{Context, Waker},
+    thread,
+    time::{Duration, Instant},
+};
 
 use tollgate::{Cost, Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
@@ -225,4 +232,34 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
         assert!(error.to_string().contains("right"), "{without}: {error}");
         server.command(&["ACL", "DELUSER", "less"]);
     }
+}
+
+/// Calls once more when it is dropped.
+struct LastCall(Limiter, mpsc::Sender<bool>);
+
+impl Drop for LastCall {
+    fn drop(&mut self) {
+        let mut reset = pin!(self.0.reset("acme"));
+        let answer = reset.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let _ = self.1.send(answer.is_pending());
+    }
+}
+
+#[test]
+fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
+    let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
+    let (tell, told) = mpsc::channel();
+    let last = LastCall(limiter(store, HOURLY), tell);
+    // If it waits for itself it does so for ever, and so in a thread of its own.
+    let ending = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        drop(runtime.spawn(async move {
+            let _last = last;
+            std::future::pending::<()>().await;
+        }));
+        runtime.block_on(tokio::task::yield_now());
+    });
+    // What dials is shut down before it has begun.
+    assert_eq!(told.recv_timeout(PATIENT), Ok(false), "nobody dials any more, and the caller is told");
+    ending.join().expect("the runtime ends");
 }

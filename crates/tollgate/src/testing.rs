@@ -2,6 +2,7 @@
 //!
 //! Behind the feature `testing`, and outside the promises of semantic versioning.
 
+pub use crate::memory::lockless::Lockless;
 use crate::{Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
 
 /// A stored state as Redis holds it.

@@ -1,19 +1,28 @@
 //! The in-process store.
 
+#[cfg(feature = "testing")]
+pub(crate) mod lockless;
 mod shard;
+mod shards;
 mod subject;
+
+/// What [`shards`] is built from; a model checker brings its own.
+mod sync {
+    pub(super) use std::sync::{Mutex, MutexGuard};
+}
 
 use std::{
     fmt,
     hash::{BuildHasher, Hasher},
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
 };
 
 use foldhash::fast::RandomState;
 
 use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
 use shard::Shard;
+use shards::Shards;
 
 /// A store inside the process: the same algorithms, the same answers, for one replica alone.
 ///
@@ -42,7 +51,7 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     clock: Clock,
     hasher: RandomState,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Shards<Shard>,
 }
 
 /// Builds a [`MemoryStore`].
@@ -78,7 +87,7 @@ impl MemoryStore {
     /// How many states are held now, fresh ones that were not dropped yet among them.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.0.shards.each().map(|timed| timed.shard.len()).sum()
     }
 
     /// Whether no state is held.
@@ -90,39 +99,36 @@ impl MemoryStore {
     /// Decides at once.
     #[inline]
     pub(crate) fn decide(&self, check: Check<'_>) -> Decision {
-        let (hash, shard) = self.shard(check.key);
-        // Before the lock, so that it is held for less.
-        let now_us = self.0.clock.now_us();
-        let readings = lock(shard).check(hash, check, now_us);
+        let hash = self.hash(check.key);
+        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        let readings = timed.shard.check(hash, check, now_us);
+        drop(timed);
         Decision::from_readings(check.policies, readings, check.cost, now_us)
     }
 
     pub(crate) fn give_back(&self, check: Check<'_>, spent_us: u64) {
-        let (hash, shard) = self.shard(check.key);
-        lock(shard).refund(hash, check, self.0.clock.now_us(), spent_us);
+        let hash = self.hash(check.key);
+        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        timed.shard.refund(hash, check, now_us, spent_us);
     }
 
     #[inline]
-    fn shard(&self, key: &Key) -> (u64, &Mutex<Shard>) {
-        let hash = hash(&self.0.hasher, key.as_bytes());
-        // The table inside uses the low bits and the topmost seven of a product of it. This is the
-        // upper half's share of the shards: a multiplication where a remainder would be a division.
-        let at = (((hash >> 32) * self.0.shards.len() as u64) >> 32) as usize;
-        (hash, &self.0.shards[at])
+    fn hash(&self, key: &Key) -> u64 {
+        hash(&self.0.hasher, key.as_bytes())
     }
 
     /// The state as it is held, for tests that look whether it changed.
     #[cfg(test)]
     pub(crate) fn debug(&self, policy: &crate::Policy, key: &Key) -> String {
-        let (hash, shard) = self.shard(key);
-        format!("{:?}", lock(shard).state(hash, key, policy).map(|(state, _)| state))
+        let hash = self.hash(key);
+        format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
 
     #[cfg(feature = "testing")]
     pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::testing::Stored> {
-        let (hash, shard) = self.shard(key);
-        let shard = lock(shard);
-        let (state, policy) = shard.state(hash, key, policy)?;
+        let hash = self.hash(key);
+        let timed = self.0.shards.lock(hash);
+        let (state, policy) = timed.shard.state(hash, key, policy)?;
         Some(crate::testing::Stored { value: state.to_value(policy), expires_ms: state.expires_ms(policy) })
     }
 }
@@ -132,11 +138,6 @@ fn hash(hasher: &RandomState, key: &[u8]) -> u64 {
     let mut state = hasher.build_hasher();
     state.write(key);
     state.finish()
-}
-
-/// A panic while the lock is held leaves whole states behind, so the lock is never poisoned.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Store for MemoryStore {
@@ -150,8 +151,8 @@ impl Store for MemoryStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let (hash, shard) = self.shard(key);
-        lock(shard).reset(hash, policies, key);
+        let hash = self.hash(key);
+        self.0.shards.lock(hash).shard.reset(hash, policies, key);
         StoreFuture::ready(Ok(()))
     }
 
@@ -160,10 +161,9 @@ impl Store for MemoryStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let (hash, shard) = self.shard(key);
-        let now_us = self.0.clock.now_us();
-        let shard = lock(shard);
-        let entries = match shard.state(hash, key, log) {
+        let hash = self.hash(key);
+        let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        let entries = match timed.shard.state(hash, key, log) {
             Some((State::SlidingLog(state), _)) => {
                 let entries = state.entries(log.quota().period_us(), now_us).take(limit);
                 entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
@@ -213,10 +213,9 @@ impl MemoryStoreBuilder {
         let shards = if max_keys < 16 * SHARDS { 1 } else { SHARDS.max(max_keys.div_ceil(MOST_ROOM)) };
         let room = max_keys / shards;
         let hasher = RandomState::default();
-        let shard = || Mutex::new(Shard::new(room, hasher.clone()));
         MemoryStore(Arc::new(Inner {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
-            shards: std::iter::repeat_with(shard).take(shards).collect(),
+            shards: Shards::new(shards, || Shard::new(room, hasher.clone())),
             hasher,
         }))
     }

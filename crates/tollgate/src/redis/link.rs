@@ -1,14 +1,11 @@
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tokio::sync::watch;
 
 use super::{
     fault::{self, Fault},
+    generation::{Dial, Dialled, Found, Generations},
     pool::{Lent, Pool},
     sentinel::Sentinels,
     servers::Node,
@@ -31,28 +28,25 @@ pub(super) enum Source {
 pub(super) struct Link {
     source: Source,
     connect_timeout: Duration,
-    state: Arc<Mutex<State>>,
+    lines: Generations<Line, Answer>,
 }
 
-enum State {
-    Down,
-    /// The dial of this number is the one that counts.
-    Dialing(u64, watch::Receiver<Option<Result<Line, Error>>>),
-    Up(Line),
-}
+/// What callers wait with for the end of a dial.
+type Answer = watch::Receiver<Option<Outcome>>;
+type Outcome = Result<Line, Error>;
 
 /// A live connection. What a pool lent stays lent as long as the line is held.
 #[derive(Clone)]
 pub(super) struct Line {
     connection: MultiplexedConnection,
-    generation: u64,
+    number: u64,
     lent: Option<Arc<Lent>>,
     node: Option<Arc<Node>>,
 }
 
 impl Link {
     pub(super) fn new(source: Source, connect_timeout: Duration) -> Self {
-        Self { source, connect_timeout, state: Arc::new(Mutex::new(State::Down)) }
+        Self { source, connect_timeout, lines: Generations::new() }
     }
 
     /// How long connecting may take, and a probe.
@@ -60,17 +54,9 @@ impl Link {
         self.connect_timeout
     }
 
-    /// The connection if it is up.
-    fn line(&self) -> Option<Line> {
-        match &*lock(&self.state) {
-            State::Up(line) => Some(line.clone()),
-            State::Down | State::Dialing(..) => None,
-        }
-    }
-
     /// The connection, dialled if there is none.
     pub(super) async fn line_or_dial(&self) -> Result<Line, Error> {
-        match self.line() {
+        match self.lines.line() {
             Some(line) => Ok(line),
             None => self.dial().await,
         }
@@ -78,11 +64,14 @@ impl Link {
 
     async fn dial(&self) -> Result<Line, Error> {
         let mut answer = {
-            let mut state = lock(&self.state);
-            match &*state {
-                State::Up(line) => return Ok(line.clone()),
-                State::Dialing(_, answer) => answer.clone(),
-                State::Down => self.start(&mut state),
+            let (tell, answer) = watch::channel(None);
+            match self.lines.line_or_dial(&answer) {
+                Found::Up(line) => return Ok(line),
+                Found::Dialing(answer) => answer,
+                Found::Down(dial) => {
+                    self.start(dial, tell);
+                    answer
+                }
             }
         };
         match answer.wait_for(Option::is_some).await {
@@ -99,35 +88,28 @@ impl Link {
         if let Some(lent) = &line.lent {
             lent.is_useless();
         }
-        let mut state = lock(&self.state);
-        if matches!(&*state, State::Up(current) if current.generation == line.generation) {
-            *state = State::Down;
-        }
+        self.lines.broken(line);
     }
 
-    /// This line was taken for broken and is not: unless there is another by now, it is the one again, and a dial that is
-    /// under way is in vain.
-    pub(super) fn restore(&self, line: Line) {
-        let mut state = lock(&self.state);
-        if !matches!(&*state, State::Up(_)) {
-            *state = State::Up(line);
-        }
+    /// This line was taken for broken and is not. Says whether it leads to the server that is asked.
+    pub(super) fn restore(&self, line: Line) -> bool {
+        self.lines.restore(line)
     }
 
     pub(super) fn is_up(&self) -> bool {
-        matches!(&*lock(&self.state), State::Up(_))
+        self.lines.is_up()
     }
 
     /// The server is another one now: a connection to it is made at once, and the one there was, or
     /// was being made, is left to those who wait for an answer on it.
     pub(super) fn renew(&self) {
-        let mut state = lock(&self.state);
-        let _ = self.start(&mut state);
+        let (tell, answer) = watch::channel(None);
+        self.start(self.lines.renew(answer), tell);
     }
 
     /// The server that the Sentinels named, while the connection to it is up.
     pub(super) fn node(&self) -> Option<Node> {
-        self.line()?.node.as_deref().cloned()
+        self.lines.line()?.node.as_deref().cloned()
     }
 
     pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
@@ -137,52 +119,24 @@ impl Link {
         }
     }
 
-    fn start(&self, current: &mut State) -> watch::Receiver<Option<Result<Line, Error>>> {
-        let (tell, answer) = watch::channel(None);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        *current = State::Dialing(number, answer.clone());
-        let (source, limit, state) = (self.source.clone(), self.connect_timeout, Arc::clone(&self.state));
-        let dialing = Dialing { state, number };
+    fn start(&self, dial: Dial<Line, Answer>, tell: watch::Sender<Option<Outcome>>) {
+        let (source, limit) = (self.source.clone(), self.connect_timeout);
         tokio::spawn(async move {
-            let outcome = match tokio::time::timeout(limit, source.connect()).await {
+            let outcome = match tokio::time::timeout(limit, source.connect(dial.number())).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(Error::new(ErrorKind::Timeout, "connecting to redis took too long")),
             };
-            dialing.ends(match &outcome {
-                Ok(line) => State::Up(line.clone()),
-                Err(_) => State::Down,
-            });
+            match &outcome {
+                Ok(line) => dial.made(line.clone()),
+                Err(_) => drop(dial),
+            }
             tell.send_replace(Some(outcome));
         });
-        answer
-    }
-}
-
-/// Somebody dials. If the runtime is shut down under it, the next caller dials.
-struct Dialing {
-    state: Arc<Mutex<State>>,
-    number: u64,
-}
-
-impl Dialing {
-    /// Unless another dial has begun meanwhile.
-    fn ends(&self, end: State) {
-        let mut state = lock(&self.state);
-        if matches!(&*state, State::Dialing(number, _) if *number == self.number) {
-            *state = end;
-        }
-    }
-}
-
-impl Drop for Dialing {
-    fn drop(&mut self) {
-        self.ends(State::Down);
     }
 }
 
 impl Source {
-    async fn connect(&self) -> Result<Line, Error> {
-        let generation = NUMBER.fetch_add(1, Ordering::Relaxed);
+    async fn connect(&self, number: u64) -> Result<Line, Error> {
         // Every check has its own deadline, and connecting one above; the connection has none.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         match self {
@@ -191,24 +145,27 @@ impl Source {
                     .get_multiplexed_async_connection_with_config(&config)
                     .await
                     .map_err(|error| fault::error(&error))?;
-                let line = Line { connection, generation, lent: None, node: None };
+                let line = Line { connection, number, lent: None, node: None };
                 line.ping().await?;
                 Ok(line)
             }
             Self::Pool(pool) => {
                 let (connection, lent) = pool.lend().await?;
-                Ok(Line { connection, generation, lent: Some(Arc::new(lent)), node: None })
+                Ok(Line { connection, number, lent: Some(Arc::new(lent)), node: None })
             }
             Self::Sentinels(sentinels) => {
                 let (connection, node) = sentinels.connect(&config).await?;
-                Ok(Line { connection, generation, lent: None, node: Some(Arc::new(node)) })
+                Ok(Line { connection, number, lent: None, node: Some(Arc::new(node)) })
             }
         }
     }
 }
 
-/// Counts dials and lines.
-static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+impl Dialled for Line {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
 
 impl Line {
     /// Whether it belongs to a pool.
@@ -239,11 +196,6 @@ impl Line {
     }
 }
 
-/// A panic while the lock is held leaves a whole state behind, so the lock is never poisoned.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 /// The runtime that dialled was shut down under the callers.
 fn abandoned() -> Error {
     Error::new(ErrorKind::Unavailable, "connecting to redis was abandoned")
@@ -251,10 +203,6 @@ fn abandoned() -> Error {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &*lock(&self.state) {
-            State::Down => "down",
-            State::Dialing(..) => "dialing",
-            State::Up(_) => "up",
-        })
+        self.lines.fmt(f)
     }
 }

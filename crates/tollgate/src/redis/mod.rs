@@ -10,6 +10,7 @@ mod denials;
 mod diagnosis;
 mod engine;
 mod fault;
+mod generation;
 mod job;
 mod lane;
 mod link;
@@ -26,7 +27,7 @@ mod slots;
 mod tls;
 mod watch;
 
-/// What [`breaker`], [`queue`] and [`slots`] are built from; a model checker brings its own.
+/// What [`breaker`], [`generation`], [`queue`] and [`slots`] are built from; a model checker brings its own.
 mod sync {
     pub(super) use std::sync::{
         Mutex, MutexGuard,

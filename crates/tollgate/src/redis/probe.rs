@@ -105,8 +105,7 @@ async fn ask(connection: &Connection, pause: Duration, silent: &mut Option<Silen
             () = connection.hurry().notified() => return None,
             (line, answer) = spoken(silent) => {
                 *silent = None;
-                if answer.is_ok() {
-                    connection.link().restore(line);
+                if answer.is_ok() && connection.link().restore(line) {
                     return Some(Ok(()));
                 }
             }

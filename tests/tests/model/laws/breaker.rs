@@ -1,0 +1,66 @@
+use loom::{sync::Arc, thread};
+
+use crate::breaker::Breaker;
+
+fn missed(breaker: &Arc<Breaker>) -> thread::JoinHandle<bool> {
+    let breaker = Arc::clone(breaker);
+    thread::spawn(move || breaker.missed())
+}
+
+#[test]
+fn two_misses_that_meet_open_it_once() {
+    loom::model(|| {
+        let breaker = Arc::new(Breaker::new());
+        assert!(!breaker.missed());
+        let others = [missed(&breaker), missed(&breaker)];
+        let mut opened = u32::from(breaker.missed());
+        for other in others {
+            opened += u32::from(other.join().expect("a thread"));
+        }
+        assert_eq!(opened, 1, "one probe, of four misses");
+        assert!(breaker.is_open());
+        assert_eq!(breaker.openings(), 1);
+    });
+}
+
+#[test]
+fn a_miss_and_a_failure_that_meet_open_it_once() {
+    loom::model(|| {
+        let breaker = Arc::new(Breaker::new());
+        let _ = (breaker.missed(), breaker.missed());
+        let other = missed(&breaker);
+        let opened = u32::from(breaker.open()) + u32::from(other.join().expect("a thread"));
+        assert_eq!((opened, breaker.openings()), (1, 1));
+    });
+}
+
+#[test]
+fn an_answer_forgets_misses_and_never_closes_what_is_open() {
+    loom::model(|| {
+        let breaker = Arc::new(Breaker::new());
+        let _ = (breaker.missed(), breaker.missed());
+        let hears = Arc::clone(&breaker);
+        let hearing = thread::spawn(move || hears.heard());
+        let opened = breaker.missed();
+        hearing.join().expect("a thread");
+        assert_eq!(breaker.is_open(), opened, "the answer came first or too late");
+    });
+}
+
+#[test]
+fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
+    loom::model(|| {
+        let breaker = Arc::new(Breaker::new());
+        assert!(breaker.open());
+        let late = missed(&breaker);
+        breaker.close();
+        assert!(!late.join().expect("a thread"), "one miss after it is closed opens nothing");
+        assert!(!breaker.is_open());
+        breaker.heard();
+        assert_eq!([breaker.missed(), breaker.missed(), breaker.missed()], [false, false, true]);
+        breaker.abandon();
+        assert!(!breaker.is_open());
+        assert!(breaker.missed(), "nobody probed, the next miss finds somebody");
+        assert_eq!(breaker.openings(), 3);
+    });
+}

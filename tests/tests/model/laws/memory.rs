@@ -1,0 +1,245 @@
+//! The in-process store. What two or three threads are told has to be what one caller would be told who asks for the
+//! same alone, in some order in which time does not go back.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use loom::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+use tollgate::{Algorithm, Check, Cost, Key, Policy, PolicySet, Quota, testing::Lockless};
+
+use crate::{algorithms::ALGORITHMS, shards::Shards, told::told};
+
+/// All keys are in one shard.
+const HASH: u64 = 7;
+
+/// When the clock is first read.
+const BEGIN_US: u64 = 1_000_000;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Spend(&'static str),
+    /// Of what was spent at the beginning.
+    Refund(&'static str),
+    Reset(&'static str),
+    Count,
+}
+
+use Step::{Count, Refund, Reset, Spend};
+
+/// A step, when it was made, and what was told. Some know no time.
+#[derive(Clone, Debug)]
+struct Record {
+    step: Step,
+    at_us: Option<u64>,
+    told: String,
+}
+
+/// What the threads share: the shards of the store, and a clock that goes on whenever it is read.
+struct Shared {
+    shards: Shards<Lockless>,
+    clock_us: AtomicU64,
+    pace_us: u64,
+    policies: PolicySet,
+}
+
+impl Shared {
+    fn make(&self, step: Step) -> Record {
+        let (mut timed, at_us) = match step {
+            Spend(_) | Refund(_) => {
+                let clock = || self.clock_us.fetch_add(self.pace_us, Ordering::SeqCst);
+                let (timed, now_us) = self.shards.lock_at(HASH, clock);
+                (timed, Some(now_us))
+            }
+            Reset(_) => (self.shards.lock(HASH), None),
+            Count => (self.shards.each().next().expect("a shard"), None),
+        };
+        let told = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
+        Record { step, at_us, told }
+    }
+}
+
+fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> String {
+    match step {
+        Spend(key) => return told(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
+        Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us, BEGIN_US),
+        Reset(key) => shard.reset(policies, &Key::from(key)),
+        Count => return shard.count().to_string(),
+    }
+    String::new()
+}
+
+/// What is done, from the beginning to the end.
+struct Scene {
+    /// So many states have room.
+    room: usize,
+    /// How far the clock goes on each time.
+    pace_us: u64,
+    first: &'static [Step],
+    threads: &'static [&'static [Step]],
+    last: &'static [Step],
+    /// So often [`KEY`] is let through, whatever the order.
+    passes: RangeInclusive<usize>,
+}
+
+const KEY: &str = "acme";
+
+impl Scene {
+    /// Goes through all orders, for every algorithm.
+    fn holds(&'static self) {
+        for algorithm in ALGORITHMS {
+            let policies = PolicySet::from(two(algorithm));
+            loom::model(move || self.play(&policies));
+        }
+    }
+
+    fn play(&'static self, policies: &PolicySet) {
+        let shared = Arc::new(Shared {
+            shards: Shards::new(1, || Lockless::new(self.room)),
+            clock_us: AtomicU64::new(BEGIN_US),
+            pace_us: self.pace_us,
+            policies: policies.clone(),
+        });
+        let make = |steps: &[Step], shared: &Shared| steps.iter().map(|&step| shared.make(step)).collect();
+        let first: Vec<Record> = make(self.first, &shared);
+        let work = |steps: &'static [Step]| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || make(steps, &shared))
+        };
+        let threads: Vec<_> = self.threads.iter().map(|&steps| work(steps)).collect();
+        let lines: Vec<Vec<Record>> = threads.into_iter().map(|thread| thread.join().expect("a thread")).collect();
+        let last = make(self.last, &shared);
+        let all = first.iter().chain(lines.iter().flatten()).chain(&last);
+        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.told.starts_with("1 ")).count();
+        assert!(self.passes.contains(&passed), "{passed} let through: {first:?} {lines:?} {last:?}");
+        let mut order = first.clone();
+        let is_like_one = self.is_in_some_order(policies, &mut order, &lines, &last);
+        assert!(is_like_one, "nobody is told so who asks alone: {first:?} {lines:?} {last:?}");
+    }
+
+    /// Whether there is an order of the lines, after what was done before, in which one caller is told the same.
+    fn is_in_some_order(
+        &self,
+        policies: &PolicySet,
+        before: &mut Vec<Record>,
+        lines: &[Vec<Record>],
+        last: &[Record],
+    ) -> bool {
+        if lines.iter().all(Vec::is_empty) {
+            return self.is_told_alone(policies, before.iter().chain(last));
+        }
+        (0..lines.len()).filter(|&at| !lines[at].is_empty()).any(|at| {
+            let mut left = lines.to_vec();
+            before.push(left[at].remove(0));
+            let is_found = self.is_in_some_order(policies, before, &left, last);
+            before.pop();
+            is_found
+        })
+    }
+
+    fn is_told_alone<'a>(&self, policies: &PolicySet, mut order: impl Iterator<Item = &'a Record>) -> bool {
+        let (mut alone, mut now_us) = (Lockless::new(self.room), 0);
+        order.all(|Record { step, at_us, told }| {
+            let is_later = at_us.is_none_or(|at_us| at_us >= now_us);
+            now_us = at_us.unwrap_or(now_us);
+            is_later && make(&mut alone, policies, *step, now_us) == *told
+        })
+    }
+}
+
+/// Two units in each period.
+fn two(algorithm: Algorithm) -> Policy {
+    let quota = Quota::try_new(2, Duration::from_micros(PERIOD_US)).expect("a quota");
+    Policy::try_new("two", algorithm, quota).expect("a policy")
+}
+
+const PERIOD_US: u64 = 1_000;
+
+/// Once more, and how many states there are.
+const LOOK: &[Step] = &[Spend(KEY), Count];
+
+#[test]
+fn a_key_is_not_let_through_more_often_than_its_quota() {
+    const SCENE: &Scene = &Scene {
+        room: 100,
+        pace_us: 1,
+        first: &[],
+        threads: &[&[Spend(KEY), Spend(KEY)], &[Spend(KEY), Spend(KEY)]],
+        last: LOOK,
+        passes: 2..=2,
+    };
+    SCENE.holds();
+}
+
+#[test]
+fn a_refund_gives_back_one_unit_once() {
+    const SCENE: &Scene = &Scene {
+        room: 100,
+        pace_us: 1,
+        first: &[Spend(KEY), Spend(KEY)],
+        threads: &[&[Refund(KEY)], &[Spend(KEY), Spend(KEY)]],
+        last: LOOK,
+        passes: 3..=3,
+    };
+    SCENE.holds();
+}
+
+#[test]
+fn a_reset_comes_before_a_charge_or_after_it() {
+    const SCENE: &Scene = &Scene {
+        room: 100,
+        pace_us: 1,
+        first: &[Spend(KEY)],
+        threads: &[&[Reset(KEY), Count], &[Spend(KEY), Spend(KEY)]],
+        last: LOOK,
+        passes: 3..=4,
+    };
+    SCENE.holds();
+}
+
+/// The table begins with room for three.
+#[test]
+fn what_counts_is_still_there_when_the_table_has_grown() {
+    const SCENE: &Scene = &Scene {
+        room: 100,
+        pace_us: 1,
+        first: &[Spend(KEY), Spend("apex"), Spend("alto")],
+        threads: &[&[Spend("aura"), Count], &[Spend(KEY), Spend(KEY)]],
+        last: LOOK,
+        passes: 2..=2,
+    };
+    SCENE.holds();
+}
+
+/// Nobody else is drained.
+#[test]
+fn what_counts_is_still_there_when_room_was_made() {
+    const SCENE: &Scene = &Scene {
+        room: 2,
+        pace_us: 1,
+        first: &[Spend(KEY), Spend(KEY), Spend("idle")],
+        threads: &[&[Spend("new"), Count], &[Spend(KEY), Spend("newer")]],
+        last: LOOK,
+        passes: 2..=2,
+    };
+    SCENE.holds();
+}
+
+/// Who read the clock before the state was fresh again finds no state.
+#[test]
+fn who_was_overtaken_by_the_cleaning_is_not_let_through_in_the_past() {
+    const SCENE: &Scene = &Scene {
+        room: 2,
+        pace_us: PERIOD_US / 2 + 1,
+        first: &[Spend(KEY), Spend("idle")],
+        threads: &[&[Spend(KEY)], &[Spend("new"), Spend("newer")]],
+        last: LOOK,
+        passes: 2..=3,
+    };
+    SCENE.holds();
+}
