@@ -75,6 +75,7 @@ pub(super) fn outcomes<'a>(
 }
 
 /// A whole number that was packed as a double.
+#[inline]
 fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
     let number = f64::from_le_bytes(*bytes);
     let word = number as i64;
@@ -114,7 +115,7 @@ fn readings<W>(
     plan: &Plan,
     policies: &PolicySet,
     words: &[W],
-    word: fn(&W) -> Result<i64, Error>,
+    word: impl Fn(&W) -> Result<i64, Error> + Copy,
 ) -> Result<Readings, Error> {
     let mut all = policies.iter().zip(&plan.words).map(|(policy, range)| {
         let reading = reading(policy, &words[range.clone()], word)?;
@@ -131,7 +132,7 @@ fn readings<W>(
 
 /// What one policy says.
 #[inline]
-fn reading<W>(policy: &Policy, words: &[W], word: fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
+fn reading<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
     let mut reading = Reading { fits: true, words: [0; 4] };
     for (at, (value, place)) in words.iter().zip(&mut reading.words).enumerate() {
         let word = word(value)?;
