@@ -6,6 +6,7 @@
 //! network namespaces are raised for root; they are left out aloud for others.
 
 use std::{
+    alloc::System,
     env, fs,
     panic::{self, AssertUnwindSafe},
     path::Path,
@@ -22,7 +23,12 @@ mod rows;
 pub(crate) use options::Pace;
 use options::{HELP, Options};
 use report::{Findings, Report};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tollgate_tests::island;
+
+/// Counts what is in use, which the system's own figure for the process does not tell.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Part = fn(&str);
 

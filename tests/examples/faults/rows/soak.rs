@@ -14,7 +14,7 @@ use tollgate_tests::RedisServer;
 
 use super::network::memory;
 use crate::{
-    Pace,
+    HEAP, Pace,
     load::{LARGE, decides, limiter},
     report::{Findings, Target},
 };
@@ -23,8 +23,20 @@ const TASKS: u64 = 4;
 /// Few, so that what is bounded (states of outages, remembered denials) is full before the first look.
 const KEYS: u64 = 64;
 
-/// What is looked at each second: after how many seconds, MiB in memory, files that are open, connections at the server.
-type Look = (f64, f64, f64, f64);
+/// What is looked at each second.
+#[derive(Clone, Copy)]
+struct Look {
+    /// Seconds since the beginning.
+    at: f64,
+    /// MiB that are allocated and not given back.
+    heap: f64,
+    /// MiB of the process that lie in memory.
+    resident: f64,
+    /// Files that are open.
+    files: f64,
+    /// Connections at the server.
+    clients: f64,
+}
 
 pub(super) async fn load(pace: Pace) -> Findings {
     let mut findings = Findings::default();
@@ -42,7 +54,8 @@ pub(super) async fn load(pace: Pace) -> Findings {
         .map(|task| tokio::spawn(spend(large.clone(), small.clone(), task, Arc::clone(&is_over), Arc::clone(&checks))))
         .collect();
     // All of it is written, and so in memory, before the first look.
-    let mut looks: Vec<Look> = vec![(1.0, 1.0, 1.0, 1.0); seconds - warm];
+    let mut looks: Vec<Look> =
+        vec![Look { at: 1.0, heap: 1.0, resident: 1.0, files: 1.0, clients: 1.0 }; seconds - warm];
     let began = Instant::now();
     for second in 1..=seconds {
         tokio::time::sleep_until((began + Duration::from_secs(second as u64)).into()).await;
@@ -67,15 +80,24 @@ pub(super) async fn load(pace: Pace) -> Findings {
     findings.figure(asked, Target::AtMost(0.0), errors as f64, "");
     // A minute tells nothing of an hour.
     let target = if pace.is_quick { Target::None } else { Target::AtMost(1.0) };
-    let slope = slope(&looks);
-    findings.figure(
-        format!("growth of the process' memory, from minute {} on", warm / 60),
-        target,
-        slope,
-        " % an hour",
-    );
-    findings.score(24, "20 minutes of load: growth of memory", target, slope, " % an hour");
-    for (asked, of) in [("open files", (|it| it.2) as fn(&Look) -> f64), ("connections at the server", |it| it.3)] {
+    let minute = looks.len().min(60);
+    for (which, part) in [("first", &looks[..minute]), ("last", &looks[looks.len() - minute..])] {
+        let least = part.iter().map(heap_of).fold(f64::INFINITY, f64::min) * 1_024.0;
+        findings.figure(format!("in use on the heap, least of the {which} minute"), Target::None, least, " KiB");
+    }
+    let size = mean(&looks, |look| look.resident);
+    // Of one size, the process': of what little is in use on the heap a few KiB are much.
+    for (what, slope) in [
+        ("what is in use on the heap, beside the process' memory", slope(&looks, heap_of)),
+        ("the process' memory", slope(&looks, |look| look.resident)),
+    ] {
+        let grown = 100.0 * slope / size;
+        findings.figure(format!("growth of {what}, from minute {} on", warm / 60), target, grown, " % an hour");
+        findings.score(24, &format!("20 minutes of load: growth of {what}"), target, grown, " % an hour");
+    }
+    for (asked, of) in
+        [("open files", (|look| look.files) as fn(&Look) -> f64), ("connections at the server", |look| look.clients)]
+    {
         let values: Vec<f64> = looks.iter().map(of).collect();
         let most = values.iter().copied().fold(0.0, f64::max);
         let grown = most - values[0];
@@ -99,19 +121,33 @@ async fn spend(large: Limiter, small: Limiter, task: u64, is_over: Arc<AtomicBoo
 }
 
 fn look(server: &RedisServer, began: Instant) -> Look {
+    // Before the look itself takes some.
+    let (at, heap, resident) = (began.elapsed().as_secs_f64(), heap(), memory());
     let files = fs::read_dir("/proc/self/fd").expect("linux tells").count() as f64;
     let clients = server.info("clients")["connected_clients"].parse().expect("a number");
-    (began.elapsed().as_secs_f64(), memory(), files, clients)
+    Look { at, heap, resident, files, clients }
 }
 
-/// The line through all looks, by least squares: how much memory grows in an hour, in percent of the mean.
-fn slope(looks: &[Look]) -> f64 {
-    let count = looks.len() as f64;
-    let (times, sizes) =
-        (looks.iter().map(|it| it.0).sum::<f64>() / count, looks.iter().map(|it| it.1).sum::<f64>() / count);
-    let covariance: f64 = looks.iter().map(|it| (it.0 - times) * (it.1 - sizes)).sum();
-    let variance: f64 = looks.iter().map(|it| (it.0 - times).powi(2)).sum();
-    100.0 * covariance / variance * 3_600.0 / sizes
+/// What is allocated and not given back, in MiB.
+fn heap() -> f64 {
+    let stats = HEAP.stats();
+    (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / 1_048_576.0
+}
+
+fn heap_of(look: &Look) -> f64 {
+    look.heap
+}
+
+fn mean(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
+    looks.iter().map(of).sum::<f64>() / looks.len() as f64
+}
+
+/// The line through all looks, by least squares: how much there is more after an hour.
+fn slope(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
+    let (time, size) = (mean(looks, |look| look.at), mean(looks, &of));
+    let covariance: f64 = looks.iter().map(|look| (look.at - time) * (of(look) - size)).sum();
+    let variance: f64 = looks.iter().map(|look| (look.at - time).powi(2)).sum();
+    covariance / variance * 3_600.0
 }
 
 #[cfg(test)]
@@ -119,9 +155,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_megabyte_a_minute_of_a_hundred_is_sixty_percent_an_hour() {
-        let looks: Vec<Look> =
-            (0..61).map(|at| (f64::from(at), 100.0 + (f64::from(at) - 30.0) / 60.0, 0.0, 0.0)).collect();
-        assert!((slope(&looks) - 60.0).abs() < 1e-9, "{}", slope(&looks));
+    fn a_mebibyte_a_minute_is_sixty_an_hour() {
+        let look = |at| Look { at, heap: 100.0 + (at - 30.0) / 60.0, resident: 1.0, files: 0.0, clients: 0.0 };
+        let looks: Vec<Look> = (0..61).map(|at| look(f64::from(at))).collect();
+        let slope = slope(&looks, |look| look.heap);
+        assert!((slope - 60.0).abs() < 1e-9, "{slope}");
     }
 }
