@@ -126,7 +126,7 @@ impl Report {
         let mut page = self.head.clone();
         let mut goals = Table::new(
             "Targets",
-            "What the project wants to reach, beside what was measured in this run.",
+            "What the project wants to reach, beside what was measured in this run; [what stands in the way](profile.md) of the rest.",
             &["measure", "target", "measured", ""],
         );
         self.goals.iter().for_each(|goal| goals.row(goal.row()));
