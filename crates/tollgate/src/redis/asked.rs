@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{RedisStore, engine::Turn, job::Job, lane::Lanes};
+use super::{RedisStore, job::Job, lane::Lanes, turn::Turn};
 use crate::{Check, CheckFuture, Decision, Error, Key};
 
 /// A check that has to be sent.
@@ -48,7 +48,7 @@ impl RedisStore {
         let deadline = time.map_or(check.deadline, |time| sent.checked_add(time));
         let job = Arc::new(Job::new(Check { deadline, ..check }, hash, sent, epoch));
         Ok(match &self.0.lanes {
-            Lanes::One(lane) => Asked::Turn(lane.engine.turn(job)),
+            Lanes::One(lane) => Asked::Turn(Turn::new(Arc::clone(&lane.engine), job)),
             Lanes::Cluster(cluster) => Asked::Route(Box::pin(cluster.clone().check(job)), deadline),
         })
     }

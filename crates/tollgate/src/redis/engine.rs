@@ -3,7 +3,7 @@ use std::{
     future::Future,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use tokio::sync::Notify;
@@ -12,10 +12,10 @@ use super::{
     batch::{Batch, Share},
     connection::Connection,
     denials::Denials,
-    job::{self, Answered, Job, Queued, Unanswered, Waiter},
+    job::{Queued, Waiter},
     queue::{Queue, Refused},
 };
-use crate::{Check, Decision, Error, ErrorKind, reason::Reason};
+use crate::{Error, reason::Reason};
 
 /// Gathers concurrent checks into few calls.
 ///
@@ -55,14 +55,17 @@ impl Engine {
         Self { shared: Arc::new(Shared { queue: Queue::new(), wake: Notify::new() }), connection, denials }
     }
 
-    /// A check that is queued when it is first polled.
-    pub(super) fn turn(self: &Arc<Self>, job: Arc<Job>) -> Turn {
-        let (waiter, answered) = job::sides(job);
-        Turn { engine: Arc::clone(self), state: State::Ahead(waiter), answered }
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Where what it answers is remembered.
+    pub(super) fn denials(&self) -> Option<&Denials> {
+        self.denials.as_deref()
     }
 
     /// Queues a check; says how often the breaker had opened then.
-    fn push(&self, waiter: Waiter) -> Result<u64, Error> {
+    pub(super) fn push(&self, waiter: Waiter) -> Result<u64, Error> {
         let room = |queued: &mut VecDeque<Queued>| {
             if queued.len() >= MOST_WAITING {
                 queued.retain(|queued| queued.waiter.is_awaited());
@@ -91,108 +94,6 @@ impl Engine {
             self.shared.wake.notify_one();
         }
         Ok(asked)
-    }
-}
-
-/// A check at a server, and its decision.
-///
-/// A caller that gives up before its batch left is taken out of the queue: nothing is charged
-/// then. Afterwards the charge stands. One that gives up at its deadline is a miss.
-///
-/// It is polled by hand, because the state of an `async` block is moved as a whole each time another is put around it, and
-/// that was half of what a caller had to do.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    engine: Arc<Engine>,
-    answered: Answered,
-    state: State,
-}
-
-/// How far a check came.
-#[derive(Debug)]
-enum State {
-    Ahead(Waiter),
-    /// It was queued after so many openings of the breaker.
-    Queued(u64),
-    Over,
-}
-
-/// The deadline came before the answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Late;
-
-impl Turn {
-    pub(crate) fn check(&self) -> Check<'_> {
-        self.job().check()
-    }
-
-    pub(super) fn job(&self) -> &Arc<Job> {
-        self.answered.job()
-    }
-
-    /// The answer to a check that was queued after so many openings of the breaker.
-    fn outcome(
-        &self,
-        answer: Result<Result<Decision, Error>, Unanswered>,
-        asked_after: u64,
-    ) -> Result<Result<Decision, Error>, Late> {
-        let connection = &self.engine.connection;
-        Ok(match answer {
-            Ok(Ok(decision)) => {
-                connection.breaker().served();
-                if let (Some(denials), Some(epoch)) = (&self.engine.denials, self.job().epoch)
-                    && decision.is_denied()
-                {
-                    denials.remember(self.job(), epoch, &decision);
-                }
-                Ok(decision)
-            }
-            Ok(Err(error)) => Err(error),
-            Err(Unanswered::Late) => {
-                connection.missed();
-                return Err(Late);
-            }
-            Err(Unanswered::Dropped) if connection.breaker().openings() != asked_after => Err(connection.overtaken()),
-            Err(Unanswered::Dropped) => {
-                Err(Error::new(ErrorKind::Unavailable, "the task that speaks to redis was shut down"))
-            }
-        })
-    }
-}
-
-impl Future for Turn {
-    type Output = Result<Result<Decision, Error>, Late>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Ahead(_) = &self.state
-            && let State::Ahead(waiter) = std::mem::replace(&mut self.state, State::Over)
-        {
-            match self.engine.push(waiter) {
-                Ok(asked_after) => self.state = State::Queued(asked_after),
-                Err(why) => return Poll::Ready(Ok(Err(why))),
-            }
-        }
-        let answer = ready!(Pin::new(&mut self.answered).poll(cx));
-        let asked_after = match std::mem::replace(&mut self.state, State::Over) {
-            State::Queued(asked_after) => asked_after,
-            State::Ahead(_) | State::Over => self.engine.connection.breaker().openings(),
-        };
-        Poll::Ready(self.outcome(answer, asked_after))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let is_late = |deadline| tokio::time::Instant::now().into_std() >= deadline;
-        if matches!(self.state, State::Queued(_)) && self.job().deadline.is_some_and(is_late) {
-            self.engine.connection.missed();
-        }
-    }
-}
-
-impl From<Late> for Error {
-    fn from(_: Late) -> Self {
-        Self::new(ErrorKind::Timeout, "redis did not answer in time")
     }
 }
 

@@ -25,6 +25,7 @@ mod servers;
 mod slots;
 #[cfg(feature = "tls")]
 mod tls;
+mod turn;
 mod watch;
 
 /// What [`breaker`], [`generation`], [`queue`] and [`slots`] are built from; a model checker brings its own.
@@ -49,12 +50,12 @@ use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
 pub use diagnosis::Diagnosis;
-pub(crate) use engine::{Late, Turn};
 use lane::{Lane, Lanes, Manner};
 use link::{Link, Source};
 pub(crate) use plan::Plan;
 use pool::Pool;
 use script::Script;
+pub(crate) use turn::{Late, Turn};
 pub(crate) use watch::Watch;
 
 #[cfg(feature = "testing")]

@@ -10,7 +10,7 @@ use tokio::{
     time::sleep_until,
 };
 
-use super::{engine::Turn, job::Job};
+use super::{job::Job, turn::Turn};
 
 /// Wakes those whose deadline comes before their answer.
 ///

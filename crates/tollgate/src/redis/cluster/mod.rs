@@ -24,6 +24,7 @@ use super::{
     job::Job,
     lane::{self, Lane, Manner},
     script::Script,
+    turn::Turn,
 };
 use crate::redis::servers::{Node, Servers};
 use crate::{Decision, Error, Key};
@@ -67,7 +68,7 @@ impl Cluster {
     pub(super) async fn check(self, job: Arc<Job>) -> Result<Decision, Error> {
         self.route(slot::of(&job.key), |lane, asking| {
             let job = Arc::new(job.again(asking));
-            async move { lane.engine.turn(job).await? }
+            async move { Turn::new(Arc::clone(&lane.engine), job).await? }
         })
         .await
     }
