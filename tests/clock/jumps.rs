@@ -1,11 +1,8 @@
 //! What quotas do when the server's clock jumps: shared by the test and by the rows that are measured.
 
-#[path = "../algorithms.rs"]
-mod algorithms;
-
 use std::time::{Duration, Instant};
 
-pub(crate) use algorithms::ALGORITHMS;
+pub(crate) use tollgate::testing::ALGORITHMS;
 use tollgate::{Algorithm, Key, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, WallClock};
 

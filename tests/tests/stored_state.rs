@@ -1,13 +1,9 @@
 //! What lies under a key and was not written by us, or was cut, or moved in time: no error, no more than a fresh key has,
 //! no wait without end, and an expiry on what is stored then.
 
-#[path = "../algorithms.rs"]
-mod algorithms;
-
 use std::time::Duration;
 
-use algorithms::ALGORITHMS;
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, testing::ALGORITHMS};
 use tollgate_tests::{RedisServer, Reply};
 
 const AMOUNT: u32 = 5;

@@ -6,13 +6,14 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-#[cfg(feature = "redis")]
-use crate::RedisStore;
-#[cfg(feature = "redis")]
-use crate::redis::{Asked, Watch};
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet, Store, StoreFuture, entry::TAG_BYTES,
     outage::Fallback, wait::Lines,
+};
+#[cfg(feature = "redis")]
+use crate::{
+    RedisStore,
+    redis::{Asked, Watch},
 };
 #[cfg(feature = "redis")]
 use at_redis::AtRedis;

@@ -3,7 +3,10 @@
 //! Behind the feature `testing`, and outside the promises of semantic versioning.
 
 pub use crate::memory::lockless::Lockless;
-use crate::{Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+use crate::{Algorithm, Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+
+/// Every algorithm.
+pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
 
 /// A stored state as Redis holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,8 +40,6 @@ mod slots;
 #[path = "../../../crates/tollgate/src/memory/shards.rs"]
 mod shards;
 
-#[path = "../../algorithms.rs"]
-mod algorithms;
 #[path = "../linear/told.rs"]
 mod told;
 

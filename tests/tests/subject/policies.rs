@@ -1,8 +1,5 @@
 //! The quotas and policies that the laws are tried on.
 
-#[path = "../../algorithms.rs"]
-mod algorithms;
-
 use std::time::Duration;
 
 use tollgate::{Algorithm, Policy, PolicySet, Quota};
@@ -10,7 +7,7 @@ use tollgate::{Algorithm, Policy, PolicySet, Quota};
 use super::Dice;
 
 /// Every algorithm.
-pub const ALGORITHMS: &[Algorithm] = &algorithms::ALGORITHMS;
+pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 
 /// Whether a burst other than the amount means something.
 pub fn has_burst(algorithm: Algorithm) -> bool {

@@ -110,16 +110,7 @@ async fn none() {
 
 #[tokio::test]
 async fn every_dialect_names_the_fields_it_writes() {
-    for dialect in [
-        Dialect::Ietf08,
-        Dialect::Ietf07,
-        Dialect::Ietf06,
-        Dialect::Envoy03,
-        Dialect::Legacy { reset: Reset::Seconds },
-        Dialect::Spring,
-        Dialect::RetryAfter,
-        Dialect::None,
-    ] {
+    for dialect in DIALECTS {
         let [_, denied] = told(dialect).await;
         let mut written: Vec<_> = denied.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
         let mut named: Vec<_> = dialect.names().map(|name| name.to_string()).collect();

@@ -7,23 +7,12 @@ use tollgate::{
     Check, CheckFuture, Clock, Cost, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
 };
 use tollgate_tower::{
-    Dialect, RateLimitLayer, Reset,
+    RateLimitLayer,
     key::{Global, Header},
     rejection::Empty,
 };
 
 use crate::support::*;
-
-const DIALECTS: [Dialect; 8] = [
-    Dialect::Ietf08,
-    Dialect::Ietf07,
-    Dialect::Ietf06,
-    Dialect::Envoy03,
-    Dialect::Legacy { reset: Reset::Seconds },
-    Dialect::Spring,
-    Dialect::RetryAfter,
-    Dialect::None,
-];
 
 /// What different clients ask: for JSON, for text, for neither, and with a cost of two.
 fn requests() -> impl Iterator<Item = Request<()>> {

@@ -108,7 +108,19 @@ impl Algorithm {
         self.tag() == other.tag()
     }
 
-    /// Whether a burst other than the amount means something.
+    /// Each of them, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) const ALL: [Self; 8] = [
+        Self::TokenBucket,
+        Self::IntervalBucket,
+        Self::LeakyBucket,
+        Self::FixedWindow,
+        Self::WindowFromFirstHit,
+        Self::SlidingWindow,
+        Self::SlidingBuckets { buckets: 10 },
+        Self::SlidingLog,
+    ];
+
     /// How many words its reading has.
     pub(crate) const fn words(self) -> usize {
         match self {
@@ -122,6 +134,7 @@ impl Algorithm {
         }
     }
 
+    /// Whether a burst other than the amount means something.
     pub(crate) const fn has_burst(self) -> bool {
         matches!(self, Self::TokenBucket | Self::IntervalBucket | Self::LeakyBucket)
     }

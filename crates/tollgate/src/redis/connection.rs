@@ -88,7 +88,7 @@ impl Connection {
     /// What those are told who waited when the breaker opened.
     pub(super) fn overtaken(&self) -> Error {
         match self.why() {
-            why if why.cause() == Reason::Breaker => Error::new(Reason::Timeout, "redis did not answer in time"),
+            why if why.cause() == Reason::Breaker => late(),
             why => why,
         }
     }
@@ -186,7 +186,7 @@ impl Connection {
         let line = self.line().await?;
         match tokio::time::timeout(self.link.connect_timeout(), line.query(command)).await {
             Ok(answer) => self.finish(&line, answer),
-            Err(_) => Err(Error::new(Reason::Timeout, "redis did not answer in time")),
+            Err(_) => Err(late()),
         }
     }
 
@@ -217,6 +217,11 @@ impl Connection {
         }
         Err(error)
     }
+}
+
+/// What is answered when the time for an answer was over.
+pub(super) fn late() -> Error {
+    Error::new(Reason::Timeout, "redis did not answer in time")
 }
 
 impl fmt::Debug for Connection {

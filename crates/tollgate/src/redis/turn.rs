@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    connection,
     engine::Engine,
     job::{self, Answered, Job, Unanswered, Waiter},
 };
@@ -114,6 +115,6 @@ impl Drop for Turn {
 
 impl From<Late> for Error {
     fn from(_: Late) -> Self {
-        Self::new(ErrorKind::Timeout, "redis did not answer in time")
+        connection::late()
     }
 }

@@ -10,9 +10,12 @@ use loom::{
     },
     thread,
 };
-use tollgate::{Algorithm, Check, Cost, Key, Policy, PolicySet, Quota, testing::Lockless};
+use tollgate::{
+    Algorithm, Check, Cost, Key, Policy, PolicySet, Quota,
+    testing::{ALGORITHMS, Lockless},
+};
 
-use crate::{algorithms::ALGORITHMS, shards::Shards, told::told};
+use crate::{shards::Shards, told::told};
 
 /// All keys are in one shard.
 const HASH: u64 = 7;

@@ -2,17 +2,6 @@ use std::{fs, path::Path};
 
 use super::*;
 
-const ALGORITHMS: [Algorithm; 8] = [
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 10 },
-    Algorithm::SlidingLog,
-];
-
 fn file_name(algorithm: Algorithm) -> String {
     let mut snake = String::new();
     for letter in name(algorithm).chars() {
@@ -25,7 +14,7 @@ fn file_name(algorithm: Algorithm) -> String {
 }
 
 fn scripts() -> impl Iterator<Item = (String, Script)> {
-    let decide = ALGORITHMS.into_iter().flat_map(|algorithm| {
+    let decide = Algorithm::ALL.into_iter().flat_map(|algorithm| {
         let name = file_name(algorithm);
         [
             (format!("{name}.check.lua"), Script::check(&[algorithm])),
@@ -60,10 +49,10 @@ fn the_scripts_that_run_are_those_that_are_listed() {
 
 #[test]
 fn no_line_of_a_frame_or_a_place_is_left_over() {
-    let kinds = ALGORITHMS.len();
+    let kinds = Algorithm::ALL.len();
     for count in 1..=3 {
         for shape in 0..kinds.pow(count) {
-            let set: Vec<_> = (0..count).map(|at| ALGORITHMS[shape / kinds.pow(at) % kinds]).collect();
+            let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
             for script in [Script::check(&set), Script::batch(&set), Script::refund(&set)] {
                 assert!(!script.text.contains("--@"), "{}", script.text);
                 let places = script.text.matches("KEYS[").count();
@@ -77,7 +66,7 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
 /// Lua allows 200 local variables in a function, counting those of the blocks that are open.
 #[test]
 fn a_set_of_the_most_policies_compiles() {
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL {
         for script in [Script::check(&[algorithm; 8]), Script::batch(&[algorithm; 8]), Script::refund(&[algorithm; 8])]
         {
             let (mut open, mut most) = (vec![0], 0);
