@@ -16,7 +16,7 @@ use axum::{Router, extract::Request, middleware, middleware::Next, response::Res
 use tollgate::{Key, Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
-    Decisions, KeyExtractor, RateLimitLayer, Tiers,
+    Decisions, KeyExtractor, RateLimitLayer, TieredLimiters,
     key::{Extension, PeerIp},
 };
 
@@ -68,7 +68,7 @@ async fn home(decisions: Option<Decisions>) -> String {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    let tiers = Tiers::new(Limiter::new(store.clone(), ANONYMOUS))
+    let tiers = TieredLimiters::new(Limiter::new(store.clone(), ANONYMOUS))
         .tier(Plan::Free, Limiter::new(store.clone(), FREE))
         .tier(Plan::Pro, Limiter::new(store, PRO))
         .exempt(Plan::Staff);

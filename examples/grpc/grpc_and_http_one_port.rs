@@ -11,7 +11,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_examples_grpc::{Greeting, helloworld::greeter_server::GreeterServer};
 use tollgate_tonic::{GrpcStatus, key::PeerIp};
-use tollgate_tower::{Dialect, rejection::Problem};
+use tollgate_tower::{HeaderFormat, rejection::Problem};
 use tonic::service::Routes;
 
 const EVERYTHING: Policy = Policy::token_bucket("everything", Quota::per_second(5).with_burst(10));
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Failure> {
     let limiter = Limiter::new(store()?, EVERYTHING);
     let layer = tollgate_tonic::builder(limiter, PeerIp::new())
         .respond_with(GrpcStatus::new().or_http(Problem::new()))
-        .fields(Dialect::Ietf08)
+        .header_format(HeaderFormat::Ietf08)
         .build();
 
     let grpc = Routes::new(GreeterServer::new(Greeting)).into_axum_router();

@@ -6,7 +6,8 @@ use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 use http::{Request, Response};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Check, Clock, Cost, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Secret, Store,
+    Check, Clock, Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    Store,
 };
 use tollgate_tests::{Log, Mode, Proxy, RedisServer, ports, wait};
 use tollgate_tower::{KeyExtractor, RateLimitLayer, Rejection, key::Header, respond_fn};
@@ -142,7 +143,7 @@ async fn everything(heard: &Heard) {
             }
         })
     };
-    let pepper = Secret::new(PEPPER);
+    let pepper = KeySecret::new(PEPPER);
     heard.debug(&pepper);
     let key = Key::secret(API_KEY, &pepper);
     let policies = || {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeSet, HashMap};
 
-use tollgate_tower::Labels;
+use tollgate_tower::MetricLabels;
 
 use crate::{matching::service_and_method, methods::checked_service};
 
@@ -9,7 +9,7 @@ use crate::{matching::service_and_method, methods::checked_service};
 ///
 /// A client may call what it likes, so only what is named here is a label: a method of a service of
 /// which others are named is `other`, and so is a service of which none is. A server whose quotas
-/// are [`Methods`](crate::Methods) has the labels of that table without being told.
+/// are [`MethodLimiters`](crate::MethodLimiters) has the labels of that table without being told.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -17,7 +17,7 @@ use crate::{matching::service_and_method, methods::checked_service};
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
 /// let layer = tollgate_tonic::builder(limiter, PeerIp::new())
-///     .labels(labels(["/helloworld.Greeter/SayHello", "/helloworld.Greeter/SayHelloStream"]))
+///     .metric_labels(metric_labels(["/helloworld.Greeter/SayHello", "/helloworld.Greeter/SayHelloStream"]))
 ///     .build();
 /// # let _ = layer;
 /// ```
@@ -25,7 +25,7 @@ use crate::{matching::service_and_method, methods::checked_service};
 /// # Panics
 ///
 /// When a name is written as neither.
-pub fn labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Labels {
+pub fn metric_labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> MetricLabels {
     let mut named = BTreeSet::new();
     for name in names {
         let name = name.into();
@@ -48,7 +48,7 @@ pub fn labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Labels {
         }
     }
     let values = named.into_iter().map(|(service, method)| [service, method.unwrap_or_else(|| "other".to_owned())]);
-    Labels::new(["rpc_service", "rpc_method"], values, move |parts| {
+    MetricLabels::new(["rpc_service", "rpc_method"], values, move |parts| {
         let (service, method) = service_and_method(parts.uri.path())?;
         let service = places.get(service)?;
         Some(service.methods.get(method).copied().unwrap_or(service.others))

@@ -29,7 +29,7 @@
 //! of the builder charges each of its messages too, and the function [`charge_messages`] does in a handler.
 //!
 //! The metrics of the middleware (feature `metrics`) are labelled `rpc_service` and `rpc_method` for
-//! what [`Methods`] or [`labels`] name, `other` for what clients invent; the log of refusals has
+//! what [`MethodLimiters`] or [`metric_labels`] name, `other` for what clients invent; the log of refusals has
 //! `rpc.service` and `rpc.method`.
 //!
 //! [`RateLimitInterceptor`] is for where an interceptor is all that fits, and says what it cannot
@@ -47,32 +47,32 @@ mod status;
 
 use form::Form;
 use matching::service_and_method;
-use tollgate_tower::{Dialect, KeyExtractor, Limits, RateLimitBuilder, RateLimitLayer};
+use tollgate_tower::{HeaderFormat, KeyExtractor, LimiterSource, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]
 pub use interceptor::{AsyncRateLimitInterceptor, InterceptFuture};
-pub use interceptor::{RateLimitInterceptor, WouldBlock};
-pub use labels::labels;
+pub use interceptor::{RateLimitInterceptor, StoreNotInProcess};
+pub use labels::metric_labels;
 pub use matching::{health_and_reflection, services};
 pub use messages::{
     CallBody, ChargeMessages, ChargedMessages, ChargedService, Messages, MessagesFuture, MessagesLayer, charge_messages,
 };
-pub use methods::Methods;
+pub use methods::MethodLimiters;
 pub use status::{GrpcStatus, error_status, status};
 
 /// A layer that answers gRPC calls with a gRPC status: `limits` says how much, a limiter or
-/// [`Methods`]; `key` says who.
+/// [`MethodLimiters`]; `key` says who.
 ///
 /// A request that is no gRPC call is answered with its HTTP status and an empty body.
 #[must_use]
-pub fn layer<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitLayer<K, GrpcStatus> {
+pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitLayer<K, GrpcStatus> {
     builder(limits, key).build()
 }
 
 /// A builder of such a layer, for the options.
 ///
 /// Unlike over HTTP, answers do not tell in metadata what is left, unless
-/// [`fields`](RateLimitBuilder::fields) names the words to do so.
+/// [`fields`](RateLimitBuilder::header_format) names the words to do so.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
@@ -86,9 +86,11 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitLay
 ///     .build();
 /// # let _ = layer;
 /// ```
-pub fn builder<K: KeyExtractor>(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
-    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).fields(Dialect::None).rpc(|parts| {
-        Form::of(&parts.headers)?;
-        service_and_method(parts.uri.path())
-    })
+pub fn builder<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
+    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).header_format(HeaderFormat::None).rpc(
+        |parts| {
+            Form::of(&parts.headers)?;
+            service_and_method(parts.uri.path())
+        },
+    )
 }

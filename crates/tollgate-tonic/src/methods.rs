@@ -1,9 +1,9 @@
 use std::{collections::HashSet, fmt};
 
 use tollgate::Limiter;
-use tollgate_tower::{Limits, Tiers};
+use tollgate_tower::{LimiterSource, TieredLimiters};
 
-use crate::{labels, matching::service_and_method};
+use crate::{labels::metric_labels, matching::service_and_method};
 
 /// Limiters by method and service: all quotas of a server in one place.
 ///
@@ -13,14 +13,14 @@ use crate::{labels, matching::service_and_method};
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tonic::{Methods, key::PeerIp};
+/// use tollgate_tonic::{MethodLimiters, key::PeerIp};
 ///
 /// const OTHERS: Policy = Policy::token_bucket("others", Quota::per_second(50));
 /// const GREETER: Policy = Policy::token_bucket("greeter", Quota::per_second(5).with_burst(10));
 /// const STREAMS: Policy = Policy::token_bucket("streams", Quota::per_minute(6));
 ///
 /// let store = MemoryStore::new();
-/// let methods = Methods::new(Limiter::new(store.clone(), OTHERS))
+/// let methods = MethodLimiters::new(Limiter::new(store.clone(), OTHERS))
 ///     .service("helloworld.Greeter", Limiter::new(store.clone(), GREETER))
 ///     // A stream counts as a call of the service, and against a quota of its own.
 ///     .method("/helloworld.Greeter/SayHelloStream", Limiter::new(store, [GREETER, STREAMS]))
@@ -29,12 +29,12 @@ use crate::{labels, matching::service_and_method};
 /// # let _ = layer;
 /// ```
 #[must_use = "limiters limit nothing by themselves"]
-pub struct Methods {
+pub struct MethodLimiters {
     others: Limiter,
     of: Vec<(String, Option<Limiter>)>,
 }
 
-impl Methods {
+impl MethodLimiters {
     /// `others` limits what is not named.
     pub fn new(others: Limiter) -> Self {
         Self { others, of: Vec::new() }
@@ -84,12 +84,12 @@ pub(crate) fn checked_service(service: String) -> String {
     service
 }
 
-impl From<Methods> for Limits {
-    fn from(methods: Methods) -> Self {
+impl From<MethodLimiters> for LimiterSource {
+    fn from(methods: MethodLimiters) -> Self {
         let limited = methods.of.iter().filter(|(_, limiter)| limiter.is_some());
-        let labels = labels(limited.map(|(name, _)| name.as_str()));
+        let labels = metric_labels(limited.map(|(name, _)| name.as_str()));
         let named: HashSet<String> = methods.of.iter().map(|(name, _)| name.clone()).collect();
-        let tiers = Tiers::new(methods.others).by(move |parts| {
+        let tiers = TieredLimiters::new(methods.others).by(move |parts| {
             let path = parts.uri.path();
             let (service, _) = service_and_method(path)?;
             named.get(path).or_else(|| named.get(service)).cloned()
@@ -98,13 +98,13 @@ impl From<Methods> for Limits {
             Some(limiter) => tiers.tier(name, limiter),
             None => tiers.exempt(name),
         });
-        Self::from(tiers).with_labels(labels)
+        Self::from(tiers).with_metric_labels(labels)
     }
 }
 
-impl fmt::Debug for Methods {
+impl fmt::Debug for MethodLimiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Methods").field("others", &self.others).field("of", &self.of).finish()
+        f.debug_struct("MethodLimiters").field("others", &self.others).field("of", &self.of).finish()
     }
 }
 
@@ -121,12 +121,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "a method must be like /package.Service/Method, got \"SayHello\"")]
     fn a_method_without_its_service_is_a_mistake() {
-        let _ = Methods::new(limiter()).method("SayHello", limiter());
+        let _ = MethodLimiters::new(limiter()).method("SayHello", limiter());
     }
 
     #[test]
     #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
     fn a_service_is_written_without_slash() {
-        let _ = Methods::new(limiter()).exempt("/a.B");
+        let _ = MethodLimiters::new(limiter()).exempt("/a.B");
     }
 }

@@ -4,7 +4,7 @@ use http::{StatusCode, request::Parts};
 use tollgate::{Cost, Limiter};
 
 use crate::{
-    Dialect, Labels, Limits, Outcome, RateLimitLayer,
+    HeaderFormat, LimiterSource, MetricLabels, Outcome, RateLimitLayer,
     rejection::Problem,
     shared::{Accounts, Options, Shared},
 };
@@ -12,14 +12,14 @@ use crate::{
 /// Builds a [`RateLimitLayer`].
 #[must_use = "a builder does nothing until it is built"]
 pub struct RateLimitBuilder<K, R = Problem> {
-    limits: Limits,
+    limits: LimiterSource,
     options: Options,
     key: K,
     responder: R,
 }
 
 impl<K> RateLimitBuilder<K> {
-    pub(crate) fn new(limits: Limits, key: K) -> Self {
+    pub(crate) fn new(limits: LimiterSource, key: K) -> Self {
         Self { limits, options: Options::default(), key, responder: Problem::new() }
     }
 }
@@ -138,14 +138,14 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 
     /// In which words the answers tell of the limits.
-    pub fn fields(mut self, dialect: Dialect) -> Self {
+    pub fn header_format(mut self, dialect: HeaderFormat) -> Self {
         self.options.dialect = dialect;
         self
     }
 
     /// Adds `Access-Control-Expose-Headers` with the names of the fields, so that scripts in
     /// browsers can read them. A CORS layer outside may set that header anew: then give it the
-    /// [names](Dialect::names).
+    /// [names](HeaderFormat::names).
     pub fn expose_to_browsers(mut self, expose: bool) -> Self {
         self.options.is_for_browsers = expose;
         self
@@ -168,7 +168,7 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// What requests are called in the metrics `tollgate_decisions_total` and
     /// `tollgate_rejections_total`.
-    pub fn labels(mut self, labels: Labels) -> Self {
+    pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
         self.options.labels = Some(labels);
         self
     }

@@ -9,18 +9,18 @@ use http::request::Parts;
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{Labels, RateLimitLayer, key::Global};
+/// use tollgate_tower::{MetricLabels, RateLimitLayer, key::Global};
 ///
 /// let paths = ["/search", "/export"];
-/// let labels = Labels::new(["path"], paths.map(|path| [path]), move |parts| {
+/// let labels = MetricLabels::new(["path"], paths.map(|path| [path]), move |parts| {
 ///     paths.iter().position(|path| *path == parts.uri.path())
 /// });
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer = RateLimitLayer::builder(limiter, Global).labels(labels).build();
+/// let layer = RateLimitLayer::builder(limiter, Global).metric_labels(labels).build();
 /// # let _ = layer;
 /// ```
 #[derive(Clone, Default)]
-pub struct Labels {
+pub struct MetricLabels {
     names: Arc<[&'static str]>,
     values: Arc<[Box<[Arc<str>]>]>,
     find: Option<Find>,
@@ -30,8 +30,8 @@ type Find = Arc<dyn Fn(&Parts) -> Option<usize> + Send + Sync>;
 
 const OTHER: &str = "other";
 
-impl Labels {
-    /// Labels of these names, and all the values they can have. `find` tells the place of a request
+impl MetricLabels {
+    /// MetricLabels of these names, and all the values they can have. `find` tells the place of a request
     /// in `values`; without one, or with one that is not there, each of its labels is `other`.
     pub fn new<const N: usize, V: Into<String>>(
         names: [&'static str; N],
@@ -70,9 +70,9 @@ impl Labels {
     }
 }
 
-impl fmt::Debug for Labels {
+impl fmt::Debug for MetricLabels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Labels").field("names", &self.names).field("values", &self.values).finish_non_exhaustive()
+        f.debug_struct("MetricLabels").field("names", &self.names).field("values", &self.values).finish_non_exhaustive()
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(labels: &Labels, place: usize) -> String {
+    fn shown(labels: &MetricLabels, place: usize) -> String {
         labels.at(place).map(|(name, value)| format!("{name}={value} ")).collect()
     }
 
@@ -96,7 +96,7 @@ mod tests {
             (Some(usize::MAX), 2, "service=other method=other "),
             (None, 2, "service=other method=other "),
         ] {
-            let all = Labels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| found);
+            let all = MetricLabels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| found);
             assert_eq!(all.places(), 3);
             assert_eq!(all.place(&parts), place);
             assert_eq!(shown(&all, place), labels);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn without_names_there_are_no_labels() {
         let (parts, ()) = Request::new(()).into_parts();
-        let none = Labels::default();
+        let none = MetricLabels::default();
         assert_eq!((none.places(), none.place(&parts), shown(&none, 0).as_str()), (1, 0, ""));
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use crate::{KeyExtractor, Limits, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
+use crate::{KeyExtractor, LimiterSource, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
 
 /// Puts a rate limit in front of a service.
 ///
@@ -52,14 +52,14 @@ pub struct RateLimitLayer<K, R = Problem> {
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
     /// A layer with the default options: `limits` says how much, one [`Limiter`](tollgate::Limiter)
-    /// or [`Tiers`](crate::Tiers); `key` says whose.
+    /// or [`TieredLimiters`](crate::TieredLimiters); `key` says whose.
     #[must_use]
-    pub fn new(limits: impl Into<Limits>, key: K) -> Self {
+    pub fn new(limits: impl Into<LimiterSource>, key: K) -> Self {
         Self::builder(limits, key).build()
     }
 
     /// A builder for the options.
-    pub fn builder(limits: impl Into<Limits>, key: K) -> RateLimitBuilder<K> {
+    pub fn builder(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
         RateLimitBuilder::new(limits.into(), key)
     }
 }

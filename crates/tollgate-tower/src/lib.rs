@@ -52,7 +52,7 @@
 //! | `tollgate_waiting` | | requests that are held for their turn |
 //!
 //! Install the recorder before the first request. No label comes from a request: what is limited
-//! can be named in the first two by [labels](RateLimitBuilder::labels) of a closed list.
+//! can be named in the first two by [labels](RateLimitBuilder::metric_labels) of a closed list.
 //!
 //! # Features
 //!
@@ -82,12 +82,12 @@ mod watch;
 pub use account::Account;
 pub use builder::RateLimitBuilder;
 pub use decisions::Decisions;
-pub use fields::{Dialect, Reset};
+pub use fields::{HeaderFormat, Reset};
 pub use key::{KeyExtractor, key_fn};
-pub use labels::Labels;
+pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;
 pub use service::RateLimit;
 pub use settle::Outcome;
-pub use tiers::{Limits, Tiers};
+pub use tiers::{LimiterSource, TieredLimiters};

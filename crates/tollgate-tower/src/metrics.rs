@@ -1,4 +1,4 @@
-//! Counts through the `metrics` facade, behind the feature of that name. Labels are what was
+//! Counts through the `metrics` facade, behind the feature of that name. MetricLabels are what was
 //! configured, never what a client sent.
 
 #[cfg(not(feature = "metrics"))]
@@ -14,7 +14,7 @@ mod on {
     use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
     use tollgate::{Decision, Error};
 
-    use crate::Labels;
+    use crate::MetricLabels;
 
     /// The series of one limiter, by the place of a request among the labels. They are registered
     /// with the first decision, so that they do not cost a look-up for each.
@@ -36,11 +36,11 @@ mod on {
     pub(crate) struct Place(usize);
 
     impl Place {
-        pub(crate) fn of(parts: &Parts, labels: &Labels) -> Self {
+        pub(crate) fn of(parts: &Parts, labels: &MetricLabels) -> Self {
             Self(labels.place(parts))
         }
 
-        fn labels(self, labels: &Labels) -> Vec<Label> {
+        fn labels(self, labels: &MetricLabels) -> Vec<Label> {
             labels.at(self.0).map(|(name, value)| Label::new(name, value)).collect()
         }
     }
@@ -55,7 +55,7 @@ mod on {
     }
 
     impl Limit {
-        pub(crate) fn new(labels: &Labels) -> Self {
+        pub(crate) fn new(labels: &MetricLabels) -> Self {
             Self((0..labels.places()).map(|_| OnceLock::new()).collect())
         }
 
@@ -63,7 +63,7 @@ mod on {
         pub(crate) fn decided(
             &self,
             decision: &Decision,
-            labels: &Labels,
+            labels: &MetricLabels,
             place: Place,
             timer: Option<&Timer>,
             is_shadow: bool,
@@ -107,7 +107,7 @@ mod on {
         }
     }
 
-    pub(crate) fn rejected(reason: &'static str, labels: &Labels, place: Place) {
+    pub(crate) fn rejected(reason: &'static str, labels: &MetricLabels, place: Place) {
         let mut all = place.labels(labels);
         all.insert(0, Label::from_static_parts("reason", reason));
         counter!("tollgate_rejections_total", all).increment(1);
@@ -127,7 +127,7 @@ mod off {
     use http::request::Parts;
     use tollgate::{Decision, Error};
 
-    use crate::Labels;
+    use crate::MetricLabels;
 
     pub(crate) struct Limit(());
 
@@ -135,7 +135,7 @@ mod off {
     pub(crate) struct Place;
 
     impl Place {
-        pub(crate) fn of(_: &Parts, _: &Labels) -> Self {
+        pub(crate) fn of(_: &Parts, _: &MetricLabels) -> Self {
             Self
         }
     }
@@ -149,14 +149,14 @@ mod off {
     }
 
     impl Limit {
-        pub(crate) fn new(_: &Labels) -> Self {
+        pub(crate) fn new(_: &MetricLabels) -> Self {
             Self(())
         }
 
-        pub(crate) fn decided(&self, _: &Decision, _: &Labels, _: Place, _: Option<&Timer>, _: bool) {}
+        pub(crate) fn decided(&self, _: &Decision, _: &MetricLabels, _: Place, _: Option<&Timer>, _: bool) {}
     }
 
-    pub(crate) fn rejected(_: &'static str, _: &Labels, _: Place) {}
+    pub(crate) fn rejected(_: &'static str, _: &MetricLabels, _: Place) {}
 
     pub(crate) fn failed(_: &Error) {}
 

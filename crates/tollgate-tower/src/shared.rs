@@ -11,7 +11,7 @@ use http::{Response, request::Parts};
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
 
 use crate::{
-    Dialect, KeyExtractor, Labels, Limits, Respond,
+    HeaderFormat, KeyExtractor, LimiterSource, MetricLabels, Respond,
     account::Ledger,
     answer::Passed,
     fields::Wording,
@@ -29,7 +29,7 @@ pub(crate) struct Shared<K, R> {
     pub(crate) limits: Vec<Limit>,
     pub(crate) options: Options,
     pub(crate) responder: R,
-    pub(crate) labels: Labels,
+    pub(crate) labels: MetricLabels,
     key: K,
     pick: Option<Picker>,
     watch: Watch,
@@ -57,11 +57,11 @@ pub(crate) struct Options {
     pub(crate) exempt: Option<FromParts<bool>>,
     pub(crate) settle: Option<Settle>,
     pub(crate) wait: Option<Duration>,
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: HeaderFormat,
     pub(crate) is_for_browsers: bool,
     pub(crate) is_shadow: bool,
     pub(crate) exposes_decisions: bool,
-    pub(crate) labels: Option<Labels>,
+    pub(crate) labels: Option<MetricLabels>,
     pub(crate) rpc: Option<RpcOf>,
     pub(crate) accounts: Option<Accounts>,
 }
@@ -133,7 +133,7 @@ pub(crate) struct Ticket {
 }
 
 impl<K, R> Shared<K, R> {
-    pub(crate) fn new(limits: Limits, options: Options, key: K, responder: R) -> Self {
+    pub(crate) fn new(limits: LimiterSource, options: Options, key: K, responder: R) -> Self {
         let labels = options.labels.clone().or(limits.labels).unwrap_or_default();
         let limit = |limiter: Limiter| Limit {
             number: LIMITS.fetch_add(1, Ordering::Relaxed),

@@ -3,7 +3,7 @@ use std::{any, collections::HashMap, fmt, hash::Hash};
 use http::request::Parts;
 use tollgate::Limiter;
 
-use crate::{Labels, key::KeyError};
+use crate::{MetricLabels, key::KeyError};
 
 /// Limiters by tier: which policies hold depends on the request.
 ///
@@ -18,7 +18,7 @@ use crate::{Labels, key::KeyError};
 /// ```
 /// use http::{Request, Response};
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, Tiers, key::Header};
+/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Header};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// #[derive(Clone, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ use crate::{Labels, key::KeyError};
 /// let store = MemoryStore::new();
 /// let free = Limiter::new(store.clone(), Policy::fixed_window("free", Quota::per_day(100)));
 /// let pro = Limiter::new(store, Policy::fixed_window("pro", Quota::per_day(50_000)));
-/// let tiers = Tiers::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
+/// let tiers = TieredLimiters::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
 /// let service = RateLimitLayer::new(tiers, Header::new("x-api-key"))
 ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
 ///
@@ -42,7 +42,7 @@ use crate::{Labels, key::KeyError};
 /// # }
 /// ```
 #[must_use = "tiers limit nothing by themselves"]
-pub struct Tiers<T> {
+pub struct TieredLimiters<T> {
     limiters: Vec<Limiter>,
     by_tier: HashMap<T, Pick>,
     others: Result<Pick, &'static str>,
@@ -59,8 +59,8 @@ pub(crate) enum Pick {
     Exempt,
 }
 
-impl<T: Clone + Eq + Hash + Send + Sync + 'static> Tiers<T> {
-    /// Tiers where `others` limits the requests that have none of those listed.
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
+    /// TieredLimiters where `others` limits the requests that have none of those listed.
     pub fn new(others: Limiter) -> Self {
         let mut tiers = Self::strict();
         tiers.others = Ok(Pick::Limiter(0));
@@ -68,7 +68,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Tiers<T> {
         tiers
     }
 
-    /// Tiers where a request that has none of those listed is answered with 500: the layer that
+    /// TieredLimiters where a request that has none of those listed is answered with 500: the layer that
     /// finds the tier is missing or inside this one.
     pub fn strict() -> Self {
         Self {
@@ -108,25 +108,25 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Tiers<T> {
     }
 }
 
-impl<T> fmt::Debug for Tiers<T> {
+impl<T> fmt::Debug for TieredLimiters<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tiers").field("limiters", &self.limiters).finish_non_exhaustive()
+        f.debug_struct("TieredLimiters").field("limiters", &self.limiters).finish_non_exhaustive()
     }
 }
 
-/// The limiters of a layer: one [`Limiter`], or [`Tiers`].
-pub struct Limits {
+/// The limiters of a layer: one [`Limiter`], or [`TieredLimiters`].
+pub struct LimiterSource {
     pub(crate) limiters: Vec<Limiter>,
     pub(crate) pick: Option<Picker>,
-    pub(crate) labels: Option<Labels>,
+    pub(crate) labels: Option<MetricLabels>,
 }
 
-impl Limits {
+impl LimiterSource {
     /// These, with the labels that the metrics have unless the builder is given
-    /// [others](crate::RateLimitBuilder::labels). For tables of limiters that know the names of what
+    /// [others](crate::RateLimitBuilder::metric_labels). For tables of limiters that know the names of what
     /// they limit.
     #[must_use]
-    pub fn with_labels(mut self, labels: Labels) -> Self {
+    pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
         self.labels = Some(labels);
         self
     }
@@ -135,20 +135,20 @@ impl Limits {
 /// Says which limiter holds, where there is more than one.
 pub(crate) type Picker = Box<dyn Fn(&Parts) -> Result<Pick, KeyError> + Send + Sync>;
 
-impl From<Limiter> for Limits {
+impl From<Limiter> for LimiterSource {
     fn from(limiter: Limiter) -> Self {
         Self { limiters: vec![limiter], pick: None, labels: None }
     }
 }
 
-impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<Tiers<T>> for Limits {
-    fn from(tiers: Tiers<T>) -> Self {
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
+    fn from(tiers: TieredLimiters<T>) -> Self {
         Self { limiters: tiers.limiters.clone(), pick: Some(Box::new(move |parts| tiers.pick(parts))), labels: None }
     }
 }
 
-impl fmt::Debug for Limits {
+impl fmt::Debug for LimiterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Limits").field(&self.limiters).finish()
+        f.debug_tuple("LimiterSource").field(&self.limiters).finish()
     }
 }

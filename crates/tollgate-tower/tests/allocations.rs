@@ -10,7 +10,7 @@ use std::{
 use http::{HeaderMap, Request, Response};
 use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
 use tollgate_tower::{
-    Dialect, RateLimitLayer,
+    HeaderFormat, RateLimitLayer,
     key::{Header, PeerIp},
 };
 use tower::{Layer, Service};
@@ -82,6 +82,6 @@ fn the_layer_allocates_nothing_but_the_field_it_writes() {
     assert_eq!(allocations(Bare), 0);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)), 1);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)), 1);
-    let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).fields(Dialect::None).build();
+    let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).header_format(HeaderFormat::None).build();
     assert_eq!(allocations(silent.layer(Bare)), 0);
 }

@@ -9,7 +9,7 @@ use hmac::Mac;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-pub use secret::Secret;
+pub use secret::KeySecret;
 
 /// Whose quota is spent.
 ///
@@ -133,16 +133,16 @@ impl Key {
     /// A secret as a part: the store sees only a keyed digest of it (HMAC-SHA-256, 160 bits).
     ///
     /// ```
-    /// use tollgate::{Key, Secret};
+    /// use tollgate::{Key, KeySecret};
     ///
-    /// let pepper = Secret::new(b"from the deployment's own configuration");
+    /// let pepper = KeySecret::new(b"from the deployment's own configuration");
     /// let key = Key::secret("sk_live_51H8", &pepper);
     /// assert_eq!(key, Key::secret("sk_live_51H8", &pepper));
-    /// assert_ne!(key, Key::secret("sk_live_51H8", &Secret::new(b"another deployment")));
+    /// assert_ne!(key, Key::secret("sk_live_51H8", &KeySecret::new(b"another deployment")));
     /// assert!(!key.encoded().contains("sk_live"));
     /// ```
     #[must_use]
-    pub fn secret(part: impl AsRef<[u8]>, secret: &Secret) -> Self {
+    pub fn secret(part: impl AsRef<[u8]>, secret: &KeySecret) -> Self {
         let mut mac = secret.mac();
         mac.update(part.as_ref());
         let mut text = Buffer::new();

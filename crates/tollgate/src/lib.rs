@@ -52,7 +52,7 @@ pub use cost::Cost;
 pub use decision::{Decision, Degraded, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
-pub use key::{Key, Secret};
+pub use key::{Key, KeySecret};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::Outage;
@@ -60,7 +60,7 @@ pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
-pub use redis::{Diagnosis, RedisStore, RedisStoreBuilder};
+pub use redis::{Finding, RedisStore, RedisStoreBuilder};
 pub use store::{Check, CheckFuture, Store, StoreFuture};
 
 /// The version of `deadpool-redis` whose `Pool` [`RedisStore::from_pool`] takes.

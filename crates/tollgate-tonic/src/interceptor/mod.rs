@@ -30,7 +30,7 @@ pub use waiting::{AsyncRateLimitInterceptor, InterceptFuture};
 /// | | layer | async interceptor | this |
 /// |---|---|---|---|
 /// | counts in Redis | yes | yes | **only after a layer** |
-/// | knows which method is called (`key::Method`, `key::Service`, `Methods`) | yes | no | **no** |
+/// | knows which method is called (`key::Method`, `key::Service`, `MethodLimiters`) | yes | no | **no** |
 /// | tells what is left in response metadata | yes | no | **no** |
 /// | status with details and pushback | yes | yes | yes |
 /// | fits `with_interceptor` | no | no | yes |
@@ -53,7 +53,7 @@ pub use waiting::{AsyncRateLimitInterceptor, InterceptFuture};
 /// };
 /// assert!(interceptor.call(request()).is_ok());
 /// assert_eq!(interceptor.call(request()).unwrap_err().code(), Code::ResourceExhausted);
-/// # Ok::<(), tollgate_tonic::WouldBlock>(())
+/// # Ok::<(), tollgate_tonic::StoreNotInProcess>(())
 /// ```
 #[derive(Clone)]
 pub struct RateLimitInterceptor {
@@ -78,7 +78,7 @@ impl RateLimitInterceptor {
     /// # Errors
     ///
     /// The limiter's store has to be waited for.
-    pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Result<Self, WouldBlock> {
+    pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Result<Self, StoreNotInProcess> {
         Self::with_answer(limiter, key, GrpcStatus::new())
     }
 
@@ -87,9 +87,13 @@ impl RateLimitInterceptor {
     /// # Errors
     ///
     /// The limiter's store has to be waited for.
-    pub fn with_answer(limiter: Limiter, key: impl KeyExtractor, answer: GrpcStatus) -> Result<Self, WouldBlock> {
+    pub fn with_answer(
+        limiter: Limiter,
+        key: impl KeyExtractor,
+        answer: GrpcStatus,
+    ) -> Result<Self, StoreNotInProcess> {
         if !limiter.is_in_process() {
-            return Err(WouldBlock(()));
+            return Err(StoreNotInProcess(()));
         }
         let limit = Limit { limiter, key: Box::new(key) };
         Ok(Self { shared: Arc::new(Shared { limit: Some(limit), answer }) })
@@ -142,7 +146,7 @@ impl Interceptor for RateLimitInterceptor {
                 Ok(answer) => shared.answer.judge(answer)?,
                 // A store that says it is in process, and is not.
                 Err(_) => {
-                    tracing::error!(hint = %WouldBlock(()), "calls cannot be rate limited");
+                    tracing::error!(hint = %StoreNotInProcess(()), "calls cannot be rate limited");
                     return Err(Status::internal("internal error"));
                 }
             }
@@ -173,9 +177,9 @@ impl fmt::Debug for RateLimitInterceptor {
 
 /// The limiter's store has to be waited for, which an interceptor of tonic cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldBlock(());
+pub struct StoreNotInProcess(());
 
-impl fmt::Display for WouldBlock {
+impl fmt::Display for StoreNotInProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "an interceptor cannot wait for the store of this limiter: \
@@ -186,4 +190,4 @@ impl fmt::Display for WouldBlock {
     }
 }
 
-impl std::error::Error for WouldBlock {}
+impl std::error::Error for StoreNotInProcess {}

@@ -6,7 +6,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use http::{HeaderName, request::Parts};
-use tollgate::{Key, Secret};
+use tollgate::{Key, KeySecret};
 use tollgate_tower::{
     KeyExtractor,
     key::{Extraction, KeyError},
@@ -32,7 +32,7 @@ use tollgate_tower::{
 #[derive(Clone, Debug)]
 pub struct Metadata {
     name: HeaderName,
-    secret: Option<Secret>,
+    secret: Option<KeySecret>,
 }
 
 /// gRPC sends base64 without padding and accepts both.
@@ -57,7 +57,7 @@ impl Metadata {
 
     /// Keeps only a keyed digest of the value, so that the store never holds it.
     #[must_use]
-    pub fn secret(mut self, secret: Secret) -> Self {
+    pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);
         self
     }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_told_to_the_store() {
-        let pepper = Secret::new(b"pepper");
+        let pepper = KeySecret::new(b"pepper");
         let (parts, ()) = Request::builder().header("id-bin", "//4").body(()).unwrap().into_parts();
         let key = Metadata::new("id-bin").secret(pepper.clone()).extract(&parts).unwrap();
         assert_eq!(key, Some(Key::secret([0xff, 0xfe], &pepper)));

@@ -11,7 +11,7 @@ use crate::matching::service_and_method;
 /// The method that is called, by the full path: `/helloworld.Greeter/SayHello`.
 ///
 /// Alone it is one quota for all callers of a method; in a tuple each caller has one for each
-/// method. For *different* quotas see [`Methods`](crate::Methods).
+/// method. For *different* quotas see [`MethodLimiters`](crate::MethodLimiters).
 ///
 /// A path that no service answers to is a key too, so put the layer around the services whose
 /// methods should count.

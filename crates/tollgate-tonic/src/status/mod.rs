@@ -161,13 +161,13 @@ impl<H> GrpcStatus<H> {
     /// use axum::{Router, routing::get};
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// use tollgate_tonic::{GrpcStatus, key::PeerIp};
-    /// use tollgate_tower::{Dialect, rejection::Problem};
+    /// use tollgate_tower::{HeaderFormat, rejection::Problem};
     /// use tonic::service::Routes;
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
     /// let layer = tollgate_tonic::builder(limiter, PeerIp::new())
     ///     .respond_with(GrpcStatus::new().or_http(Problem::new()))
-    ///     .fields(Dialect::Ietf08)
+    ///     .header_format(HeaderFormat::Ietf08)
     ///     .build();
     /// let app: Router = Routes::default() // .add_service(GreeterServer::new(greeter))
     ///     .into_axum_router()

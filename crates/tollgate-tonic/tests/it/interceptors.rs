@@ -8,7 +8,7 @@ use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
 };
-use tollgate_tower::{Dialect, key::Global};
+use tollgate_tower::{HeaderFormat, key::Global};
 use tonic::{Code, transport::Server};
 use tonic_async_interceptor::async_interceptor;
 use tonic_types::StatusExt;
@@ -45,7 +45,7 @@ async fn after_a_layer_an_interceptor_enforces_what_the_layer_decided() {
     let layer = tollgate_tonic::builder(limiter, Metadata::new("x-api-key"))
         .shadow(true)
         .expose_decisions(true)
-        .fields(Dialect::None)
+        .header_format(HeaderFormat::None)
         .build();
     let interceptor = RateLimitInterceptor::after_layer(GrpcStatus::new());
     let server = Server::builder().layer(layer).add_service(EchoServer::with_interceptor(Echoing, interceptor));

@@ -36,7 +36,7 @@ mod counts {
     use http::Request;
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
     use tollgate::Limiter;
-    use tollgate_tonic::{ChargeMessages, Messages, Methods, labels};
+    use tollgate_tonic::{ChargeMessages, Messages, MethodLimiters, metric_labels};
     use tollgate_tower::key::Global;
     use tonic::{body::Body, service::Routes};
     use tower::{Layer, ServiceExt};
@@ -86,7 +86,7 @@ mod counts {
     fn a_table_of_methods_names_them_and_no_client_adds_a_name() {
         let store = still();
         let limiter = |policy| Limiter::new(store.clone(), policy);
-        let methods = Methods::new(limiter(TWO))
+        let methods = MethodLimiters::new(limiter(TWO))
             .service("echo.Echo", limiter(TWO))
             .method("/echo.Echo/Unary", limiter(TWO))
             .exempt("grpc.health.v1.Health");
@@ -111,7 +111,7 @@ mod counts {
     #[test]
     fn one_limiter_names_what_the_builder_is_told() {
         let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
-            .labels(labels(["/echo.Echo/Unary", "/echo.Echo/Server", "other.Service"]))
+            .metric_labels(metric_labels(["/echo.Echo/Unary", "/echo.Echo/Server", "other.Service"]))
             .build();
         let paths = ["/echo.Echo/Server".to_owned(), "/other.Service/Method".to_owned()];
         let counts = counted(&layer, paths.into_iter().chain(invented()));
@@ -125,7 +125,7 @@ mod counts {
     #[test]
     fn messages_are_counted_under_the_method_of_their_call() {
         let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
-            .labels(labels(["/echo.Echo/Server"]))
+            .metric_labels(metric_labels(["/echo.Echo/Server"]))
             .charge_messages(Messages::sent());
         let counts = counted(&layer, ["/echo.Echo/Server".to_owned()]);
         let name = "rpc_service=echo.Echo rpc_method=Server";

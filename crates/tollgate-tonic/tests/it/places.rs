@@ -4,11 +4,11 @@ use axum::{Router, body::Body, routing::get};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tollgate_tonic::{
-    GrpcStatus, Methods, health_and_reflection,
+    GrpcStatus, MethodLimiters, health_and_reflection,
     key::{Metadata, Method, Service},
 };
 use tollgate_tower::{
-    Dialect,
+    HeaderFormat,
     key::{Global, PeerIp},
     rejection::Problem,
 };
@@ -73,7 +73,7 @@ async fn each_method_has_the_quota_that_is_named_for_it() {
     let store = still();
     let limiter = |policy| tollgate::Limiter::new(store.clone(), policy);
     let one = tollgate::Policy::token_bucket("one", tollgate::Quota::per_minute(1));
-    let methods = Methods::new(limiter(MANY))
+    let methods = MethodLimiters::new(limiter(MANY))
         .service("echo.Echo", limiter(TWO))
         .method("/echo.Echo/Server", limiter(one))
         .exempt("/echo.Echo/Client");
@@ -102,7 +102,7 @@ async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
 
 #[tokio::test]
 async fn what_is_not_named_has_the_limiter_of_the_others() {
-    let methods = Methods::new(two()).service("echo.Other", tollgate::Limiter::new(still(), MANY));
+    let methods = MethodLimiters::new(two()).service("echo.Other", tollgate::Limiter::new(still(), MANY));
     let mut client = limited(tollgate_tonic::layer(methods, Global)).await;
     assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
 }
@@ -111,7 +111,7 @@ async fn what_is_not_named_has_the_limiter_of_the_others() {
 pub(crate) fn one_port() -> Router {
     let layer = tollgate_tonic::builder(two(), Metadata::new("x-api-key"))
         .respond_with(GrpcStatus::new().or_http(Problem::new()))
-        .fields(Dialect::Ietf08)
+        .header_format(HeaderFormat::Ietf08)
         .build();
     let grpc = Routes::new(EchoServer::new(Echoing)).into_axum_router();
     Router::new().route("/", get(|| async { "hello" })).merge(grpc).layer(layer)

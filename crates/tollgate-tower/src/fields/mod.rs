@@ -1,6 +1,6 @@
 //! What an answer tells of the limits, in the words of the dialect that was chosen.
 
-mod dialect;
+mod header_format;
 mod text;
 mod told;
 mod value;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use tollgate::{Decision, PolicySet, PolicyState};
 
-pub use dialect::{Dialect, Reset};
+pub use header_format::{HeaderFormat, Reset};
 pub(crate) use told::Told;
 use told::{Fields, Line};
 use value::Value;
@@ -30,7 +30,7 @@ const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requ
 
 /// How answers tell of a limiter's decisions.
 pub(crate) struct Wording {
-    dialect: Dialect,
+    dialect: HeaderFormat,
     /// The field that tells what is configured, if the dialect has one.
     configured: Option<&'static HeaderValue>,
     /// What stands before the numbers of each policy.
@@ -40,7 +40,7 @@ pub(crate) struct Wording {
 }
 
 impl Wording {
-    pub(crate) fn new(dialect: Dialect, policies: &PolicySet, is_for_browsers: bool) -> Self {
+    pub(crate) fn new(dialect: HeaderFormat, policies: &PolicySet, is_for_browsers: bool) -> Self {
         Self {
             dialect,
             configured: configured(dialect, policies).map(text::kept),
@@ -56,7 +56,7 @@ impl Wording {
 
     /// Whether the same is told of the same states at all times.
     pub(crate) fn is_steady(&self) -> bool {
-        self.dialect != Dialect::Legacy { reset: Reset::Epoch }
+        self.dialect != HeaderFormat::Legacy { reset: Reset::Epoch }
     }
 
     /// What an answer tells of a decision: nothing but when to come back, when no policy was asked.
@@ -64,7 +64,7 @@ impl Wording {
     pub(crate) fn of(&self, decision: &Decision) -> Told {
         match self.configured {
             // The share that a replica enforces by itself is not what was configured.
-            Some(policies) if self.dialect == Dialect::Ietf08 && !decision.is_degraded() => {
+            Some(policies) if self.dialect == HeaderFormat::Ietf08 && !decision.is_degraded() => {
                 self.lists(decision, policies)
             }
             _ => self.lines(decision),
@@ -93,7 +93,7 @@ impl Wording {
     }
 
     fn lines(&self, decision: &Decision) -> Told {
-        let binding = if self.dialect == Dialect::None { None } else { decision.binding() };
+        let binding = if self.dialect == HeaderFormat::None { None } else { decision.binding() };
         let fields = match binding {
             Some(state) => {
                 let (mut lines, configured) = (Vec::new(), self.configured_of(decision));
@@ -108,7 +108,7 @@ impl Wording {
         Told { fields, come_back, exposed: self.exposed() }
     }
 
-    fn exposed(&self) -> Option<Dialect> {
+    fn exposed(&self) -> Option<HeaderFormat> {
         self.is_exposed.then_some(self.dialect)
     }
 
@@ -125,42 +125,42 @@ impl Wording {
         let quota = state.policy().quota();
         let (remaining, more) = (state.remaining(), seconds(more_after(state)));
         match self.dialect {
-            Dialect::Ietf08 => lines.push(Line::list(RATELIMIT, self.states(decision).0)),
-            Dialect::Ietf07 => lines.push(Line::one(RATELIMIT, value::state_07(state))),
-            Dialect::Ietf06 => lines.extend([
+            HeaderFormat::Ietf08 => lines.push(Line::list(RATELIMIT, self.states(decision).0)),
+            HeaderFormat::Ietf07 => lines.push(Line::one(RATELIMIT, value::state_07(state))),
+            HeaderFormat::Ietf06 => lines.extend([
                 number(RATELIMIT_LIMIT, quota.amount().into()),
                 number(RATELIMIT_REMAINING, remaining),
                 number(RATELIMIT_RESET, more),
             ]),
-            Dialect::Envoy03 => lines.extend([
+            HeaderFormat::Envoy03 => lines.extend([
                 Line::one(X_LIMIT, value::limit_03(state, decision.policies())),
                 number(X_REMAINING, remaining),
                 number(X_RESET, more),
             ]),
-            Dialect::Legacy { reset } => lines.extend([
+            HeaderFormat::Legacy { reset } => lines.extend([
                 number(X_LIMIT, quota.burst().into()),
                 number(X_REMAINING, remaining),
                 number(X_RESET, reset.tell(more)),
             ]),
-            Dialect::Spring => lines.extend([
+            HeaderFormat::Spring => lines.extend([
                 number(X_REMAINING, remaining),
                 number(X_REPLENISH_RATE, (f64::from(quota.amount()) / quota.period().as_secs_f64()) as u64),
                 number(X_BURST_CAPACITY, quota.burst().into()),
                 number(X_REQUESTED_TOKENS, decision.cost().units().into()),
             ]),
-            Dialect::RetryAfter => {
+            HeaderFormat::RetryAfter => {
                 lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
                 lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, seconds(after).max(1))));
             }
-            Dialect::None => {}
+            HeaderFormat::None => {}
         }
     }
 }
 
-fn configured(dialect: Dialect, policies: &PolicySet) -> Option<HeaderValue> {
+fn configured(dialect: HeaderFormat, policies: &PolicySet) -> Option<HeaderValue> {
     match dialect {
-        Dialect::Ietf08 => Some(value::policies_08(policies)),
-        Dialect::Ietf07 | Dialect::Ietf06 => Some(value::policies_06(policies)),
+        HeaderFormat::Ietf08 => Some(value::policies_08(policies)),
+        HeaderFormat::Ietf07 | HeaderFormat::Ietf06 => Some(value::policies_06(policies)),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::mem;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::{Dialect, RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING};
+use super::{HeaderFormat, RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING};
 
 /// What an answer tells of a decision. It is worked out when that is made, so that nothing else has to be kept until the
 /// service has answered.
@@ -13,7 +13,7 @@ pub(crate) struct Told {
     /// The seconds until more is there, where nothing is left; otherwise 0.
     pub(super) come_back: u64,
     /// Whose fields the scripts of browsers may read.
-    pub(super) exposed: Option<Dialect>,
+    pub(super) exposed: Option<HeaderFormat>,
 }
 
 pub(super) enum Fields {

@@ -1,5 +1,5 @@
 use http::{HeaderName, request::Parts};
-use tollgate::{Key, Secret};
+use tollgate::{Key, KeySecret};
 
 use super::{Extraction, KeyError, KeyExtractor};
 
@@ -14,21 +14,21 @@ use super::{Extraction, KeyError, KeyExtractor};
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{Key, Secret};
+/// use tollgate::{Key, KeySecret};
 /// use tollgate_tower::{KeyExtractor, key::Header};
 ///
 /// let (parts, ()) = Request::builder().header("x-api-key", "sk_live_51H8").body(()).unwrap().into_parts();
 /// assert_eq!(Header::new("x-api-key").extract(&parts).unwrap(), Some(Key::new("sk_live_51H8")));
 ///
 /// // What is a secret does not belong in the store.
-/// let pepper = Secret::new(b"from the deployment's own configuration");
+/// let pepper = KeySecret::new(b"from the deployment's own configuration");
 /// let key = Header::new("x-api-key").secret(pepper.clone()).extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::secret("sk_live_51H8", &pepper)));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
-    secret: Option<Secret>,
+    secret: Option<KeySecret>,
 }
 
 impl Header {
@@ -45,7 +45,7 @@ impl Header {
 
     /// Keeps only a keyed digest of the value, so that the store never holds it.
     #[must_use]
-    pub fn secret(mut self, secret: Secret) -> Self {
+    pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);
         self
     }

@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Dialect, Reset,
+        HeaderFormat, Reset,
         key::Global,
         rejection::Empty,
         shared::{Options, Shared},
@@ -186,7 +186,7 @@ mod tests {
         let ask = || limiter.check("acme").into_ready().unwrap().unwrap();
         assert!(ask().is_allowed());
         for (reset, is_kept) in [(Reset::Seconds, true), (Reset::Epoch, false)] {
-            let options = Options { dialect: Dialect::Legacy { reset }, ..Options::default() };
+            let options = Options { dialect: HeaderFormat::Legacy { reset }, ..Options::default() };
             let shared = Shared::new(limiter.clone().into(), options, Global, Empty);
             assert_eq!(Gist::of(&ask(), &shared.limits[0]).is_some(), is_kept, "{reset:?}");
         }

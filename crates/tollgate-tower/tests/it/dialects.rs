@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, Response};
 use sfv::{BareItem, ListEntry, Parser};
 use tollgate::{Cost, Limiter, Policy, Quota};
-use tollgate_tower::{Dialect, RateLimitLayer, Reset, key::Global};
+use tollgate_tower::{HeaderFormat, RateLimitLayer, Reset, key::Global};
 use tower::{Layer, ServiceExt};
 
 use crate::support::*;
@@ -14,9 +14,9 @@ const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(2).with_bu
 const DAY: Policy = Policy::window_from_first_hit("day", Quota::per_day(50_000));
 
 /// The fields of a first answer, and of a denial.
-async fn told(dialect: Dialect) -> [Vec<String>; 2] {
+async fn told(dialect: HeaderFormat) -> [Vec<String>; 2] {
     let limiter = Limiter::new(still(), [BURST, DAY]);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).fields(dialect).build();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).build();
     let first = fields(send(&layer, request()).await.headers());
     let _ = limiter.check_cost("all", Cost::new(3)).await.unwrap();
     [first, fields(send(&layer, request()).await.headers())]
@@ -34,7 +34,7 @@ fn fields(headers: &HeaderMap) -> Vec<String> {
 
 #[tokio::test]
 async fn ietf_08() {
-    let [first, denied] = told(Dialect::Ietf08).await;
+    let [first, denied] = told(HeaderFormat::Ietf08).await;
     let policy = r#"ratelimit-policy: "burst";q=2;w=1, "day";q=50000;w=86400"#;
     assert_eq!(first, [policy, r#"ratelimit: "burst";r=3;t=1, "day";r=49999;t=86400"#]);
     assert_eq!(denied, [policy, r#"ratelimit: "burst";r=0;t=1, "day";r=49996;t=86400"#, "retry-after: 1"]);
@@ -42,7 +42,7 @@ async fn ietf_08() {
 
 #[tokio::test]
 async fn ietf_07() {
-    let [first, denied] = told(Dialect::Ietf07).await;
+    let [first, denied] = told(HeaderFormat::Ietf07).await;
     let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
     assert_eq!(first, [policy, "ratelimit: limit=2, remaining=3, reset=1"]);
     assert_eq!(denied, [policy, "ratelimit: limit=2, remaining=0, reset=1", "retry-after: 1"]);
@@ -50,7 +50,7 @@ async fn ietf_07() {
 
 #[tokio::test]
 async fn ietf_06() {
-    let [first, denied] = told(Dialect::Ietf06).await;
+    let [first, denied] = told(HeaderFormat::Ietf06).await;
     let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
     assert_eq!(first, ["ratelimit-limit: 2", policy, "ratelimit-remaining: 3", "ratelimit-reset: 1"]);
     assert_eq!(
@@ -61,7 +61,7 @@ async fn ietf_06() {
 
 #[tokio::test]
 async fn envoy_03() {
-    let [first, denied] = told(Dialect::Envoy03).await;
+    let [first, denied] = told(HeaderFormat::Envoy03).await;
     let limit = r#"x-ratelimit-limit: 2, 2;w=1;name="burst", 50000;w=86400;name="day""#;
     assert_eq!(first, [limit, "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
     assert_eq!(denied, ["retry-after: 1", limit, "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
@@ -69,7 +69,7 @@ async fn envoy_03() {
 
 #[tokio::test]
 async fn legacy_in_seconds() {
-    let [first, denied] = told(Dialect::Legacy { reset: Reset::Seconds }).await;
+    let [first, denied] = told(HeaderFormat::Legacy { reset: Reset::Seconds }).await;
     assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
     assert_eq!(denied, ["retry-after: 1", "x-ratelimit-limit: 4", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
 }
@@ -77,14 +77,14 @@ async fn legacy_in_seconds() {
 #[tokio::test]
 async fn legacy_since_the_epoch() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let [first, _] = told(Dialect::Legacy { reset: Reset::Epoch }).await;
+    let [first, _] = told(HeaderFormat::Legacy { reset: Reset::Epoch }).await;
     let reset: u64 = first[2].strip_prefix("x-ratelimit-reset: ").unwrap().parse().unwrap();
     assert!((now + 1..now + 10).contains(&reset), "{reset} at {now}");
 }
 
 #[tokio::test]
 async fn spring() {
-    let [first, denied] = told(Dialect::Spring).await;
+    let [first, denied] = told(HeaderFormat::Spring).await;
     let [capacity, rate, requested] =
         ["x-ratelimit-burst-capacity: 4", "x-ratelimit-replenish-rate: 2", "x-ratelimit-requested-tokens: 1"];
     assert_eq!(first, [capacity, "x-ratelimit-remaining: 3", rate, requested]);
@@ -93,7 +93,7 @@ async fn spring() {
 
 #[tokio::test]
 async fn retry_after() {
-    let [first, denied] = told(Dialect::RetryAfter).await;
+    let [first, denied] = told(HeaderFormat::RetryAfter).await;
     assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3"]);
     assert_eq!(
         denied,
@@ -103,7 +103,7 @@ async fn retry_after() {
 
 #[tokio::test]
 async fn none() {
-    let [first, denied] = told(Dialect::None).await;
+    let [first, denied] = told(HeaderFormat::None).await;
     assert_eq!(first, [""; 0]);
     assert_eq!(denied, ["retry-after: 1"]);
 }
@@ -137,11 +137,12 @@ async fn of_single_values_those_of_the_layer_with_the_least_left_stay() {
     let wide = || Limiter::new(still(), DAY);
     for (outer, inner) in [(tight(), wide()), (wide(), tight())] {
         for (dialect, name, value) in [
-            (Dialect::Legacy { reset: Reset::Seconds }, "x-ratelimit-limit", "2"),
-            (Dialect::Ietf06, "ratelimit-limit", "2"),
-            (Dialect::Ietf07, "ratelimit", "limit=2, remaining="),
+            (HeaderFormat::Legacy { reset: Reset::Seconds }, "x-ratelimit-limit", "2"),
+            (HeaderFormat::Ietf06, "ratelimit-limit", "2"),
+            (HeaderFormat::Ietf07, "ratelimit", "limit=2, remaining="),
         ] {
-            let layer = |limiter: &Limiter| RateLimitLayer::builder(limiter.clone(), Global).fields(dialect).build();
+            let layer =
+                |limiter: &Limiter| RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).build();
             let Ok(response) = layer(&outer).layer(layer(&inner).layer(hello())).oneshot(request()).await;
             let told = field(&response, name).unwrap();
             assert!(told.starts_with(value), "{told}");

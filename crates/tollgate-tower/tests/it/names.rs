@@ -104,7 +104,7 @@ async fn nobody_has_an_account_unless_asked_for() {
 #[cfg(feature = "metrics")]
 mod counts {
     use metrics_util::debugging::DebugValue;
-    use tollgate_tower::Labels;
+    use tollgate_tower::MetricLabels;
 
     use super::*;
     use crate::seeing::counts::recorded;
@@ -112,11 +112,11 @@ mod counts {
     #[test]
     fn only_what_is_listed_is_a_label_whatever_paths_are_invented() {
         const PATHS: [&str; 2] = ["/search", "/export"];
-        let labels = Labels::new(["path"], PATHS.map(|path| [path]), |parts| {
+        let labels = MetricLabels::new(["path"], PATHS.map(|path| [path]), |parts| {
             PATHS.iter().position(|path| *path == parts.uri.path())
         });
         let series = recorded(async {
-            let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).labels(labels).build();
+            let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).metric_labels(labels).build();
             let service = layer.layer(hello());
             send(&layer, of("/search")).await;
             for number in 0..20_000 {

@@ -30,11 +30,11 @@ async fn answers_like_new(limiter: Limiter, clock: Clock, steps: u32, step: Dura
     let cost = |parts: &http::request::Parts| Cost::new(parts.headers["cost"].to_str().unwrap().parse().unwrap());
     for exposes in [false, true] {
         let problem = |dialect| {
-            let builder = RateLimitLayer::builder(limiter.clone(), Global).fields(dialect).cost(cost);
+            let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).cost(cost);
             builder.expose_to_browsers(exposes).build()
         };
         let empty = |dialect| {
-            let builder = RateLimitLayer::builder(limiter.clone(), Global).fields(dialect).cost(cost);
+            let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).cost(cost);
             builder.respond_with(Empty).build()
         };
         let seasoned: Vec<_> = DIALECTS.map(|dialect| (dialect, problem(dialect), empty(dialect))).into();

@@ -2,7 +2,7 @@
 
 use http::{Request, StatusCode};
 use tollgate::{Limiter, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, Tiers, key::Global};
+use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Global};
 
 use crate::support::*;
 
@@ -14,10 +14,10 @@ enum Plan {
     Unlisted,
 }
 
-fn tiers() -> Tiers<Plan> {
+fn tiers() -> TieredLimiters<Plan> {
     let store = still();
     let limiter = |name| Limiter::new(store.clone(), Policy::token_bucket(name, Quota::per_minute(1)));
-    Tiers::strict().tier(Plan::Free, limiter("free")).tier(Plan::Pro, limiter("pro")).exempt(Plan::Staff)
+    TieredLimiters::strict().tier(Plan::Free, limiter("free")).tier(Plan::Pro, limiter("pro")).exempt(Plan::Staff)
 }
 
 async fn told(layer: &RateLimitLayer<Global>, plan: Option<Plan>) -> (StatusCode, Option<String>) {
@@ -52,7 +52,7 @@ async fn a_missing_or_unlisted_tier_of_strict_tiers_is_500() {
 async fn a_missing_or_unlisted_tier_is_limited_as_the_others_are() {
     let store = still();
     let limiter = |name| Limiter::new(store.clone(), Policy::token_bucket(name, Quota::per_minute(1)));
-    let layer = RateLimitLayer::new(Tiers::new(limiter("others")).tier(Plan::Pro, limiter("pro")), Global);
+    let layer = RateLimitLayer::new(TieredLimiters::new(limiter("others")).tier(Plan::Pro, limiter("pro")), Global);
     let others = Some(r#""others";q=1;w=60"#.to_owned());
     assert_eq!(told(&layer, None).await, (StatusCode::OK, others.clone()));
     assert_eq!(told(&layer, Some(Plan::Unlisted)).await, (StatusCode::TOO_MANY_REQUESTS, others));

@@ -6,9 +6,9 @@ use sha2::Sha256;
 /// The key of the digests that stand for secrets: random, the same in all replicas, kept with the
 /// deployment's other secrets.
 #[derive(Clone)]
-pub struct Secret(Hmac<Sha256>);
+pub struct KeySecret(Hmac<Sha256>);
 
-impl Secret {
+impl KeySecret {
     /// A secret of any length; 32 random bytes are right.
     #[must_use]
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
@@ -24,8 +24,8 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for KeySecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("KeySecret(..)")
     }
 }

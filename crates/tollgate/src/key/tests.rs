@@ -89,7 +89,7 @@ fn keys_of_different_parts_differ() {
         Key::from("127.0.0.1"),
         Key::from(IpAddr::from([127, 0, 0, 1])),
         Key::from("*127.0.0.1"),
-        Key::secret("a", &Secret::new("s")),
+        Key::secret("a", &KeySecret::new("s")),
         Key::from("\0"),
         Key::from("\r\n"),
         Key::bytes(&[0xff, 0xfe]),
@@ -128,7 +128,7 @@ fn one_address_is_one_key_however_it_is_written() {
 
 #[test]
 fn debug_shows_nothing() {
-    assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), Secret::new("pepper")), "Key(..) Secret(..)");
+    assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), KeySecret::new("pepper")), "Key(..) KeySecret(..)");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{Cost, Error, Key, Policy, PolicySet, Quota, reason::Reason};
 
 /// Something about a server that somebody should change; see [`RedisStore::diagnose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
+pub struct Finding {
     code: &'static str,
     detail: String,
 }
@@ -33,7 +33,7 @@ const TRIED: u32 = 600;
 /// What the three calls of each script charge.
 const COSTS: [u32; 3] = [200, 1, 1];
 
-impl Diagnosis {
+impl Finding {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
@@ -52,7 +52,7 @@ impl Diagnosis {
     }
 }
 
-impl fmt::Display for Diagnosis {
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.detail)
     }
@@ -84,7 +84,7 @@ impl RedisStore {
     ///
     /// The server cannot be reached, or does not answer within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout) to one of the questions.
-    pub async fn diagnose(&self, policies: impl IntoIterator<Item = PolicySet>) -> Result<Vec<Diagnosis>, Error> {
+    pub async fn diagnose(&self, policies: impl IntoIterator<Item = PolicySet>) -> Result<Vec<Finding>, Error> {
         let sets: Vec<PolicySet> = policies.into_iter().collect();
         let sets = &sets;
         let look = |connection: Arc<Connection>, key| async move {
@@ -101,7 +101,7 @@ impl RedisStore {
     pub(super) async fn warn(&self) {
         match self.diagnose([]).await {
             Ok(findings) => {
-                for Diagnosis { code, detail } in findings {
+                for Finding { code, detail } in findings {
                     tracing::warn!(code, "{detail}");
                 }
             }
@@ -112,7 +112,7 @@ impl RedisStore {
 
 impl Connection {
     /// What the server tells of itself.
-    async fn look(&self) -> Result<Vec<Diagnosis>, Error> {
+    async fn look(&self) -> Result<Vec<Finding>, Error> {
         let (server, memory, time) = (info("server"), info("memory"), redis::cmd("TIME"));
         let clock = async {
             let asked = self.ours();
@@ -126,7 +126,7 @@ impl Connection {
                 findings.extend(version(&text(&server)));
                 findings.extend(eviction(&text(&memory)));
             }
-            _ => findings.push(Diagnosis::new(
+            _ => findings.push(Finding::new(
                 ACL,
                 "the user may not call INFO: whether keys are evicted, and how old the server is, is not known; grant +info",
             )),
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Does once what the policies need, on a key of its own that is gone after a minute at most.
-    async fn try_scripts(&self, policies: &PolicySet, key: &Key, findings: &mut Vec<Diagnosis>) -> Result<(), Error> {
+    async fn try_scripts(&self, policies: &PolicySet, key: &Key, findings: &mut Vec<Finding>) -> Result<(), Error> {
         let brief = policies
             .iter()
             // A tenth of a second each: of two single charges one belongs to the second of what stood there, and is
@@ -178,7 +178,7 @@ impl Connection {
             for ((command, body), cost) in calls.into_iter().zip(COSTS) {
                 let own = [self.now(), cost.into()].into_iter().chain(spent).collect::<Vec<_>>();
                 let Some(reply) = granted(self.query_in_time(&call(command, body, &own, is_tagged)).await)? else {
-                    findings.push(Diagnosis::new(
+                    findings.push(Finding::new(
                         ACL,
                         format!(
                             "the user may not {command} a script of the policies {names}, one of the commands in it, or \
@@ -200,7 +200,7 @@ impl Connection {
         let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < u64::from(TRIED - cost));
         for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
             if !is_read(at) {
-                findings.push(Diagnosis::new(
+                findings.push(Finding::new(
                     ACL,
                     format!(
                         "the user may write what policy {} spends and not read it; docs/operations.md has the rights",
@@ -227,8 +227,8 @@ fn granted<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-fn lacks(command: &str, right: &str) -> Diagnosis {
-    Diagnosis::new(ACL, format!("the user may not call {command}; grant {right}"))
+fn lacks(command: &str, right: &str) -> Finding {
+    Finding::new(ACL, format!("the user may not call {command}; grant {right}"))
 }
 
 fn info(section: &str) -> redis::Cmd {
@@ -249,9 +249,9 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-fn eviction(memory: &str) -> Option<Diagnosis> {
+fn eviction(memory: &str) -> Option<Finding> {
     let policy = field(memory, "maxmemory_policy").filter(|policy| *policy != "noeviction")?;
-    Some(Diagnosis::new(
+    Some(Finding::new(
         EVICTION,
         format!(
             "maxmemory-policy is {policy}: a flood of keys evicts exhausted ones, whose quota is then fresh; set noeviction"
@@ -259,18 +259,18 @@ fn eviction(memory: &str) -> Option<Diagnosis> {
     ))
 }
 
-fn version(server: &str) -> Option<Diagnosis> {
+fn version(server: &str) -> Option<Finding> {
     // Valkey tells a version of Redis as well, that which it is compatible with.
     let told = field(server, "redis_version")?;
     let mut numbers = told.split('.').map(|number| number.parse().unwrap_or(0));
     let version = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
     let [major, minor] = OLDEST;
     (version < OLDEST)
-        .then(|| Diagnosis::new(VERSION, format!("the server is {told}, the scripts need {major}.{minor} or newer")))
+        .then(|| Finding::new(VERSION, format!("the server is {told}, the scripts need {major}.{minor} or newer")))
 }
 
 /// The server read its clock between the two times given.
-fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Diagnosis> {
+fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Finding> {
     let number = |value: &Value| match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         value => text(value).parse().ok(),
@@ -285,7 +285,7 @@ fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Diagnosis
     };
     let unsure = answered.saturating_sub(asked) / 2;
     (apart > SKEW + unsure)
-        .then(|| Diagnosis::new(CLOCK, format!("the server's clock is {:.1} s {direction} ours", apart.as_secs_f64())))
+        .then(|| Finding::new(CLOCK, format!("the server's clock is {:.1} s {direction} ours", apart.as_secs_f64())))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
 use redis::{Cmd, Value};
 
 use super::{cluster::Cluster, connection::Connection, denials::Denials, engine::Engine, link::Link, script::Script};
-use crate::{Clock, Diagnosis, Error, Key};
+use crate::{Clock, Error, Finding, Key};
 
 /// A server, and the queue before it.
 #[derive(Debug)]
@@ -108,9 +108,9 @@ impl Lanes {
     }
 
     /// Looks at every server; `look` is given a key that it has. What several say is told once.
-    pub(super) async fn diagnose<F>(&self, look: impl Fn(Arc<Connection>, Key) -> F) -> Result<Vec<Diagnosis>, Error>
+    pub(super) async fn diagnose<F>(&self, look: impl Fn(Arc<Connection>, Key) -> F) -> Result<Vec<Finding>, Error>
     where
-        F: Future<Output = Result<Vec<Diagnosis>, Error>>,
+        F: Future<Output = Result<Vec<Finding>, Error>>,
     {
         let mut findings = match self {
             Self::One(lane) => return look(Arc::clone(&lane.connection), diagnosed()).await,
@@ -122,7 +122,7 @@ impl Lanes {
             }
         }
         let mut told = HashSet::new();
-        findings.retain(|finding: &Diagnosis| told.insert(finding.to_string()));
+        findings.retain(|finding: &Finding| told.insert(finding.to_string()));
         Ok(findings)
     }
 }

@@ -49,7 +49,7 @@ pub use builder::RedisStoreBuilder;
 use builder::{CONNECT_TIMEOUT, DEFAULT_PREFIX, Origin};
 use connection::Connection;
 use denials::Denials;
-pub use diagnosis::Diagnosis;
+pub use diagnosis::Finding;
 use lane::{Lane, Lanes, Manner};
 use link::{Link, Source};
 pub(crate) use plan::Plan;

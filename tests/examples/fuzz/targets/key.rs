@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::LazyLock};
 
 use proptest::prelude::*;
-use tollgate::{Key, Secret};
+use tollgate::{Key, KeySecret};
 
 use crate::{
     Target,
@@ -23,7 +23,7 @@ enum Part {
     Number(u64),
     /// A network; all bits are the address.
     Network(IpAddr, u8),
-    Secret(Vec<u8>),
+    KeySecret(Vec<u8>),
     Several(Vec<Self>),
     /// What was too long, or secret: nobody reads it back.
     Opaque,
@@ -39,7 +39,7 @@ enum Edit {
     Encoded,
 }
 
-static PEPPER: LazyLock<Secret> = LazyLock::new(|| Secret::new("pepper"));
+static PEPPER: LazyLock<KeySecret> = LazyLock::new(|| KeySecret::new("pepper"));
 
 fn inputs() -> impl Strategy<Value = (Part, Edit)> {
     let leaf = prop_oneof![
@@ -50,7 +50,7 @@ fn inputs() -> impl Strategy<Value = (Part, Edit)> {
         1 => (60_usize..68).prop_map(|len| Part::Bytes(vec![b'x'; len])),
         2 => prop_oneof![any::<u64>(), 0_u64..100].prop_map(Part::Number),
         2 => (any_address(), any::<u8>()).prop_map(|(address, prefix)| Part::Network(address, prefix)),
-        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Part::Secret),
+        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Part::KeySecret),
     ];
     let tree = leaf.prop_recursive(2, 9, 4, |inner| prop::collection::vec(inner, 2..=4).prop_map(Part::Several));
     let edit = prop_oneof![
@@ -82,7 +82,7 @@ fn encode(part: &Part) -> Key {
         Part::Bytes(bytes) => Key::bytes(bytes),
         Part::Number(number) => Key::from(*number),
         Part::Network(address, prefix) => Key::network(*address, *prefix),
-        Part::Secret(bytes) => Key::secret(bytes, &PEPPER),
+        Part::KeySecret(bytes) => Key::secret(bytes, &PEPPER),
         Part::Opaque => Key::new("opaque"),
         Part::Several(parts) => match parts.iter().map(encode).collect::<Vec<_>>().as_slice() {
             [a, b] => Key::from((a, b)),
@@ -121,7 +121,7 @@ fn normal(part: &Part) -> Part {
 fn told(part: &Part) -> Part {
     match normal(part) {
         Part::Several(parts) => Part::Several(parts.iter().map(told).collect()),
-        Part::Secret(_) => Part::Opaque,
+        Part::KeySecret(_) => Part::Opaque,
         other => other,
     }
 }
@@ -153,7 +153,7 @@ fn changed(part: &Part, edit: Edit) -> Part {
         (Edit::AsText, Part::Bytes(bytes)) => {
             match std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()) {
                 Some(number) => Part::Number(number),
-                None => Part::Secret(bytes.clone()),
+                None => Part::KeySecret(bytes.clone()),
             }
         }
         // The text of the key, as a part.

@@ -13,15 +13,15 @@ use http::HeaderName;
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{Dialect, RateLimitLayer, key::Global};
+/// use tollgate_tower::{HeaderFormat, RateLimitLayer, key::Global};
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer = RateLimitLayer::builder(limiter, Global).fields(Dialect::Ietf07).build();
+/// let layer = RateLimitLayer::builder(limiter, Global).header_format(HeaderFormat::Ietf07).build();
 /// # let _ = layer;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Dialect {
+pub enum HeaderFormat {
     /// Revisions 08 to 11: lists of named policies.
     ///
     /// ```text
@@ -71,7 +71,7 @@ pub enum Reset {
     Epoch,
 }
 
-impl Dialect {
+impl HeaderFormat {
     /// The fields of the dialect, `retry-after` among them: what a browser must be told in
     /// `Access-Control-Expose-Headers` before it lets a script read them.
     pub fn names(self) -> impl Iterator<Item = HeaderName> {
