@@ -1,20 +1,17 @@
-//! One of several processes that spend from the same quotas and write down what they are told; see `tests/linear`.
+//! One of several processes that spend from the same quotas and print their decisions; see `tests/processes/linear.rs`.
 //!
 //! Reads `URL` and `POLICIES` from its environment, says `ready`, waits for the key `go`, and prints for each check the
-//! server's time in microseconds, the key, the cost and what it was told.
-
-mod policies;
-#[path = "../../tests/linear/told.rs"]
-mod told;
+//! server's time in microseconds, the key, the cost and the decision.
 
 use std::{env, time::Duration};
 
-use tollgate::{Cost, Limiter, Outage, RedisStore, testing};
+use tollgate::{Cost, Limiter, RedisStore, testing};
+use tollgate_test_support::{described, patient_limiter, recorded_policies as policies};
 
-/// Tasks of this process, each with its share of the checks.
+/// The tasks of this process, each with its share of the checks.
 const TASKS: u64 = 16;
 
-/// Few, so that the processes meet at them.
+/// Few keys, so that the processes compete for them.
 const KEYS: u64 = 4;
 
 fn variable(name: &str) -> String {
@@ -25,10 +22,9 @@ fn variable(name: &str) -> String {
 async fn main() {
     let url = variable("URL");
     let client = redis::Client::open(url.as_str()).expect("a URL");
-    // What is remembered of a denial is told without the server.
+    // A cached denial would be decided without the server.
     let store = RedisStore::builder(url).without_deny_cache().connect().await.expect("a store");
-    let builder = Limiter::builder(store).policies(policies::named(&variable("POLICIES")));
-    let limiter = builder.on_outage(Outage::Closed).deadline(Duration::from_secs(60)).build();
+    let limiter = patient_limiter(store, policies::named(&variable("POLICIES")));
     println!("ready");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a server");
     while !redis::cmd("EXISTS").arg("go").query_async::<bool>(&mut connection).await.expect("an answer") {
@@ -37,11 +33,11 @@ async fn main() {
     let tasks: Vec<_> = (0..TASKS).map(|task| tokio::spawn(spend(limiter.clone(), task))).collect();
     for task in tasks {
         for line in task.await.expect("a task") {
-            println!("told {line}");
+            println!("decided {line}");
         }
     }
     println!("done");
-    // The parent reads what is printed and then ends this process.
+    // The parent reads the output and then ends this process.
     std::future::pending::<()>().await;
 }
 
@@ -51,12 +47,12 @@ async fn spend(limiter: Limiter, task: u64) -> Vec<String> {
     for _ in 0..policies::CHECKS / TASKS {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (key, dice) = (state >> 40 & (KEYS - 1), state >> 50 & 0xf);
-        // Mostly one; a look; more, which a little that is left does not hold.
+        // Mostly one unit, some peeks, and costs that exceed a small rest.
         let cost = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 2, 2, 3, 5][dice as usize];
         let decision = limiter.check_cost(key, Cost::new(cost)).await.expect("a decision");
-        lines.push(format!("{} {key} {cost} {}", testing::at_us(&decision), told::told(&decision)));
+        lines.push(format!("{} {key} {cost} {}", testing::at_us(&decision), described(&decision)));
         if dice == 3 {
-            // So that quotas come back in between.
+            // Units accrue meanwhile.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -12,9 +12,9 @@ use std::{
 
 /// Dropped, it lets the process go; so it is dropped before the process is reaped and its number free for others.
 #[derive(Debug)]
-pub(crate) struct Leash(Child);
+pub(crate) struct ChildGuard(Child);
 
-impl Leash {
+impl ChildGuard {
     /// `directory` goes with the process.
     pub(crate) fn on(process: &Child, directory: Option<&Path>) -> io::Result<Self> {
         Command::new("sh")
@@ -31,7 +31,7 @@ impl Leash {
     }
 }
 
-impl Drop for Leash {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Killed before `wait` closes the pipe: it never gets to kill anything.
         let _ = self.0.kill();
@@ -52,18 +52,18 @@ mod tests {
     fn a_closed_pipe_kills_the_process_and_removes_its_directory() {
         let mut process = sleeper();
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let mut leash = Leash::on(&process, Some(directory.path())).expect("sh is everywhere");
-        drop(leash.0.stdin.take()); // what the kernel does when the test process is no more
+        let mut guard = ChildGuard::on(&process, Some(directory.path())).expect("sh is everywhere");
+        drop(guard.0.stdin.take()); // what the kernel does when the test process is no more
         let status = process.wait().expect("it is our child");
         assert_eq!(status.signal(), Some(9));
-        leash.0.wait().expect("it is our child");
+        guard.0.wait().expect("it is our child");
         assert!(!directory.path().exists());
     }
 
     #[test]
     fn a_dropped_leash_leaves_the_process_alone() {
         let mut process = sleeper();
-        drop(Leash::on(&process, None).expect("sh is everywhere"));
+        drop(ChildGuard::on(&process, None).expect("sh is everywhere"));
         assert!(process.try_wait().expect("it is our child").is_none());
         process.kill().expect("it is our child");
         process.wait().expect("it is our child");

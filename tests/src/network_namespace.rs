@@ -19,7 +19,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{leash::Leash, server};
+use crate::{child_guard::ChildGuard, server};
 
 /// Set where [`enter`] has been.
 const ENTERED: &str = "TOLLGATE_NAMESPACE";
@@ -67,15 +67,15 @@ pub fn enter() -> Result<(), String> {
 ///
 /// It and the cable go when the value is dropped, at the latest with the test process. Servers in it are dropped first.
 #[derive(Debug)]
-pub struct Island {
+pub struct NetworkNamespace {
     number: u8,
-    leash: Option<Leash>,
+    guard: Option<ChildGuard>,
     holder: Child,
     directory: TempDir,
 }
 
-impl Island {
-    /// An island that nobody else knows.
+impl NetworkNamespace {
+    /// An namespace that nobody else knows.
     ///
     /// # Panics
     ///
@@ -84,49 +84,49 @@ impl Island {
     pub fn start() -> Self {
         assert!(is_inside(), "islands are made in namespaces of one's own alone");
         let directory =
-            tempfile::Builder::new().prefix("tollgate-island-").tempdir().expect("a temporary directory can be made");
+            tempfile::Builder::new().prefix("tollgate-namespace-").tempdir().expect("a temporary directory can be made");
         let mut holder = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo there; exec sleep infinity"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .expect("unshare can be started");
-        let leash = Leash::on(&holder, Some(directory.path())).expect("sh is everywhere");
+        let guard = ChildGuard::on(&holder, Some(directory.path())).expect("sh is everywhere");
         let mut there = String::new();
         BufReader::new(holder.stdout.take().expect("it is piped")).read_line(&mut there).expect("it is ours");
         assert_eq!(there, "there\n", "no namespace could be made");
         write_script(directory.path(), holder.id());
-        let island = Self { number: NEXT.fetch_add(1, Ordering::Relaxed), leash: Some(leash), holder, directory };
-        let [home, away] = island.ends();
+        let namespace = Self { number: NEXT.fetch_add(1, Ordering::Relaxed), guard: Some(guard), holder, directory };
+        let [home, away] = namespace.ends();
         let words = format!("link add {home} address {} type veth peer name {away} address {}", mac(1), mac(2));
         run(Command::new("ip").args(words.split(' ')));
-        run(Command::new("ip").args(["link", "set", &away, "netns", &island.holder.id().to_string()]));
-        run(&mut island.inside("ip", &["link", "set", "lo", "up"]));
+        run(Command::new("ip").args(["link", "set", &away, "netns", &namespace.holder.id().to_string()]));
+        run(&mut namespace.inside("ip", &["link", "set", "lo", "up"]));
         for (command, end, address) in
-            [(Command::new("ip"), &home, island.home()), (island.command("ip"), &away, island.away())]
+            [(Command::new("ip"), &home, namespace.local_address()), (namespace.command("ip"), &away, namespace.remote_address())]
         {
             let mut command = command;
             run(command.args(["address", "add", &format!("{address}/24"), "dev", end]));
         }
         run(Command::new("ip").args(["link", "set", &home, "up"]));
-        run(&mut island.inside("ip", &["link", "set", &away, "up"]));
-        island.mend();
-        island
+        run(&mut namespace.inside("ip", &["link", "set", &away, "up"]));
+        namespace.restore();
+        namespace
     }
 
     /// Our end's address.
     #[must_use]
-    pub fn home(&self) -> Ipv4Addr {
+    pub fn local_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 1)
     }
 
-    /// The island's address.
+    /// The namespace's address.
     #[must_use]
-    pub fn away(&self) -> Ipv4Addr {
+    pub fn remote_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 2)
     }
 
-    /// A command that runs on the island.
+    /// A command that runs on the namespace.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -134,42 +134,42 @@ impl Island {
         command
     }
 
-    /// Lets a server live on the island.
+    /// Lets a server live on the namespace.
     ///
     /// # Panics
     ///
     /// When there is no server binary.
-    pub fn furnish(&self, builder: server::Builder) -> server::Builder {
-        builder.binary(self.directory.path().join(SCRIPT)).address(self.away())
+    pub fn place(&self, builder: server::Builder) -> server::Builder {
+        builder.binary(self.directory.path().join(SCRIPT)).address(self.remote_address())
     }
 
-    /// What the island sends goes nowhere; what is sent to it arrives.
+    /// What the namespace sends goes nowhere; what is sent to it arrives.
     ///
     /// # Panics
     ///
     /// Where the kernel does not do as told.
-    pub fn mute(&self) {
-        self.point(&mut self.command("ip"), 1, self.home(), 9);
+    pub fn drop_sent(&self) {
+        self.point(&mut self.command("ip"), 1, self.local_address(), 9);
     }
 
     /// Nothing arrives at either end, and nobody is told.
     ///
     /// # Panics
     ///
-    /// As [`Island::mute`].
+    /// As [`NetworkNamespace::drop_sent`].
     pub fn cut(&self) {
-        self.mute();
-        self.point(&mut Command::new("ip"), 0, self.away(), 9);
+        self.drop_sent();
+        self.point(&mut Command::new("ip"), 0, self.remote_address(), 9);
     }
 
     /// Everything arrives again.
     ///
     /// # Panics
     ///
-    /// As [`Island::mute`].
-    pub fn mend(&self) {
-        self.point(&mut self.command("ip"), 1, self.home(), 1);
-        self.point(&mut Command::new("ip"), 0, self.away(), 2);
+    /// As [`NetworkNamespace::drop_sent`].
+    pub fn restore(&self) {
+        self.point(&mut self.command("ip"), 1, self.local_address(), 1);
+        self.point(&mut Command::new("ip"), 0, self.remote_address(), 2);
     }
 
     /// Drops so many packets of a hundred, drawn at random, on their way in and on their way out.
@@ -177,7 +177,7 @@ impl Island {
     /// # Panics
     ///
     /// Without nft, see [`has_filter`].
-    pub fn lose(&self, percent: u32) {
+    pub fn drop_packets(&self, percent: u32) {
         let rule = format!("numgen random mod 100 < {percent} drop");
         self.filter(&rule, &rule);
     }
@@ -186,8 +186,8 @@ impl Island {
     ///
     /// # Panics
     ///
-    /// As [`Island::lose`].
-    pub fn forget(&self, port: u16) {
+    /// As [`NetworkNamespace::drop_packets`].
+    pub fn drop_port(&self, port: u16) {
         self.filter(&format!("tcp sport {port} drop"), &format!("tcp dport {port} drop"));
     }
 
@@ -195,8 +195,8 @@ impl Island {
     ///
     /// # Panics
     ///
-    /// As [`Island::mute`].
-    pub fn narrow(&self, kilobits: u32) {
+    /// As [`NetworkNamespace::drop_sent`].
+    pub fn limit_rate(&self, kilobits: u32) {
         let rate = format!("{kilobits}kbit");
         for (mut tc, end) in [Command::new("tc"), self.command("tc")].into_iter().zip(self.ends()) {
             let words =
@@ -235,9 +235,9 @@ impl Island {
     }
 }
 
-impl Drop for Island {
+impl Drop for NetworkNamespace {
     fn drop(&mut self) {
-        drop(self.leash.take());
+        drop(self.guard.take());
         let _ = self.holder.kill();
         let _ = self.holder.wait();
         // The kernel takes its time to clear a namespace away; an end that is gone takes the other with it.
@@ -256,7 +256,7 @@ fn filter_program() -> PathBuf {
     env::var_os("NFT").filter(|chosen| !chosen.is_empty()).map_or_else(|| "nft".into(), PathBuf::from)
 }
 
-/// A program that runs the server on the island. Written once, before anything is started from it.
+/// A program that runs the server on the namespace. Written once, before anything is started from it.
 fn write_script(directory: &Path, holder: u32) {
     let script = directory.join(SCRIPT);
     let server = server::find_binary();

@@ -1,18 +1,19 @@
-//! What quotas do when the server's clock jumps: shared by the test and by the rows that are measured.
+//! Measures what quotas admit and deny after the server's clock jumped: for the test and for the fault suite.
 
 use std::time::{Duration, Instant};
 
-pub(crate) use tollgate::testing::ALGORITHMS;
-use tollgate::{Algorithm, Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, WallClock};
 
-/// How far clocks jump.
+use crate::patient_limiter;
+
+/// The lengths of the jumps.
 pub const JUMPS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(3_600), Duration::from_secs(86_400)];
 
-/// A start of a day, and of every window that is looked at.
+/// The start of a day, and of every window that is measured.
 const START: Duration = Duration::from_secs(86_400 * 23_000);
 
-/// Places in a window of [`PERIOD`]: half a second from either edge a jump of a second crosses it.
+/// Times since the start of the window of an hour. Half a second from an edge, a jump of one second crosses it.
 pub const PHASES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_secs(1_000),
@@ -20,28 +21,25 @@ pub const PHASES: [Duration; 4] = [
     Duration::from_millis(3_599_500),
 ];
 
-/// Less than from any of them to an edge.
+/// Less than the time from any of them to an edge.
 const TO_AN_EDGE: Duration = Duration::from_millis(450);
 
 const PERIOD: Duration = Duration::from_secs(3_600);
 const BURST: u64 = 20;
 
-/// Half of a burst, and all of it.
+/// The units spent before the jump: half of a burst, and all of it.
 pub const SPENT: [u64; 2] = [BURST / 2, BURST];
 
-/// Longer than any server stays silent.
-const PATIENT: Duration = Duration::from_secs(60);
-
-/// The clock of a server, and a store that does not remember denials beyond a jump.
+/// A server whose clock jumps, and a store without a cache of denials.
 #[derive(Debug)]
-pub struct Jumper {
+pub struct JumpingServer {
     store: RedisStore,
     server: RedisServer,
     clock: WallClock,
     next: u64,
 }
 
-/// A key after a jump: how far its next unit was away before, and what was admitted at once after.
+/// A key after a jump: the time to its next unit before the jump, and the units admitted at once after it.
 struct Landed {
     limiter: Limiter,
     key: Key,
@@ -49,32 +47,41 @@ struct Landed {
     after: u64,
 }
 
-/// What a key met.
+/// What a key was given around a jump.
 #[derive(Clone, Copy, Debug)]
 pub struct Landing {
-    /// What was admitted before the jump, and at once after it.
+    /// The units admitted before the jump.
     pub before: u64,
+    /// The units admitted at once after it.
     pub after: u64,
-    /// How much longer the next unit was away than it had been before the jump, by the server's clock.
+    /// How much longer the wait for the next unit was than before the jump, by the server's clock.
     pub wrongly: Duration,
 }
 
 impl Landing {
-    /// What was admitted beyond one burst, in bursts.
+    /// Returns the units admitted beyond one burst, in bursts.
+    #[must_use]
     pub fn extra(&self) -> f64 {
         (self.before + self.after).saturating_sub(BURST) as f64 / BURST as f64
     }
 }
 
-/// The longest that a jump back may deny wrongly: 2·T where units accrue one by one, a period where they come together.
-pub fn longest(algorithm: Algorithm) -> Duration {
+/// Returns the longest time for which a jump back may deny wrongly: the time of two units where units accrue one by one,
+/// a period where they accrue together.
+#[must_use]
+pub fn longest_wrong_denial(algorithm: Algorithm) -> Duration {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => PERIOD / BURST as u32 * 2,
         _ => PERIOD,
     }
 }
 
-impl Jumper {
+impl JumpingServer {
+    /// Starts the server.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
     pub async fn start() -> Self {
         let clock = WallClock::new();
         let server = RedisServer::builder().clock(&clock).start();
@@ -82,17 +89,27 @@ impl Jumper {
         Self { store, server, clock, next: 0 }
     }
 
+    /// Returns the server.
+    #[must_use]
     pub fn server(&self) -> &RedisServer {
         &self.server
     }
 
-    /// Spends so much of a fresh key's burst, lets the clock jump, and spends what is left then.
+    /// Spends this much of a fresh key's burst, lets the clock jump forward, and spends the rest.
+    ///
+    /// # Panics
+    ///
+    /// When the store does not decide.
     pub async fn forward(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, by: Duration) -> Landing {
         let Landed { after, .. } = self.land(algorithm, phase, spent, |clock| clock.forward(by)).await;
         Landing { before: spent, after, wrongly: Duration::ZERO }
     }
 
-    /// As [`forward`](Self::forward), the other way; then goes on as a client that waits as it is told.
+    /// The same with a jump back; then continues as a client that waits as the answers say.
+    ///
+    /// # Panics
+    ///
+    /// When the store does not decide, and when such a client is denied for ever.
     pub async fn back(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, by: Duration) -> Landing {
         let Landed { limiter, key, due, after } = self.land(algorithm, phase, spent, |clock| clock.back(by)).await;
         let wait = if after == 0 { self.next_unit(&limiter, &key).await } else { Duration::ZERO };
@@ -101,7 +118,7 @@ impl Jumper {
 
     async fn land(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, jump: impl Fn(&WallClock)) -> Landed {
         let policy = Policy::try_new("p", algorithm, Quota::new(BURST as u32, PERIOD)).expect("a policy");
-        let limiter = limiter(&self.store, policy);
+        let limiter = patient_limiter(self.store.clone(), policy);
         for _ in 0..100 {
             self.next += 1;
             let (key, began) = (Key::from(self.next), Instant::now());
@@ -111,15 +128,15 @@ impl Jumper {
             let due = wait(&limiter, &key).await;
             jump(&self.clock);
             let after = drain(&limiter, &key, 10 * BURST).await;
-            // A machine that stood still meanwhile has met an edge of the window, which shows nothing.
+            // On a machine that stood still meanwhile the window may have ended: the measurement is repeated.
             if began.elapsed() < TO_AN_EDGE {
                 return Landed { limiter, key, due, after };
             }
         }
-        panic!("this machine does not manage forty checks within {TO_AN_EDGE:?}")
+        panic!("forty checks took longer than {TO_AN_EDGE:?} a hundred times in a row")
     }
 
-    /// Goes on by what is told until a unit is admitted, and gives the sum.
+    /// Waits as the answers say until a unit is admitted, and returns the sum of the waits.
     async fn next_unit(&self, limiter: &Limiter, key: &Key) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {
@@ -129,15 +146,11 @@ impl Jumper {
             self.clock.forward(wait);
             waited += wait;
         }
-        panic!("a client that waits as it is told is denied for ever")
+        panic!("a client that waits as the answers say was denied a hundred times")
     }
 }
 
-fn limiter(store: &RedisStore, policy: Policy) -> Limiter {
-    Limiter::builder(store.clone()).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build()
-}
-
-/// Spends at most so much, and gives how much passed.
+/// Spends up to `most` units, and returns how many were admitted.
 async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
     for spent in 0..most {
         if limiter.check(key.clone()).await.expect("a decision").is_denied() {
@@ -147,7 +160,7 @@ async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
     most
 }
 
-/// How far the next unit is away.
+/// Returns the time to the next unit.
 async fn wait(limiter: &Limiter, key: &Key) -> Duration {
     let decision = limiter.peek(key.clone()).await.expect("a decision");
     let state = decision.states().next().expect("a state");

@@ -1,9 +1,11 @@
-//! A decision in words, the same for whoever made it.
+//! A decision as one line of text.
 
 use tollgate::Decision;
 
-/// Whether it passes, and of each policy what remains and the three waits in microseconds.
-pub(crate) fn told(decision: &Decision) -> String {
+/// Describes a decision: 1 or 0 for allowed or denied, then of each policy the remaining units and the four times in
+/// microseconds.
+#[must_use]
+pub fn described(decision: &Decision) -> String {
     let mut words = vec![u64::from(decision.is_allowed()).to_string()];
     for state in decision.states() {
         let waits = [state.retry_after(), Some(state.reset_after()), Some(state.more_after()), Some(state.delay())];

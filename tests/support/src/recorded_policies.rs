@@ -1,12 +1,11 @@
-//! What the processes spend from, by name.
+//! The policies that the processes of `tests/processes/linear.rs` spend from, by name.
 
 use std::time::Duration;
 
 use tollgate::{Policy, PolicySet, Quota};
 
-/// The policies there are.
-#[allow(dead_code, reason = "the test names them all, a process is told one")]
-pub(crate) const NAMES: [&str; 9] = [
+/// The names.
+pub const NAMES: [&str; 9] = [
     "token-bucket",
     "interval-bucket",
     "leaky-bucket",
@@ -18,17 +17,19 @@ pub(crate) const NAMES: [&str; 9] = [
     "set",
 ];
 
-/// How many checks each process makes.
-pub(crate) const CHECKS: u64 = 4_000;
+/// The number of checks that each process makes.
+pub const CHECKS: u64 = 4_000;
 
-/// The policies of a name: so short that a window ends while the processes are at it, and so small that they refuse.
+/// Returns the policies of a name.
 ///
+/// Their periods are so short that windows end while the processes run, and their quotas so small that checks are denied.
 /// The amount does not divide the period, so that the reply of a bucket carries the time.
 ///
 /// # Panics
 ///
-/// When there are none of the name.
-pub(crate) fn named(name: &str) -> PolicySet {
+/// When no policies have this name.
+#[must_use]
+pub fn named(name: &str) -> PolicySet {
     let quota = Quota::new(7, Duration::from_millis(20));
     let burst = quota.with_burst(5);
     match name {

@@ -75,7 +75,7 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
     // (Twice the time, because the machine may be busy with something else.)
     let took = came[came.len() - 1] - came[0];
     let most = 2 * came.len() as u64 * UNIT_US;
-    assert!(took <= most + start_apart(&turns), "{took} µs for {} departures", came.len());
+    assert!(took <= most + start_in(&turns), "{took} µs for {} departures", came.len());
 
     // First come, first served: who asked after another's turn was given out has a later one. Both are known by bounds
     // that hold however late a process runs.
@@ -91,7 +91,7 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
 }
 
 /// By how much the processes began apart: the queue of those that are there already may run dry meanwhile.
-fn start_apart(turns: &[Turn]) -> u64 {
+fn start_in(turns: &[Turn]) -> u64 {
     let mut asked: Vec<u64> = turns.iter().map(|turn| turn.asked).collect();
     asked.sort_unstable();
     asked[(PROCESSES * TASKS) as usize - 1] - asked[0]

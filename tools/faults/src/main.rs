@@ -24,7 +24,7 @@ pub(crate) use options::Pace;
 use options::{HELP, Options};
 use report::{Findings, Report};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate_tests::island;
+use tollgate_tests::network_namespace;
 
 /// Counts what is in use, which the system's own figure for the process does not tell.
 #[global_allocator]
@@ -34,7 +34,7 @@ type Part = fn(&str);
 
 /// What this program is when a row starts it as another process, with a URL.
 const PARTS: &[(&str, Part)] =
-    &[("process", rows::recovery::process), ("caller", rows::clock::caller), ("islander", rows::sentinel::islander)];
+    &[("process", rows::recovery::process), (rows::clock::CALLER, rows::clock::caller), ("isolated", rows::sentinel::isolated)];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -51,10 +51,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut report = Report::new(options.pace, options.about.clone());
-    let is_apart = |row: &&rows::Row| rows::APART.contains(&row.id);
+    let is_apart = |row: &&rows::Row| rows::ISOLATED.contains(&row.id);
     // The other rows do not mind where they are.
     if options.rows.iter().any(&is_apart)
-        && let Err(why) = island::enter()
+        && let Err(why) = network_namespace::enter()
     {
         let (apart, others): (Vec<_>, Vec<_>) = options.rows.into_iter().partition(is_apart);
         let ids: Vec<_> = apart.iter().map(|row| row.id).collect();
@@ -85,7 +85,7 @@ fn run(mut report: Report, options: &Options) -> ExitCode {
         println!("not part of this run: 20 minutes of load (--soak)");
     }
     if options.write {
-        let (docs, page) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"), options.page());
+        let (docs, page) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), options.page());
         if let Err(error) = fs::write(docs.join(&page), report.markdown(&docs)) {
             eprintln!("docs/{page} cannot be written: {error}");
             return ExitCode::FAILURE;

@@ -15,7 +15,9 @@ use tollgate::{
     testing::{ALGORITHMS, Lockless},
 };
 
-use crate::{shards::Shards, told::told};
+use tollgate_test_support::described;
+
+use crate::shards::Shards;
 
 /// All keys are in one shard.
 const HASH: u64 = 7;
@@ -40,7 +42,7 @@ use Step::{Count, Refund, Reset, Spend};
 struct Record {
     step: Step,
     at_us: Option<u64>,
-    told: String,
+    answer: String,
 }
 
 /// What the threads share: the shards of the store, and a clock that goes on whenever it is read.
@@ -62,14 +64,14 @@ impl Shared {
             Reset(_) => (self.shards.lock(HASH), None),
             Count => (self.shards.each().next().expect("a shard"), None),
         };
-        let told = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
-        Record { step, at_us, told }
+        let answer = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
+        Record { step, at_us, answer }
     }
 }
 
 fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> String {
     match step {
-        Spend(key) => return told(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
+        Spend(key) => return described(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
         Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us, BEGIN_US),
         Reset(key) => shard.reset(policies, &Key::from(key)),
         Count => return shard.count().to_string(),
@@ -118,7 +120,7 @@ impl Scene {
         let lines: Vec<Vec<Record>> = threads.into_iter().map(|thread| thread.join().expect("a thread")).collect();
         let last = make(self.last, &shared);
         let all = first.iter().chain(lines.iter().flatten()).chain(&last);
-        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.told.starts_with("1 ")).count();
+        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.answer.starts_with("1 ")).count();
         assert!(self.passes.contains(&passed), "{passed} let through: {first:?} {lines:?} {last:?}");
         let mut order = first.clone();
         let is_like_one = self.is_in_some_order(policies, &mut order, &lines, &last);
@@ -147,7 +149,7 @@ impl Scene {
 
     fn is_told_alone<'a>(&self, policies: &PolicySet, mut order: impl Iterator<Item = &'a Record>) -> bool {
         let (mut alone, mut now_us) = (Lockless::new(self.room), 0);
-        order.all(|Record { step, at_us, told }| {
+        order.all(|Record { step, at_us, answer }| {
             let is_later = at_us.is_none_or(|at_us| at_us >= now_us);
             now_us = at_us.unwrap_or(now_us);
             is_later && make(&mut alone, policies, *step, now_us) == *told

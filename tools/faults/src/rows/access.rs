@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate::{Outage, RedisStore, RedisStoreBuilder};
-use tollgate_tests::{Authority, Mode, Proxy, RedisServer, unfit};
+use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
     Pace,
@@ -67,12 +67,12 @@ pub(super) async fn clients(pace: Pace) -> Findings {
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let load = Load::start(&large, 16, ["acme".into()]);
-    unfit::TOO_MANY_CLIENTS.raise(&server);
+    refusing_state::TOO_MANY_CLIENTS.enter(&server);
     until("a refusal", async || sample(&large, "acme").await.reason == Some("maxclients")).await;
     let (began, before) = (Instant::now(), proxy.accepted());
     tokio::time::sleep(pace.of(Duration::from_secs(5), Duration::from_secs(2))).await;
     let rate = (proxy.accepted() - before) as f64 / began.elapsed().as_secs_f64();
-    unfit::TOO_MANY_CLIENTS.relieve(&server);
+    refusing_state::TOO_MANY_CLIENTS.leave(&server);
     let relieved = Instant::now();
     let added = decides(&large, "acme").await - relieved;
     let samples = load.end().await;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tollgate::{Cost, Limiter, Outage, RedisStore};
-use tollgate_tests::{Island, RedisServer, island};
+use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
 
 use crate::{
     Pace,
@@ -26,17 +26,17 @@ const WITH_CONNECTING: Target = Target::AtMost(1_500.0);
 
 pub(super) async fn half_open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let island = Island::start();
-    let server = Arc::new(island.furnish(RedisServer::builder()).start());
+    let namespace = NetworkNamespace::start();
+    let server = Arc::new(namespace.place(RedisServer::builder()).start());
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
 
     let load = Load::start(&large, 16, ["acme".into()]);
     let muted = Instant::now();
-    island.mute();
+    namespace.drop_sent();
     tokio::time::sleep(pace.of(Duration::from_secs(3), Duration::from_millis(1_500))).await;
-    island.mend();
+    namespace.restore();
     let mended = Instant::now();
     let added = millis(decides(&large, "acme").await - mended);
     let samples: Vec<Sample> = load.end().await.into_iter().filter(|it| it.was_between(muted, mended)).collect();
@@ -46,8 +46,8 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
     findings.figure("the same after the breaker opened, p99", Target::AtMost(0.2), quantile(open, 0.99), " ms");
     findings.figure("from the way back to the first decision", Target::AtMost(1_200.0), added, " ms");
 
-    if island::has_filter() {
-        forgotten(&mut findings, &island, &server, &large).await;
+    if network_namespace::has_filter() {
+        forgotten(&mut findings, &namespace, &server, &large).await;
     } else {
         println!("*** N4: A CONNECTION THAT IS FORGOTTEN IS NOT RAISED: nft is missing ***");
     }
@@ -56,7 +56,7 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
 }
 
 /// Only what goes over the connection that is open is lost, for good; others can be made.
-async fn forgotten(findings: &mut Findings, island: &Island, server: &Arc<RedisServer>, large: &Limiter) {
+async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server: &Arc<RedisServer>, large: &Limiter) {
     let own = server.command(&["CLIENT", "ID"]).int();
     let ports = || -> Vec<u16> {
         let clients = server.command(&["CLIENT", "LIST"]).text();
@@ -69,7 +69,7 @@ async fn forgotten(findings: &mut Findings, island: &Island, server: &Arc<RedisS
     let port = ports()[0];
     let load = Load::start(large, 16, ["acme".into()]);
     let before = sockets(server.port());
-    island.forget(port);
+    namespace.drop_port(port);
     let lost = Instant::now();
     until("the breaker", async || large.peek("acme").await.is_ok_and(|it| it.is_degraded())).await;
     let decided = decides(large, "acme").await;
@@ -97,8 +97,8 @@ fn sockets(port: u16) -> usize {
 
 pub(super) async fn loss(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let island = Island::start();
-    let server = island.furnish(RedisServer::builder()).start();
+    let namespace = NetworkNamespace::start();
+    let server = namespace.place(RedisServer::builder()).start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
@@ -113,17 +113,17 @@ pub(super) async fn loss(pace: Pace) -> Findings {
         findings.figure(format!("{what}: longest"), Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
         findings.figure(format!("{what}: decided without the store"), Target::None, 100.0 * without, " %");
     };
-    if island::has_filter() {
+    if network_namespace::has_filter() {
         for percent in [1, 5, 20] {
-            island.lose(percent);
+            namespace.drop_packets(percent);
             measure(&mut findings, &format!("{percent} % of packets lost")).await;
         }
-        island.lose(0);
+        namespace.drop_packets(0);
     } else {
         println!("*** N6: LOST PACKETS ARE NOT RAISED: nft is missing ***");
     }
     decides(&large, "acme").await;
-    island.narrow(512);
+    namespace.limit_rate(512);
     measure(&mut findings, "512 kbit/s").await;
     findings.figure(format!("decisions misread, of {next}"), Target::AtMost(0.0), f64::from(wrong), "");
     findings
@@ -195,7 +195,7 @@ impl Drop for Hosts {
 pub(super) async fn name(pace: Pace) -> Findings {
     const NAME: &str = "limits.test";
     let mut findings = Findings::default();
-    assert!(island::is_inside());
+    assert!(network_namespace::is_inside());
     let hosts = Hosts::new();
     let mut longest = Duration::ZERO;
     for _ in 0..pace.of(5, 2) {

@@ -2,25 +2,27 @@
 
 use std::{env, process::Command, time::Duration};
 
-use jumps::{ALGORITHMS, JUMPS, Jumper, PHASES, SPENT, longest};
+use tollgate::testing::ALGORITHMS;
+use tollgate_test_support::{
+    JUMPS, JumpingServer, PHASES, SKEWS, SPENT, answers_under_skew, longest_wrong_denial, run_caller,
+};
 
 use crate::{
     Pace,
     report::{Findings, Target},
 };
 
-#[allow(dead_code, unreachable_pub, reason = "the test uses the rest")]
-#[path = "../../../clock/jumps.rs"]
-mod jumps;
-#[allow(dead_code, unreachable_pub, reason = "the test uses the rest")]
-#[path = "../../../clock/skew.rs"]
-mod skew;
+/// The word that makes this program one of the callers.
+pub(crate) const CALLER: &str = "caller";
 
-pub(crate) use skew::caller;
+/// Runs one of the callers.
+pub(crate) fn caller(url: &str) {
+    run_caller(url);
+}
 
 pub(super) async fn forward(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    let mut jumper = Jumper::start().await;
+    let mut jumper = JumpingServer::start().await;
     let mut most = 0.0_f64;
     for by in JUMPS {
         let mut extra = 0.0_f64;
@@ -40,17 +42,17 @@ pub(super) async fn forward(_: Pace) -> Findings {
 
 pub(super) async fn back(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    let mut jumper = Jumper::start().await;
+    let mut jumper = JumpingServer::start().await;
     // Of what the target is for the algorithm.
     let (mut most, mut longest_share) = (0.0_f64, [0.0_f64; 2]);
     for by in JUMPS {
         let (mut extra, mut shares) = (0.0_f64, [0.0_f64; 2]);
         for algorithm in ALGORITHMS {
-            let is_bucket = longest(algorithm) < longest(jumps::ALGORITHMS[3]);
+            let is_bucket = longest_wrong_denial(algorithm) < longest_wrong_denial(ALGORITHMS[3]);
             for (phase, spent) in places() {
                 let landing = jumper.back(algorithm, phase, spent, by).await;
                 extra = extra.max(landing.extra());
-                let share = landing.wrongly.as_secs_f64() / longest(algorithm).as_secs_f64();
+                let share = landing.wrongly.as_secs_f64() / longest_wrong_denial(algorithm).as_secs_f64();
                 let worst = &mut shares[usize::from(is_bucket)];
                 *worst = worst.max(share);
             }
@@ -80,12 +82,16 @@ fn places() -> impl Iterator<Item = (Duration, u64)> {
 
 pub(super) async fn skewed(_: Pace) -> Findings {
     let compare = || {
-        let program = || Command::new(env::current_exe().expect("this program has a path"));
-        let straight = skew::told(program, [0, 0]);
-        let others = skew::SKEWS.map(|skews| skew::told(program, skews));
-        let differs = |told: &Vec<String>| {
-            let pairs = told.iter().zip(&straight).filter(|(one, other)| one != other).count();
-            pairs + told.len().abs_diff(straight.len())
+        let program = || {
+            let mut command = Command::new(env::current_exe().expect("this program has a path"));
+            command.arg(CALLER);
+            command
+        };
+        let expected = answers_under_skew(program, [0, 0]);
+        let others = SKEWS.map(|skews| answers_under_skew(program, skews));
+        let differs = |answers: &Vec<String>| {
+            let pairs = answers.iter().zip(&expected).filter(|(one, other)| one != other).count();
+            pairs + answers.len().abs_diff(expected.len())
         };
         (others.iter().map(differs).sum::<usize>(), others.iter().map(Vec::len).sum::<usize>())
     };

@@ -72,8 +72,8 @@ pub(crate) const ALL: &[Row] = rows! {
 /// Load for longer than the rows take together.
 pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
 
-/// Rows that need namespaces of their own, see [`island`](tollgate_tests::island).
-pub(crate) const APART: &[&str] = &["N4", "N6", "N8", "H4"];
+/// Rows that need namespaces of their own, see [`namespace`](tollgate_tests::namespace).
+pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];
 
 /// Rows of the catalogue that are not raised here.
 pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[

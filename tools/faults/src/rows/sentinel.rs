@@ -151,8 +151,8 @@ pub(super) async fn partition(_: Pace) -> Findings {
 /// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend: the bursts that
 /// both admit, for how long the old master did after the cut, and how long it takes after its end until it is left.
 async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
-    let island = tollgate_tests::Island::start();
-    let start = || RedisSentinels::start_apart(&island);
+    let namespace = tollgate_tests::NetworkNamespace::start();
+    let start = || RedisSentinels::start_in(&namespace);
     let sentinels = tokio::task::block_in_place(start);
     if has_min_replicas {
         sentinels.want_replicas();
@@ -166,10 +166,10 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     sentinels.old().command(&["WAIT", "2", "30000"]);
     let load = Load::start(&large, 8, ["large".into()]);
     let cut = Instant::now();
-    island.cut();
+    namespace.cut();
     let there = {
-        let mut command = island.command(std::env::current_exe().expect("this program has a path"));
-        command.args(["islander", &sentinels.urls().join(",")]);
+        let mut command = namespace.command(std::env::current_exe().expect("this program has a path"));
+        command.args(["isolated", &sentinels.urls().join(",")]);
         tokio::task::spawn_blocking(move || Process::start(command, "spent").ready_line().to_owned())
     };
     // Slowly, so that there is some left when the other master rises.
@@ -185,7 +185,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     let samples = load.end().await;
     let last = samples.iter().filter(|it| it.is_allowed && it.reason.is_none()).map(|it| it.began + it.took).max();
     let stray = last.map_or(Duration::ZERO, |last| last.saturating_duration_since(cut));
-    island.mend();
+    namespace.restore();
     let mended = Instant::now();
     until("another master", async || sentinels.risen().is_some()).await;
     let new = sentinels.risen().expect("there is one");
@@ -195,7 +195,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
 }
 
 /// The other side: spends what the next master has, as soon as there is one.
-pub(crate) fn islander(urls: &str) {
+pub(crate) fn isolated(urls: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let store = RedisStore::sentinel(urls.split(','), "m").build().expect("a store");

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tollgate::{Outage, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, Unfit, unfit};
+use tollgate_tests::{RedisServer, RefusingState, refusing_state};
 
 use crate::{
     Pace,
@@ -44,26 +44,26 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
 }
 
 /// Raises it under load; every check is answered, the cause is counted by its word, and nothing is charged.
-async fn meets(findings: &mut Findings, unfit: Unfit) {
-    let server = Unfit::server();
+async fn meets(findings: &mut Findings, state: RefusingState) {
+    let server = RefusingState::server();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let load = Load::start(&large, 4, ["acme".into()]);
-    unfit.raise(&server);
-    until(unfit.reason, async || sample(&large, "probe").await.reason == Some(unfit.reason)).await;
+    state.enter(&server);
+    until(state.reason, async || sample(&large, "probe").await.reason == Some(state.reason)).await;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    unfit.relieve(&server);
+    state.leave(&server);
     let relieved = std::time::Instant::now();
     let added = millis(decides(&large, "acme").await - relieved);
     let samples = load.end().await;
-    let word = unfit.reason;
+    let word = state.reason;
     let counted = samples.iter().filter(|sample| sample.reason == Some(word)).count() as f64;
     findings.figure(format!("checks counted as `{word}`"), Target::AtLeast(1.0), counted, "");
     let degraded = samples.iter().filter(|sample| sample.reason.is_some());
     findings.figure(format!("{word}: longest check"), Target::AtMost(70.0), quantile(degraded, 1.0), " ms");
     findings.figure(format!("{word}: from its end to the first decision"), Target::AtMost(1_200.0), added, " ms");
-    if word == unfit::OUT_OF_MEMORY.reason {
+    if word == refusing_state::OUT_OF_MEMORY.reason {
         let decided = samples.iter().filter(|sample| sample.reason.is_none()).count() as u64;
         let spent = AMOUNT - remaining(&patient(&store, LARGE), "acme").await;
         findings.figure(
@@ -74,34 +74,34 @@ async fn meets(findings: &mut Findings, unfit: Unfit) {
         );
     }
     // What it was filled with to be slow to load stays for good.
-    if word != unfit::LOADING.reason {
+    if word != refusing_state::LOADING.reason {
         findings.keys(server.keys_and_expires());
     }
 }
 
 pub(super) async fn busy(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    meets(&mut findings, unfit::BUSY).await;
+    meets(&mut findings, refusing_state::BUSY).await;
     findings
 }
 
 pub(super) async fn out_of_memory(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    meets(&mut findings, unfit::OUT_OF_MEMORY).await;
+    meets(&mut findings, refusing_state::OUT_OF_MEMORY).await;
     findings
 }
 
 pub(super) async fn cannot_decide(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    for unfit in [unfit::LOADING, unfit::MASTER_DOWN, unfit::SAVING_FAILS] {
-        meets(&mut findings, unfit).await;
+    for state in [refusing_state::LOADING, refusing_state::MASTER_DOWN, refusing_state::SAVING_FAILS] {
+        meets(&mut findings, state).await;
     }
     findings
 }
 
 pub(super) async fn too_few_replicas(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    meets(&mut findings, unfit::TOO_FEW_REPLICAS).await;
+    meets(&mut findings, refusing_state::TOO_FEW_REPLICAS).await;
     findings
 }
 
@@ -176,11 +176,11 @@ pub(super) async fn read_only(_: Pace) -> Findings {
     let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");
     let before = received();
     let load = Load::start(&large, 1, ["acme".into()]);
-    unfit::READ_ONLY.raise(&server);
+    refusing_state::READ_ONLY.enter(&server);
     until("five refusals", async || refused() >= 5.0).await;
     // The connection that was there, and those that were made.
     let each = refused() / (received() - before + 1.0);
-    unfit::READ_ONLY.relieve(&server);
+    refusing_state::READ_ONLY.leave(&server);
     decides(&large, "acme").await;
     let samples = load.end().await;
     findings.figure("READONLY per connection", Target::AtMost(1.0), each, "");

@@ -8,52 +8,52 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A way in which a server answers and cannot decide.
 #[derive(Clone, Copy, Debug)]
-pub struct Unfit {
+pub struct RefusingState {
     /// The word that errors of this kind are counted by.
     pub reason: &'static str,
-    raise: fn(&RedisServer),
-    relieve: fn(&RedisServer),
+    enter: fn(&RedisServer),
+    leave: fn(&RedisServer),
 }
 
 /// All of them.
-pub const ALL: &[Unfit] =
+pub const ALL: &[RefusingState] =
     &[OUT_OF_MEMORY, TOO_FEW_REPLICAS, READ_ONLY, MASTER_DOWN, SAVING_FAILS, BUSY, LOADING, TOO_MANY_CLIENTS];
 
 /// There is no memory for one more key.
-pub const OUT_OF_MEMORY: Unfit = Unfit {
+pub const OUT_OF_MEMORY: RefusingState = RefusingState {
     reason: "oom",
-    raise: |server| set(server, "maxmemory", "1"),
-    relieve: |server| set(server, "maxmemory", "0"),
+    enter: |server| set(server, "maxmemory", "1"),
+    leave: |server| set(server, "maxmemory", "0"),
 };
 
 /// It wants a replica and has none.
-pub const TOO_FEW_REPLICAS: Unfit = Unfit {
+pub const TOO_FEW_REPLICAS: RefusingState = RefusingState {
     reason: "noreplicas",
-    raise: |server| set(server, "min-replicas-to-write", "1"),
-    relieve: |server| set(server, "min-replicas-to-write", "0"),
+    enter: |server| set(server, "min-replicas-to-write", "1"),
+    leave: |server| set(server, "min-replicas-to-write", "0"),
 };
 
 /// It is a replica.
-pub const READ_ONLY: Unfit =
-    Unfit { reason: "readonly", raise: |server| follow(server, &["127.0.0.1", "1"]), relieve: lead };
+pub const READ_ONLY: RefusingState =
+    RefusingState { reason: "readonly", enter: |server| follow(server, &["127.0.0.1", "1"]), leave: lead };
 
 /// It is a replica, lost its master and shows nothing old.
-pub const MASTER_DOWN: Unfit = Unfit {
+pub const MASTER_DOWN: RefusingState = RefusingState {
     reason: "masterdown",
-    raise: |server| {
+    enter: |server| {
         follow(server, &["127.0.0.1", "1"]);
         set(server, "replica-serve-stale-data", "no");
     },
-    relieve: |server| {
+    leave: |server| {
         lead(server);
         set(server, "replica-serve-stale-data", "yes");
     },
 };
 
 /// It cannot write its dump.
-pub const SAVING_FAILS: Unfit = Unfit {
+pub const SAVING_FAILS: RefusingState = RefusingState {
     reason: "misconf",
-    raise: |server| {
+    enter: |server| {
         // The dump is written beside, and cannot take the place of a directory.
         let dump = server.directory().join("dump.rdb");
         std::fs::create_dir(&dump).expect("it is our directory");
@@ -62,44 +62,44 @@ pub const SAVING_FAILS: Unfit = Unfit {
         server.command(&["BGSAVE"]);
         wait::until("saving to fail", LIMIT, || server.info("persistence")["rdb_last_bgsave_status"] == "err");
     },
-    relieve: |server| set(server, "save", ""),
+    leave: |server| set(server, "save", ""),
 };
 
 /// It runs somebody else's script, without end.
-pub const BUSY: Unfit = Unfit {
+pub const BUSY: RefusingState = RefusingState {
     reason: "busy",
-    raise: |server| {
+    enter: |server| {
         set(server, "busy-reply-threshold", "50");
         let mut other = server.client();
         thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]).map(drop));
     },
-    relieve: |server| wait::until("the script to be killed", LIMIT, || !server.command(&["SCRIPT", "KILL"]).is_error()),
+    leave: |server| wait::until("the script to be killed", LIMIT, || !server.command(&["SCRIPT", "KILL"]).is_error()),
 };
 
 /// It loads its data, for ten seconds and more; it forgets all when that is relieved.
-pub const LOADING: Unfit = Unfit {
+pub const LOADING: RefusingState = RefusingState {
     reason: "loading",
-    raise: |server| {
+    enter: |server| {
         server.command(&["DEBUG", "POPULATE", "10000", "filler", "100"]);
         // Of the key: 10 s in all. It is told while it loads, and told to make haste at the end.
         set(server, "key-load-delay", "1000");
         let mut other = server.client();
         thread::spawn(move || other.command(&["DEBUG", "RELOAD"]).map(drop));
     },
-    relieve: RedisServer::restart,
+    leave: RedisServer::restart,
 };
 
 /// It has all the clients it may have: the one left gives these commands.
-pub const TOO_MANY_CLIENTS: Unfit = Unfit {
+pub const TOO_MANY_CLIENTS: RefusingState = RefusingState {
     reason: "maxclients",
-    raise: |server| {
+    enter: |server| {
         set(server, "maxclients", "1");
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     },
-    relieve: |server| set(server, "maxclients", "100"),
+    leave: |server| set(server, "maxclients", "100"),
 };
 
-impl Unfit {
+impl RefusingState {
     /// A server that all of this can be done to.
     #[must_use]
     pub fn server() -> RedisServer {
@@ -109,13 +109,13 @@ impl Unfit {
             .start()
     }
 
-    /// Makes the server unfit; that may take it a moment.
+    /// Makes the server state; that may take it a moment.
     ///
     /// # Panics
     ///
     /// When the server refuses.
-    pub fn raise(&self, server: &RedisServer) {
-        (self.raise)(server);
+    pub fn enter(&self, server: &RedisServer) {
+        (self.enter)(server);
     }
 
     /// Makes the server fit again.
@@ -123,8 +123,8 @@ impl Unfit {
     /// # Panics
     ///
     /// When the server refuses.
-    pub fn relieve(&self, server: &RedisServer) {
-        (self.relieve)(server);
+    pub fn leave(&self, server: &RedisServer) {
+        (self.leave)(server);
     }
 }
 

@@ -1,21 +1,23 @@
-//! The quotas and policies that the laws are tried on.
+//! The quotas and policies that the laws are tried with.
 
 use std::time::Duration;
 
 use tollgate::{Algorithm, Policy, PolicySet, Quota};
 
-use super::Dice;
+use crate::Dice;
 
 /// Every algorithm.
 pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 
-/// Whether a burst other than the amount means something.
+/// Returns whether a burst other than the amount has a meaning.
+#[must_use]
 pub fn has_burst(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket)
 }
 
-/// Whether over k whole periods exactly k times the amount accrues. The two that slide over counters
-/// hold some back instead.
+/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters
+/// admit less.
+#[must_use]
 pub fn accrues_exactly(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. })
 }
@@ -40,6 +42,11 @@ const QUOTAS: &[(u32, u64)] = &[
     (3, 315_360_000_000_000),
 ];
 
+/// Draws a policy of this algorithm.
+///
+/// # Panics
+///
+/// Never: every quota of the list is valid.
 pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     loop {
         let (amount, period_us) = dice.pick(QUOTAS);
@@ -61,8 +68,8 @@ pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     }
 }
 
-/// A quota small enough to be emptied one unit at a time, and short enough that many periods of it
-/// fit into the time that a double counts in microseconds.
+/// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that many of them fit into
+/// the microseconds that a double counts.
 pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     loop {
         let policy = policy(dice, name, algorithm);
@@ -73,7 +80,7 @@ pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy
     }
 }
 
-/// One policy of `first`, and up to four more of any algorithm.
+/// Draws a set: one policy of `first`, and less than `most` others of any algorithm.
 pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     let mut policies = vec![policy(dice, "p0", first)];
     for at in 1..=dice.below(most) {
@@ -83,7 +90,12 @@ pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies)
 }
 
-/// The most that may be admitted in any half-open interval of `span_us`.
+/// Returns the most units that may be admitted in any half-open interval of `span_us`.
+///
+/// # Panics
+///
+/// For an algorithm that is not on the list.
+#[must_use]
 pub fn bound(policy: &Policy, span_us: u64) -> u64 {
     let quota = policy.quota();
     let (n, b) = (u128::from(quota.amount()), u128::from(quota.burst()));

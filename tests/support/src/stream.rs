@@ -1,4 +1,4 @@
-//! A hostile stream of checks, taken in Rust and repeated at a server.
+//! A hostile stream of checks: decided by the Rust functions, repeated at a server, and compared.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,29 +7,31 @@ use tollgate::{
     testing::{Script, Stored},
 };
 
-use super::{Dice, InMemory, InRedis, START_US, Subject, policies, words};
+use crate::{Dice, InMemory, InRedis, START_US, Subject, integers, policies, state_commands, stored_state};
 
-/// Steps that travel to the server together.
+/// The number of steps that travel to the server together.
 pub const BATCH: usize = 4_000;
 
-/// All that is told of a decision.
-pub type Told = (bool, Vec<(u64, Option<Duration>, Duration, Duration)>);
+/// The figures of a decision: whether it is allowed, and of each policy the remaining units and the three waits.
+pub type Figures = (bool, Vec<(u64, Option<Duration>, Duration, Duration)>);
 
-pub fn told(decision: &Decision) -> Told {
+/// Returns the figures of a decision.
+#[must_use]
+pub fn figures(decision: &Decision) -> Figures {
     let states = decision.states();
     let states = states.map(|state| (state.remaining(), state.retry_after(), state.reset_after(), state.more_after()));
     (decision.is_allowed(), states.collect())
 }
 
 #[derive(Debug)]
-pub enum Step {
-    Check { cost: u32, expected: Told },
+enum Step {
+    Check { cost: u32, expected: Figures },
     Refund { cost: u32, spent_us: u64 },
     Reset,
 }
 
-/// A step as it was taken in Rust, to be compared with the server's.
-pub struct Taken {
+/// A step that the Rust functions took, with the states that it left.
+struct Taken {
     step: Step,
     policies: PolicySet,
     key: Key,
@@ -37,7 +39,8 @@ pub struct Taken {
     states: Vec<Option<Stored>>,
 }
 
-/// A stream of steps that goes where it hurts.
+/// A stream of steps that aims at the instants at which answers change.
+#[derive(Debug)]
 pub struct Stream {
     dice: Dice,
     oracle: InMemory,
@@ -47,13 +50,15 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Creates the stream of this seed. The first policy of its sets is of this algorithm.
+    #[must_use]
     pub fn new(seed: u64, first: Algorithm) -> Self {
         let mut dice = Dice::new(seed);
         let policies = policies::set(&mut dice, first, 5);
         Self { dice, oracle: InMemory::new(), first, policies, last: None }
     }
 
-    pub fn take(&mut self) -> Taken {
+    fn take(&mut self) -> Taken {
         let dice = &mut self.dice;
         if dice.below(400) == 0 {
             // Another configuration, over the states that the old one left.
@@ -108,7 +113,7 @@ impl Stream {
             }
             _ => {
                 let decision = self.oracle.check(&self.policies, &key, cost);
-                let expected = told(&decision);
+                let expected = figures(&decision);
                 self.last = Some((now_us, decision));
                 Step::Check { cost, expected }
             }
@@ -118,7 +123,7 @@ impl Stream {
     }
 }
 
-/// The commands that repeat a step at the server and look at what it left.
+/// Returns the commands that repeat a step at the server and show the states that it left.
 fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>> {
     let script = Script::new(taken.policies.clone());
     let keys = script.keys(&taken.key);
@@ -130,12 +135,19 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     if let Some(name) = names.get(&*String::from_utf8_lossy(&step[1])) {
         step[1] = name.as_bytes().to_vec();
     }
-    let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| super::looks(policy, key));
+    let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| state_commands(policy, key));
     std::iter::once(step).chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect())).collect()
 }
 
-/// Repeats a stream's steps at the server, with scripts that `alter` may have changed, and says
-/// where the two first disagree.
+/// Repeats the next [`BATCH`] steps of a stream at the server, with scripts that `alter` may change.
+///
+/// # Errors
+///
+/// Describes the first step at which the server and the Rust functions disagree.
+///
+/// # Panics
+///
+/// When a script does not compile or the server does not answer.
 pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) -> String) -> Result<(), String> {
     redis.run(&["FLUSHALL".to_owned()]);
     let taken: Vec<Taken> = (0..BATCH).map(|_| stream.take()).collect();
@@ -160,14 +172,14 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) ->
         }
         if let Step::Check { cost, expected } = &taken.step {
             let script = Script::new(taken.policies.clone());
-            match script.decision(Cost::new(*cost), &words(&reply)) {
-                Ok(decision) if told(&decision) == *expected => {}
-                other => return Err(format!("{}: told {other:?}", place())),
+            match script.decision(Cost::new(*cost), &integers(&reply)) {
+                Ok(decision) if figures(&decision) == *expected => {}
+                other => return Err(format!("{}: decided {other:?}", place())),
             }
         }
         for expected in &taken.states {
             let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));
-            let stored = super::stored(&bytes, &expires);
+            let stored = stored_state(&bytes, &expires);
             if stored != *expected {
                 return Err(format!("{}: stored {stored:?}, not {expected:?}", place()));
             }

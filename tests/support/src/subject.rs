@@ -1,9 +1,4 @@
-//! One face for both stores, with a clock that the test moves, so that every law is stated once.
-
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
-
-pub mod policies;
-pub mod stream;
+//! One interface to both stores on a clock that the test moves, so that every law is written once.
 
 use std::collections::HashSet;
 
@@ -15,38 +10,54 @@ use tollgate_tests::{Client, RedisServer, Reply};
 
 /// A store under test.
 pub trait Subject {
-    /// Moves the clock, also backward.
+    /// Sets the clock, in microseconds; backward too.
     fn set_now(&mut self, now_us: u64);
+    /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
+    /// Checks a key at a cost.
     fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision;
+    /// Refunds units that were spent at `spent_us`.
     fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64);
+    /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
-    /// The state as Redis stores it, or would.
+    /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
 
+    /// Moves the clock forward.
     fn advance(&mut self, by_us: u64) {
         let now = self.now();
         self.set_now(now + by_us);
     }
 
+    /// Looks at a key without spending.
     fn peek(&mut self, policies: &PolicySet, key: &Key) -> Decision {
         self.check(policies, key, 0)
     }
 }
 
-/// Far from any real clock, so that no key expires while a test moves its own; a multiple of no
-/// usual period.
+/// The time at which the clocks start, in microseconds. It is far in the future, so that no key expires by the server's
+/// clock, and no multiple of a usual period.
 pub const START_US: u64 = 4_000_000_000_000_000 + 1_234_567;
 
+/// The in-process store.
+#[derive(Debug)]
 pub struct InMemory {
-    pub store: MemoryStore,
+    store: MemoryStore,
     clock: Clock,
 }
 
 impl InMemory {
+    /// Creates an empty store.
+    #[must_use]
     pub fn new() -> Self {
         let clock = Clock::manual(START_US);
         Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock }
+    }
+}
+
+impl Default for InMemory {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -77,28 +88,49 @@ impl Subject for InMemory {
     }
 }
 
+/// The scripts at a server, called directly.
+#[derive(Debug)]
 pub struct InRedis {
+    /// The server.
     pub server: RedisServer,
+    /// A connection to it.
     pub client: Client,
     now_us: u64,
     loaded: HashSet<String>,
 }
 
 impl InRedis {
+    /// Starts a server.
+    #[must_use]
     pub fn new() -> Self {
         Self::on(RedisServer::start())
     }
 
+    /// Uses this server.
+    ///
+    /// # Panics
+    ///
+    /// When it does not listen.
+    #[must_use]
     pub fn on(server: RedisServer) -> Self {
         let client = Client::connect(server.addr()).expect("the server that just started");
         Self { server, client, now_us: START_US, loaded: HashSet::new() }
     }
 
+    /// Sends a command.
+    ///
+    /// # Panics
+    ///
+    /// When no reply comes.
     pub fn run<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Reply {
         self.client.command(words).expect("a reply")
     }
 
-    /// Makes the server know the script, once.
+    /// Loads a script, the first time that it is named.
+    ///
+    /// # Panics
+    ///
+    /// When the script does not compile.
     pub fn load(&mut self, text: &str) {
         if self.loaded.insert(text.to_owned()) {
             let reply = self.run(&["SCRIPT", "LOAD", text]);
@@ -107,11 +139,18 @@ impl InRedis {
     }
 }
 
-/// The integers of a reply; a bare one is a list of one.
-pub fn words(reply: &Reply) -> Vec<i64> {
+/// Returns the integers of a reply, which is a list of integers or one integer.
+#[must_use]
+pub fn integers(reply: &Reply) -> Vec<i64> {
     match reply {
         Reply::Array(words) => words.iter().map(Reply::int).collect(),
         bare => vec![bare.int()],
+    }
+}
+
+impl Default for InRedis {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -128,7 +167,7 @@ impl Subject for InRedis {
         let script = Script::new(policies.clone());
         self.load(script.text());
         let reply = self.run(&script.check(key, Cost::new(cost), Some(self.now_us)));
-        script.decision(Cost::new(cost), &words(&reply)).expect("a decision")
+        script.decision(Cost::new(cost), &integers(&reply)).expect("a decision")
     }
 
     fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64) {
@@ -146,13 +185,14 @@ impl Subject for InRedis {
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
         let at = Script::new(policy.clone()).keys(key).remove(0);
-        let [value, expires] = looks(policy, at);
-        stored(&self.run(&value), &self.run(&expires))
+        let [value, expires] = state_commands(policy, at);
+        stored_state(&self.run(&value), &self.run(&expires))
     }
 }
 
-/// The commands that show a state and its expiry.
-pub fn looks(policy: &Policy, at: String) -> [Vec<String>; 2] {
+/// Returns the commands that show a state and its expiry.
+#[must_use]
+pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
     let value = match policy.algorithm() {
         Algorithm::SlidingLog => vec!["LRANGE".into(), at.clone(), "0".into(), "-1".into()],
         _ => vec!["GET".into(), at.clone()],
@@ -160,45 +200,24 @@ pub fn looks(policy: &Policy, at: String) -> [Vec<String>; 2] {
     [value, vec!["PEXPIRETIME".into(), at]]
 }
 
-/// What [`looks`] show. A key without expiry says -1, which no state of ours has.
-pub fn stored(value: &Reply, expires: &Reply) -> Option<Stored> {
+/// Reads the replies to [`state_commands`]. A key without expiry answers -1, which no stored state has.
+///
+/// # Panics
+///
+/// When a reply is none of a state.
+#[must_use]
+pub fn stored_state(value: &Reply, expires: &Reply) -> Option<Stored> {
     let value = match value {
         Reply::Bulk(bytes) => Value::Bytes(bytes.clone()),
         Reply::Array(entries) if !entries.is_empty() => {
             let bytes = |entry: &Reply| match entry {
                 Reply::Bulk(bytes) => bytes.clone(),
-                other => panic!("no entry: {other:?}"),
+                other => panic!("{other:?} is no entry of a log"),
             };
             Value::List(entries.iter().map(bytes).collect())
         }
         Reply::Nil | Reply::Array(_) => return None,
-        other => panic!("no state: {other:?}"),
+        other => panic!("{other:?} is no state"),
     };
     Some(Stored { value, expires_ms: expires.int() as u64 })
-}
-
-/// A small generator: SplitMix64. A failing test prints its seed.
-#[derive(Clone, Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize].clone()
-    }
 }

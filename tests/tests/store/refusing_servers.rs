@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tollgate::{Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, Unfit, unfit, wait};
+use tollgate_tests::{RedisServer, RefusingState, refusing_state, wait};
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5_000));
@@ -25,9 +25,9 @@ impl Pair {
         pair
     }
 
-    async fn meets(&mut self, server: &RedisServer, unfit: Unfit, message: &str) {
-        let reason = unfit.reason;
-        unfit.raise(server);
+    async fn meets(&mut self, server: &RedisServer, state: RefusingState, message: &str) {
+        let reason = state.reason;
+        state.enter(server);
         wait::until_async(reason, PATIENT, async || {
             self.closed.check("acme").await.is_err_and(|error| error.reason() == reason)
         })
@@ -41,65 +41,65 @@ impl Pair {
         assert_eq!(self.counted.get(reason), Some(&1), "{:?}", self.counted);
     }
 
-    async fn recovers(&self, server: &RedisServer, unfit: Unfit) {
-        unfit.relieve(server);
+    async fn recovers(&self, server: &RedisServer, state: RefusingState) {
+        state.leave(server);
         wait::until_async("the store decides again", PATIENT, async || self.closed.check("acme").await.is_ok()).await;
     }
 }
 
 #[tokio::test]
 async fn out_of_memory() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
-    pair.recovers(&server, unfit::OUT_OF_MEMORY).await;
+    pair.meets(&server, refusing_state::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
+    pair.recovers(&server, refusing_state::OUT_OF_MEMORY).await;
 }
 
 #[tokio::test]
 async fn too_few_replicas() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
-    pair.recovers(&server, unfit::TOO_FEW_REPLICAS).await;
+    pair.meets(&server, refusing_state::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
+    pair.recovers(&server, refusing_state::TOO_FEW_REPLICAS).await;
 }
 
 #[tokio::test]
 async fn a_replica_and_one_that_lost_its_master() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::READ_ONLY, "the redis server is a replica (READONLY)").await;
-    pair.meets(&server, unfit::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
-    pair.recovers(&server, unfit::MASTER_DOWN).await;
+    pair.meets(&server, refusing_state::READ_ONLY, "the redis server is a replica (READONLY)").await;
+    pair.meets(&server, refusing_state::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
+    pair.recovers(&server, refusing_state::MASTER_DOWN).await;
 }
 
 #[tokio::test]
 async fn saving_fails() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)").await;
-    pair.recovers(&server, unfit::SAVING_FAILS).await;
+    pair.meets(&server, refusing_state::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)").await;
+    pair.recovers(&server, refusing_state::SAVING_FAILS).await;
 }
 
 #[tokio::test]
 async fn busy_with_somebody_elses_script() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::BUSY, "redis is busy running a script (BUSY)").await;
-    pair.recovers(&server, unfit::BUSY).await;
+    pair.meets(&server, refusing_state::BUSY, "redis is busy running a script (BUSY)").await;
+    pair.recovers(&server, refusing_state::BUSY).await;
 }
 
 #[tokio::test]
 async fn loading_its_data() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::LOADING, "redis is loading its data (LOADING)").await;
-    pair.recovers(&server, unfit::LOADING).await;
+    pair.meets(&server, refusing_state::LOADING, "redis is loading its data (LOADING)").await;
+    pair.recovers(&server, refusing_state::LOADING).await;
 }
 
 #[tokio::test]
 async fn too_many_clients() {
-    let server = Unfit::server();
+    let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, unfit::TOO_MANY_CLIENTS, "redis has too many clients already").await;
-    pair.recovers(&server, unfit::TOO_MANY_CLIENTS).await;
+    pair.meets(&server, refusing_state::TOO_MANY_CLIENTS, "redis has too many clients already").await;
+    pair.recovers(&server, refusing_state::TOO_MANY_CLIENTS).await;
 }
