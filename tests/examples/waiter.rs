@@ -26,7 +26,8 @@ async fn main() {
     let store = RedisStore::connect(variable::<String>("URL")).await.expect("a store");
     let limiter = patient_limiter(store, Policy::leaky_bucket("queue", quota));
     let turns: u32 = variable("TURNS");
-    let tasks: Vec<_> = (0..variable::<u32>("TASKS")).map(|_| tokio::spawn(wait_in_queue(limiter.clone(), turns))).collect();
+    let tasks: Vec<_> =
+        (0..variable::<u32>("TASKS")).map(|_| tokio::spawn(wait_in_queue(limiter.clone(), turns))).collect();
     for task in tasks {
         for (asked, came, delay) in task.await.expect("a task") {
             println!("turn {asked} {came} {delay}");

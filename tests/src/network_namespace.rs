@@ -83,8 +83,10 @@ impl NetworkNamespace {
     #[must_use]
     pub fn start() -> Self {
         assert!(is_inside(), "islands are made in namespaces of one's own alone");
-        let directory =
-            tempfile::Builder::new().prefix("tollgate-namespace-").tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::Builder::new()
+            .prefix("tollgate-namespace-")
+            .tempdir()
+            .expect("a temporary directory can be made");
         let mut holder = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo there; exec sleep infinity"])
             .stdin(Stdio::null())
@@ -102,9 +104,10 @@ impl NetworkNamespace {
         run(Command::new("ip").args(words.split(' ')));
         run(Command::new("ip").args(["link", "set", &away, "netns", &namespace.holder.id().to_string()]));
         run(&mut namespace.inside("ip", &["link", "set", "lo", "up"]));
-        for (command, end, address) in
-            [(Command::new("ip"), &home, namespace.local_address()), (namespace.command("ip"), &away, namespace.remote_address())]
-        {
+        for (command, end, address) in [
+            (Command::new("ip"), &home, namespace.local_address()),
+            (namespace.command("ip"), &away, namespace.remote_address()),
+        ] {
             let mut command = command;
             run(command.args(["address", "add", &format!("{address}/24"), "dev", end]));
         }

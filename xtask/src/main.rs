@@ -60,7 +60,7 @@ Tasks:
         The circles of imports alone: which files of a crate import from each
         other, and which imports of the Redis store run upward.
   plots
-        Draws the pictures in docs/plots anew, from the functions that decide;
+        Draws the pictures in docs/plots again, from the functions that decide;
         the tests compare them.
   help  Prints this.";
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Builder, Running};
-use crate::{client::Client, child_guard::ChildGuard, wait};
+use crate::{child_guard::ChildGuard, client::Client, wait};
 
 pub(super) const LOG: &str = "server.log";
 const CONFIGURATION: &str = "server.conf";

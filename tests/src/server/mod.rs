@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{client::Client, child_guard::ChildGuard, reply::Reply, wait};
+use crate::{child_guard::ChildGuard, client::Client, reply::Reply, wait};
 
 mod binary;
 mod builder;

@@ -1,22 +1,26 @@
-//! What lies under a key and was not written by us, or was cut, or moved in time: no error, no more than a fresh key has,
-//! no wait without end, and an expiry on what is stored then.
+//! Law 13: damaged and foreign state counts as absent.
+//!
+//! A value under the key that the scripts did not write, or that was cut or changed, causes no error, gives no more than a
+//! fresh key, causes no endless wait, and the state that is stored next expires. The in-process store holds typed states,
+//! which cannot be damaged.
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, testing::ALGORITHMS};
+use tollgate::{Limiter, Policy, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{Deployment, Kind, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
 
 const AMOUNT: u32 = 5;
 const PERIOD: Duration = Duration::from_secs(3_600);
 
-/// Commands that plant something under the key, and what it is.
+/// What is planted under the key, and the commands that plant it.
 type Plant = (String, Vec<Vec<u8>>);
 
 fn command<const N: usize>(what: impl Into<String>, words: [&[u8]; N]) -> Plant {
     (what.into(), words.map(<[u8]>::to_vec).into())
 }
 
-/// Doubles that no clock and no counter shows.
+/// Doubles that no clock and no counter shows, and some that look plausible.
 fn doubles(now_us: f64) -> Vec<(&'static str, f64)> {
     vec![
         ("NaN", f64::NAN),
@@ -35,7 +39,7 @@ fn doubles(now_us: f64) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Other types, and texts.
+/// Values of other types, and texts.
 fn foreign(key: &[u8]) -> Vec<Plant> {
     vec![
         command("an empty string", [b"SET", key, b""]),
@@ -53,7 +57,7 @@ fn foreign(key: &[u8]) -> Vec<Plant> {
     ]
 }
 
-/// The state that we wrote, cut, lengthened, and with one number replaced.
+/// The state that a script wrote: cut, lengthened, and with one number replaced.
 fn damaged(key: &[u8], state: &[u8], now_us: f64) -> Vec<Plant> {
     let mut plants: Vec<Plant> =
         (0..state.len()).map(|len| command(format!("its first {len} bytes"), [b"SET", key, &state[..len]])).collect();
@@ -69,7 +73,7 @@ fn damaged(key: &[u8], state: &[u8], now_us: f64) -> Vec<Plant> {
     plants
 }
 
-/// Logs with entries that are none.
+/// Logs with invalid entries.
 fn entries(key: &[u8], now_us: f64) -> Vec<Plant> {
     let mut plants: Vec<Plant> = doubles(now_us)
         .into_iter()
@@ -87,18 +91,18 @@ fn entries(key: &[u8], now_us: f64) -> Vec<Plant> {
     plants
 }
 
-/// What to plant, and whether it was ours, so that it has an expiry.
+/// Returns what to plant, and whether it stems from a state of ours and so has an expiry.
 fn plants(server: &RedisServer, key: &str, now_us: f64) -> impl Iterator<Item = (Plant, bool)> {
     let ours = match server.command(&["GET", key]) {
         Reply::Bulk(state) => damaged(key.as_bytes(), &state, now_us),
-        // The log is no string.
+        // The state of a log is a list.
         _ => entries(key.as_bytes(), now_us),
     };
     let foreign = foreign(key.as_bytes()).into_iter().map(|plant| (plant, false));
     foreign.chain(ours.into_iter().map(|plant| (plant, true)))
 }
 
-/// Spends until nothing passes; what is wrong with the way there.
+/// Spends until a check is denied. Returns what went wrong.
 async fn spend(limiter: &Limiter, server: &RedisServer, key: &str) -> Result<(), String> {
     let mut passed = 0;
     loop {
@@ -106,7 +110,7 @@ async fn spend(limiter: &Limiter, server: &RedisServer, key: &str) -> Result<(),
         let Some(wait) = decision.retry_after() else {
             passed += 1;
             if passed > AMOUNT {
-                return Err("more than a fresh key has".to_owned());
+                return Err("more passed than a fresh key admits".to_owned());
             }
             let ttl = server.command(&["PTTL", key]).int();
             if !(1..=3 * PERIOD.as_millis() as i64).contains(&ttl) {
@@ -119,26 +123,38 @@ async fn spend(limiter: &Limiter, server: &RedisServer, key: &str) -> Result<(),
 }
 
 #[tokio::test]
-async fn nothing_that_lies_under_a_key_is_an_error_or_a_gift_or_a_wait_without_end() {
-    let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).without_deny_cache().connect().await.expect("a store");
+async fn law_13_damaged_and_foreign_state_counts_as_absent() {
+    let test = "law_13_damaged_and_foreign_state_counts_as_absent";
+    plant_on(&Deployment::start(Kind::Server, test).expect("redis is always there")).await;
+}
+
+#[tokio::test]
+async fn law_13_damaged_and_foreign_state_counts_as_absent_on_valkey() {
+    let test = "law_13_damaged_and_foreign_state_counts_as_absent_on_valkey";
+    if let Some(valkey) = Deployment::start(Kind::Valkey, test) {
+        plant_on(&valkey).await;
+    }
+}
+
+async fn plant_on(deployment: &Deployment) {
+    let server = deployment.masters()[0];
+    let store = deployment.builder("damage").without_deny_cache().connect().await.expect("a store");
     let (mut planted, mut wrong) = (0, Vec::new());
     for algorithm in ALGORITHMS {
         let policy = Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("a policy");
-        let builder = Limiter::builder(store.clone()).policies(policy).on_outage(Outage::Closed);
-        let limiter = builder.deadline(Duration::from_secs(20)).build();
+        let limiter = patient_limiter(store.clone(), policy);
         assert!(limiter.check("acme").await.expect("a decision").is_allowed());
         let key = server.command(&["KEYS", "*"]).items()[0].text();
         let time = server.command(&["TIME"]);
         let now_us = time.items()[0].text().parse::<f64>().expect("seconds") * 1e6;
-        for ((what, words), is_ours) in plants(&server, &key, now_us) {
+        for ((what, words), is_ours) in plants(server, &key, now_us) {
             planted += 1;
             server.command(&["DEL", &key]);
             assert!(!server.command(&words).is_error(), "{what}");
             if is_ours {
                 server.command(&["PEXPIRE", &key, "3600000"]);
             }
-            if let Err(outcome) = spend(&limiter, &server, &key).await {
+            if let Err(outcome) = spend(&limiter, server, &key).await {
                 wrong.push(format!("{algorithm:?}: {what}: {outcome}"));
             }
         }

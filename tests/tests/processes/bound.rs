@@ -1,20 +1,18 @@
-//! Four processes at once, on the real clock: never above the bound, and close to it.
-
-mod subject;
+//! Law 1 with four processes at one server, on the real clock: never above the bound, and close to it.
 
 use std::collections::BTreeMap;
 
-use subject::policies::{ALGORITHMS, bound};
-use tollgate::{Algorithm, Policy, Quota};
+use tollgate::{Algorithm, Policy, Quota, testing::ALGORITHMS};
+use tollgate_test_support::policies::bound;
 use tollgate_tests::{Process, RedisServer};
 
 const PROCESSES: usize = 4;
 
-/// What the processes report together.
+/// The reports of all processes together.
 struct Outcome {
-    /// From before the first one began until after the last one ended.
+    /// From the start of the first process to the end of the last one.
     outer_us: u64,
-    /// While all of them were at it.
+    /// The time in which all of them ran.
     inner_us: u64,
     admitted: BTreeMap<u64, u64>,
 }
@@ -58,14 +56,14 @@ fn spend(algorithm: Algorithm, amount: u32, keys: u64, seconds: u64) -> Outcome 
 }
 
 #[test]
-fn four_processes_never_exceed_the_bound_and_use_what_is_there() {
-    for &algorithm in ALGORITHMS {
+fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
+    for algorithm in ALGORITHMS {
         let amount = 200;
         let policy = Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
         let hot = spend(algorithm, amount, 1, 4);
         let passed: u64 = hot.admitted.values().sum();
         let most = bound(&policy, hot.outer_us);
-        // Where demand exceeds the quota, what accrues is spent.
+        // The demand exceeds the quota, so every accrued unit is spent.
         let least = u64::from(amount) * hot.inner_us / 1_000_000 * 99 / 100;
         println!("{algorithm:?}: hot key {passed} in {} ms, at least {least}, at most {most}", hot.outer_us / 1_000);
         assert!(passed <= most, "{algorithm:?}: {passed} in {} µs", hot.outer_us);

@@ -1,41 +1,36 @@
-//! Four processes at one server: what all of them were told, put in the order of the server's stamps, is what one caller
-//! would be told who asks the functions in that order, alone.
-
-mod told;
+//! Four processes at one server are linearisable: their decisions, in the order of the server's time, are those of the Rust
+//! functions for one caller who makes the same checks in that order.
 
 use std::{cmp::Reverse, ffi::OsString, process::Command, sync::LazyLock, thread};
 
-use told::told;
 use tollgate::{Algorithm, Check, Clock, Cost, Key, MemoryStore, PolicySet, Store};
+use tollgate_test_support::{described, recorded_policies as policies};
 use tollgate_tests::{Process, RedisServer};
-
-#[path = "../../examples/recorder/policies.rs"]
-mod policies;
 
 const PROCESSES: usize = 4;
 
-/// What one caller was told.
+/// A decision that a process received.
 #[derive(Debug)]
 struct Record {
     at_us: u64,
     key: u64,
     cost: u32,
-    told: String,
+    decision: String,
     process: usize,
 }
 
 impl Record {
-    /// In the order in which the server decided. Of one instant are only requests of one call, which are decided as they
-    /// came: first those that pass, each with less left than the one before.
+    /// Returns the place in the order in which the server decided. Checks of the same microsecond belong to one call, which
+    /// decides them in turn: first those that pass, each with fewer units left than the one before.
     fn order(&self) -> (u64, u64, Reverse<bool>, Reverse<u64>) {
-        let mut words = self.told.split(' ');
+        let mut words = self.decision.split(' ');
         let is_allowed = words.next() == Some("1");
         let remaining = words.next().and_then(|word| word.parse().ok()).expect("a number");
         (self.at_us, self.key, Reverse(is_allowed), Reverse(remaining))
     }
 }
 
-/// Lets the processes loose at once and collects what they were told.
+/// Starts the processes at once and collects their decisions.
 fn record(name: &str) -> Vec<Record> {
     /// Built once.
     static RECORDER: LazyLock<OsString> = LazyLock::new(|| Process::example("recorder").get_program().to_owned());
@@ -54,19 +49,19 @@ fn record(name: &str) -> Vec<Record> {
     for (at, process) in processes.iter_mut().enumerate() {
         process.wait_for_line("done");
         let output = process.output();
-        records.extend(output.lines().filter_map(|line| line.strip_prefix("told ")).map(|line| {
+        records.extend(output.lines().filter_map(|line| line.strip_prefix("decided ")).map(|line| {
             let mut words = line.splitn(4, ' ');
             let mut next = || words.next().expect("four words");
             let [at_us, key, cost] = [next(), next(), next()].map(|word| word.parse::<u64>().expect("a number"));
             let cost = u32::try_from(cost).expect("small");
-            Record { at_us, key, cost, told: next().to_owned(), process: at }
+            Record { at_us, key, cost, decision: next().to_owned(), process: at }
         }));
     }
     records.sort_by_key(Record::order);
     records
 }
 
-/// Asks the functions the same in this order, and compares every answer.
+/// Makes the same checks with the Rust functions in this order, and compares every decision.
 fn replay(policies: &PolicySet, records: &[Record]) {
     let clock = Clock::manual(0);
     let oracle = MemoryStore::builder().clock(clock.clone()).build();
@@ -76,7 +71,7 @@ fn replay(policies: &PolicySet, records: &[Record]) {
         let check = Check::new(policies, &key, Cost::new(record.cost));
         let decision = oracle.check(check).into_ready().expect("in process").expect("a decision");
         let before: Vec<_> = records[..at].iter().rev().filter(|it| it.key == record.key).take(3).collect();
-        assert_eq!(told(&decision), record.told, "{record:?} after {before:#?}");
+        assert_eq!(described(&decision), record.decision, "{record:?} after {before:#?}");
     }
 }
 
@@ -84,18 +79,18 @@ fn is_linear(name: &str) {
     let policies = policies::named(name);
     let records = record(name);
     replay(&policies, &records);
-    // It shows something only if they met, passed, and were refused.
-    let passed = records.iter().filter(|it| it.cost > 0 && it.told.starts_with('1')).count();
-    let refused = records.iter().filter(|it| it.told.starts_with('0')).count();
+    // The test is meaningful only if the processes competed, and some checks passed and some were denied.
+    let passed = records.iter().filter(|it| it.cost > 0 && it.decision.starts_with('1')).count();
+    let denied = records.iter().filter(|it| it.decision.starts_with('0')).count();
     let met = records.windows(2).filter(|pair| pair[0].process != pair[1].process).count();
-    println!("{name}: {} decisions, {passed} passed, {refused} refused, {met} after another process's", records.len());
+    println!("{name}: {} decisions, {passed} passed, {denied} denied, {met} after another process's", records.len());
     assert_eq!(records.len(), PROCESSES * policies::CHECKS as usize);
     assert!(records.iter().all(|it| it.at_us > 0), "every reply carries the server's time");
-    assert!(passed > 100 && refused > 100 && met > 100, "{passed} passed, {refused} refused, {met} met");
+    assert!(passed > 100 && denied > 100 && met > 100, "{passed} passed, {denied} denied, {met} met");
 }
 
 #[test]
-fn every_decision_of_every_process_is_the_oracles_in_the_order_of_the_servers_time() {
+fn decisions_of_four_processes_are_those_of_one_caller_in_the_order_of_the_servers_time() {
     for name in policies::NAMES {
         is_linear(name);
     }

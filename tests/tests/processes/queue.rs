@@ -1,4 +1,4 @@
-//! The leaky bucket over several processes on the real clock: turns are a unit apart, whoever they belong to.
+//! The leaky bucket with four processes on the real clock: turns are one unit apart, and in order.
 
 use std::thread;
 
@@ -8,34 +8,34 @@ const PROCESSES: u64 = 4;
 const TASKS: u64 = 8;
 const TURNS: u64 = 6;
 
-/// One leaves each 20 ms.
+/// One departure each 20 ms.
 const AMOUNT: u64 = 50;
 const UNIT_US: u64 = 1_000_000 / AMOUNT;
 
-/// Room for all who stand in the queue at once.
+/// Room for all tasks at once.
 const BURST: u64 = PROCESSES * TASKS;
 
-/// A turn as its holder saw it.
+/// A turn as the process measured it, in microseconds.
 struct Turn {
     asked: u64,
     came: u64,
-    /// From when the server gave it out.
+    /// The delay of the decision.
     delay: u64,
 }
 
 impl Turn {
-    /// The server gave it out no later: whoever holds it slept for the delay after that.
-    fn given_by(&self) -> u64 {
+    /// Returns the latest time at which the server can have decided: the process slept for the delay after it.
+    fn decided_by(&self) -> u64 {
         self.came - self.delay
     }
 
-    /// It lies no earlier.
-    fn lies_from(&self) -> u64 {
+    /// Returns the earliest time at which the turn can come.
+    fn due_from(&self) -> u64 {
         self.asked + self.delay
     }
 }
 
-/// All turns of all processes.
+/// Runs the processes and returns all turns.
 fn turns(server: &RedisServer) -> Vec<Turn> {
     let start = || {
         let mut command = Process::example("waiter");
@@ -61,28 +61,28 @@ fn turns(server: &RedisServer) -> Vec<Turn> {
 fn departures_of_four_processes_are_spaced_and_in_order() {
     let server = RedisServer::start();
     let turns = turns(&server);
-    assert_eq!(turns.len() as u64, PROCESSES * TASKS * TURNS, "everybody got every turn");
+    assert_eq!(turns.len() as u64, PROCESSES * TASKS * TURNS, "every task got every turn");
 
     let first_asked = turns.iter().map(|turn| turn.asked).min().expect("a turn");
     let mut came: Vec<u64> = turns.iter().map(|turn| turn.came).collect();
     came.sort_unstable();
 
-    // Nobody is early: of i + 1 departures one had a turn that lies i units behind the first one. This is exact.
+    // No turn is early: of i + 1 departures the last lies i units after the first one. This bound is exact.
     for (at, &came) in (0..).zip(&came) {
         assert!(came >= first_asked + at * UNIT_US, "departure {at} after {} µs", came - first_asked);
     }
-    // No turn is left unused either: who had one comes back at once, so from when all are there the queue is never empty.
-    // (Twice the time, because the machine may be busy with something else.)
+    // No turn stays unused: each task asks again at once, so the queue is never empty while all of them run. Twice the time
+    // is allowed, because the machine may be busy.
     let took = came[came.len() - 1] - came[0];
     let most = 2 * came.len() as u64 * UNIT_US;
     assert!(took <= most + start_in(&turns), "{took} µs for {} departures", came.len());
 
-    // First come, first served: who asked after another's turn was given out has a later one. Both are known by bounds
-    // that hold however late a process runs.
+    // First come, first served: a request after another's decision has a later turn. Both times are bounds that hold
+    // however slow a process runs.
     let mut compared = 0;
     for first in &turns {
-        for second in turns.iter().filter(|second| first.given_by() < second.asked) {
-            assert!(second.came >= first.lies_from(), "served {} µs too early", first.lies_from() - second.came);
+        for second in turns.iter().filter(|second| first.decided_by() < second.asked) {
+            assert!(second.came >= first.due_from(), "served {} µs too early", first.due_from() - second.came);
             compared += 1;
         }
     }
@@ -90,7 +90,7 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
     println!("{} departures in {} ms, {UNIT_US} µs apart; {compared} pairs in order", came.len(), took / 1_000);
 }
 
-/// By how much the processes began apart: the queue of those that are there already may run dry meanwhile.
+/// Returns the time between the first and the last start: until then the queue may be empty.
 fn start_in(turns: &[Turn]) -> u64 {
     let mut asked: Vec<u64> = turns.iter().map(|turn| turn.asked).collect();
     asked.sort_unstable();

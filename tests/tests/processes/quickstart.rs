@@ -1,4 +1,4 @@
-//! The quickstart as a stranger runs it.
+//! The quickstart example as a new user runs it.
 
 use std::{
     io::{Read, Write},
@@ -9,7 +9,7 @@ use std::{
 
 use tollgate_tests::{Process, RedisServer, ports};
 
-/// Starts the example on a free port, counting where `redis` says.
+/// Starts the example on a free port, in process or with this server.
 fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command: Command = Process::example("quickstart");
@@ -20,7 +20,7 @@ fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
     (Process::start(command, "Try"), address)
 }
 
-/// The status and the whole answer.
+/// Returns the status and the whole answer, in lower case.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the example listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
@@ -30,7 +30,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status.expect("a status"), answer.to_ascii_lowercase())
 }
 
-/// Asks each instance in turn; answers how many passed, and the most that may have.
+/// Sends requests to the instances in turn. Returns how many passed, and the most that may pass.
 fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
     let began = Instant::now();
     let passed = (0..requests).filter(|at| get(addresses[at % addresses.len()], "/").0 == 200).count();
@@ -39,7 +39,7 @@ fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
 }
 
 #[test]
-fn it_limits_in_process_and_says_what_it_does() {
+fn it_limits_in_process_and_its_answers_carry_the_limits() {
     let (mut process, address) = quickstart(None);
     assert!(process.output().contains("curl"), "{}", process.output());
     let (passed, most) = flood(&[address], 30);
@@ -60,7 +60,7 @@ fn it_limits_in_process_and_says_what_it_does() {
     let (status, answer) = get(address, "/report");
     assert_eq!(status, 200);
     assert!(answer.contains("\"report-burst\";r=1;t=1, \"report-daily\";r=99"), "{answer}");
-    assert!(process.terminate().success(), "SIGTERM ends it well");
+    assert!(process.terminate().success(), "SIGTERM ends the example with success");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn two_instances_with_one_redis_share_one_limit() {
     let ((mut one, at_one), (mut other, at_other)) = (quickstart(Some(&redis)), quickstart(Some(&redis)));
     let (passed, most) = flood(&[at_one, at_other], 30);
     assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
-    // A denial that is known to hold is not asked for again.
-    assert!(redis.calls("evalsha") + redis.calls("eval") >= passed as u64, "what passes is decided at the server");
+    // A cached denial is not sent to the server.
+    assert!(redis.calls("evalsha") + redis.calls("eval") >= passed as u64, "every admission is decided at the server");
     assert!(one.interrupt().success() && other.terminate().success());
 }

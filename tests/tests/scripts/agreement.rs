@@ -1,30 +1,42 @@
-//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks.
+//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis and on Valkey.
 //!
-//! Both are fed the same (Δt, key, cost): the Rust functions first, so that a step may aim at the
-//! microsecond where the last answer said that things change. Compared are the decision, every
-//! policy's remaining, retry, reset and more, the stored bytes and the expiry.
+//! Both receive the same (Δt, key, cost). The Rust functions decide first, so that a step can aim at the microsecond at
+//! which the last answer changes. The test compares the decision, the remaining units and the waits of every policy, the
+//! stored bytes and the expiry.
 
-mod subject;
+use std::ops::Range;
 
-use subject::{
-    InRedis,
+use tollgate::{Algorithm, testing::ALGORITHMS};
+use tollgate_test_support::{
+    Deployment, InRedis, Kind,
     stream::{self, Stream},
 };
-use tollgate::Algorithm;
 
-/// Steps for each algorithm in a test run.
+/// The steps for each algorithm on Redis.
 const STEPS: usize = 260_000;
 
 fn agree(algorithm: Algorithm) {
-    let mut redis = InRedis::new();
-    let streams = STEPS.div_ceil(stream::BATCH);
-    for seed in 0..streams as u64 {
-        let outcome = stream::compare(&mut redis, &mut Stream::new(seed, algorithm), str::to_owned);
+    agree_on(&mut InRedis::new(), algorithm, 0..STEPS.div_ceil(stream::BATCH) as u64);
+}
+
+fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
+    for seed in seeds {
+        let outcome = stream::compare(server, &mut Stream::new(seed, algorithm), str::to_owned);
         if let Err(difference) = outcome {
-            panic!("seed {seed}: {difference}");
+            panic!("{algorithm:?} seed {seed}: {difference}");
         }
     }
-    println!("{algorithm:?}: {} steps agree", streams * stream::BATCH);
+}
+
+/// With seeds that the streams on Redis do not use.
+#[test]
+fn every_algorithm_agrees_with_its_script_on_valkey() {
+    let deployment = Deployment::start(Kind::Valkey, "every_algorithm_agrees_with_its_script_on_valkey");
+    let Some(Deployment::Single(server)) = deployment else { return };
+    let mut valkey = InRedis::on(server);
+    for algorithm in ALGORITHMS {
+        agree_on(&mut valkey, algorithm, 1_000_000..1_000_003);
+    }
 }
 
 #[test]

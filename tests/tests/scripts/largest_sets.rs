@@ -1,9 +1,10 @@
-//! Sets of the most policies: their scripts compile, and decide as the Rust functions do.
+//! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust functions do.
 
-mod subject;
-
-use subject::{InMemory, InRedis, Subject, policies::ALGORITHMS, stream::told};
-use tollgate::{Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota, testing::Script};
+use tollgate::{
+    Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota,
+    testing::{ALGORITHMS, Script},
+};
+use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
 
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
     // Amounts that divide their period, and that do not.
@@ -14,8 +15,8 @@ fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
 
 /// Every algorithm in one set, then eight times each.
 fn largest() -> impl Iterator<Item = PolicySet> {
-    let alike = ALGORITHMS.iter().map(|&algorithm| policies([algorithm; 8]));
-    std::iter::once(policies(ALGORITHMS.iter().copied())).chain(alike).map(PolicySet::from)
+    let alike = ALGORITHMS.into_iter().map(|algorithm| policies([algorithm; 8]));
+    std::iter::once(policies(ALGORITHMS)).chain(alike).map(PolicySet::from)
 }
 
 #[test]
@@ -23,7 +24,7 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
     let mut redis = InRedis::new();
     for set in largest() {
         assert_eq!(set.len(), 8);
-        redis.run(&["FLUSHALL".to_owned()]);
+        redis.run(&["FLUSHALL"]);
         let mut oracle = InMemory::new();
         let key = Key::from("acme");
         let script = Script::new(set.clone());
@@ -35,7 +36,7 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             redis.set_now(now);
             let cost = (round % 4) as u32;
             let (ours, theirs) = (oracle.check(&set, &key, cost), redis.check(&set, &key, cost));
-            assert_eq!(told(&theirs), told(&ours), "round {round} of {set:?}");
+            assert_eq!(figures(&theirs), figures(&ours), "round {round} of {set:?}");
             *if ours.is_allowed() { &mut allowed } else { &mut denied } += 1;
             if round % 5 == 0 {
                 oracle.refund(&set, &key, 1, now);
@@ -47,7 +48,7 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             let decisions = script.batch_decisions(&keys, Cost::ONE, reply.bytes()).expect("decisions");
             for ((key, _), decisions) in keys.iter().zip(decisions) {
                 for decision in decisions {
-                    assert_eq!(told(&decision), told(&oracle.check(&set, key, 1)), "round {round} of {set:?}");
+                    assert_eq!(figures(&decision), figures(&oracle.check(&set, key, 1)), "round {round} of {set:?}");
                 }
             }
             for policy in set.iter() {

@@ -1,11 +1,12 @@
-//! Mistakes that other limiters ship, each named after what goes wrong, and what ours does instead.
-
-mod subject;
+//! Mistakes of other limiters. Each test is named after the mistake and shows that it is not made here.
 
 use std::{sync::Barrier, time::Duration};
 
-use subject::{InRedis, Subject, policies::ALGORITHMS, words};
-use tollgate::{Algorithm, Cost, Key, Policy, PolicySet, Quota, testing::Script};
+use tollgate::{
+    Algorithm, Cost, Key, Policy, PolicySet, Quota,
+    testing::{ALGORITHMS, Script},
+};
+use tollgate_test_support::{InRedis, START_US, Subject, integers};
 use tollgate_tests::{Client, RedisServer};
 
 fn key() -> Key {
@@ -15,11 +16,11 @@ fn key() -> Key {
 /// The same quota under every algorithm.
 fn every(quota: Quota, check: impl Fn(&mut InRedis, PolicySet, Algorithm)) {
     let mut redis = InRedis::new();
-    for &algorithm in ALGORITHMS {
-        // A log of millions is refused, see its own test.
+    for algorithm in ALGORITHMS {
+        // A log of millions of entries is not a valid policy.
         let Ok(policy) = Policy::try_new("p", algorithm, quota) else { continue };
-        redis.run(&["FLUSHALL".to_owned()]);
-        redis.set_now(subject::START_US - subject::START_US % 3_600_000_000);
+        redis.run(&["FLUSHALL"]);
+        redis.set_now(START_US - START_US % 3_600_000_000);
         check(&mut redis, PolicySet::from(policy), algorithm);
     }
 }
@@ -40,8 +41,8 @@ fn expiry_floored_to_whole_seconds() {
     });
 }
 
-/// The same script's clock: around the edge of a second, 20 of 10 admitted; and nothing slower
-/// than one a second can be said at all.
+/// The clock of the same script: around the edge of a second 20 of 10 are admitted, and no rate below one per second can
+/// be configured.
 #[test]
 fn whole_second_clock() {
     let mut redis = InRedis::new();
@@ -57,19 +58,20 @@ fn whole_second_clock() {
     });
 }
 
-/// On the server's own clock, a decision is stamped to the microsecond.
+/// The server's clock is read in microseconds.
 #[test]
 fn the_servers_clock_is_read_in_microseconds() {
     let mut redis = InRedis::new();
     let script = Script::new(Policy::fixed_window("p", Quota::per_day(1_000)));
     redis.load(script.text());
-    let stamps: Vec<i64> =
-        (0..50).map(|_| *words(&redis.run(&script.check(&key(), Cost::ONE, None))).last().expect("the time")).collect();
+    let stamps: Vec<i64> = (0..50)
+        .map(|_| *integers(&redis.run(&script.check(&key(), Cost::ONE, None))).last().expect("the time"))
+        .collect();
     assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:?}");
     assert!(stamps.iter().any(|stamp| stamp % 1_000 != 0), "{stamps:?}");
     let time = redis.run(&["TIME".to_owned()]);
     let now = time.items()[0].int() * 1_000_000 + time.items()[1].int();
-    assert!((0..60_000_000).contains(&(now - stamps[0])), "the stamp is the server's time");
+    assert!((0..60_000_000).contains(&(now - stamps[0])), "the decision carries the server's time");
 }
 
 /// Two keys for one bucket: eviction takes one of them, and the bucket is torn.
@@ -97,7 +99,7 @@ fn expire_on_every_hit() {
     });
 }
 
-/// `INCR`, then `EXPIRE` in a second trip: who dies in between leaves a key for ever.
+/// `INCR`, then `EXPIRE` in a second trip: a caller that dies in between leaves a key for ever.
 #[test]
 fn expiry_in_a_second_trip() {
     every(Quota::per_minute(10), |redis, set, algorithm| {
@@ -108,25 +110,11 @@ fn expiry_in_a_second_trip() {
     });
 }
 
-/// A key that was planted without expiry is not kept for ever: the next charge that does not belong to the same window or
-/// second gives it one.
-#[test]
-fn a_planted_key_without_expiry() {
-    every(Quota::per_minute(10), |redis, set, algorithm| {
-        let _ = redis.check(&set, &key(), 1);
-        let at = Script::new(set.clone()).keys(&key()).remove(0);
-        assert_eq!(redis.run(&["PERSIST".into(), at.clone()]).int(), 1, "{algorithm:?}");
-        redis.advance(60_000_000);
-        let _ = redis.check(&set, &key(), 1);
-        assert!(redis.run(&["PEXPIRETIME".into(), at]).int() > 0, "{algorithm:?}");
-    });
-}
-
 /// `GET`, compare, `INCR`: sixteen consumers all read 99, and all pass.
 #[test]
 fn read_then_write_race() {
     let server = RedisServer::start();
-    for &algorithm in ALGORITHMS {
+    for algorithm in ALGORITHMS {
         let set = PolicySet::from(Policy::try_new("race", algorithm, Quota::per_hour(100)).expect("a policy"));
         let script = Script::new(set.clone());
         let mut first = server.client();
@@ -134,7 +122,7 @@ fn read_then_write_race() {
         let key = Key::from(format!("{algorithm:?}"));
         let decide = |client: &mut Client, cost: u32| {
             let reply = client.command(&script.check(&key, Cost::new(cost), None)).expect("a reply");
-            script.decision(Cost::new(cost), &words(&reply)).expect("a decision").is_allowed()
+            script.decision(Cost::new(cost), &integers(&reply)).expect("a decision").is_allowed()
         };
         assert!(decide(&mut first, 99));
         let start = Barrier::new(16);
@@ -176,15 +164,15 @@ fn no_time_elapsed_is_not_the_first_request() {
     });
 }
 
-/// The caller's clock: 5 s behind, and 20 of 20 are admitted at limit 5. Ours is the server's: no
-/// time travels with a call.
+/// The caller's clock: 5 s behind, 20 of 20 are admitted at limit 5. Here the server's clock decides: a call carries no
+/// time.
 #[test]
 fn the_callers_clock() {
     let script = Script::new(Policy::token_bucket("p", Quota::per_second(5)));
     let call = script.check(&key(), Cost::ONE, None);
     assert_eq!(call[2], b"1", "one key");
     assert_eq!(call[4][..8], (-1.0_f64).to_le_bytes(), "below zero is the server's clock");
-    assert_eq!(call.len(), 5, "and no other number travels beside those packed with it");
+    assert_eq!(call.len(), 5, "the call has no other arguments");
 }
 
 /// Float state: a fresh bucket of 10 shows 8 after one hit.

@@ -1,32 +1,31 @@
-//! The sliding log at a server: what an attack leaves behind, and who was it.
+//! The sliding log at a server: denied attempts cost no memory, and its entries say who spent.
 
-mod subject;
-
-use std::time::Duration;
-
-use subject::{InRedis, START_US, Subject};
-use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, testing::Script};
+use tollgate::{
+    Cost, ErrorKind, Key, Policy, PolicySet, Quota, RedisStore,
+    testing::{Script, Stored},
+};
+use tollgate_test_support::{InRedis, START_US, Subject, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
 
 const ATTEMPTS: u64 = 1_000_000;
 const AT_ONCE: u64 = 10_000;
 
-/// What a call may grow with, if it grows: the commands within, and the stored bytes they read and wrote.
+/// The size of a log, and its state.
 #[derive(Debug, PartialEq)]
-struct Left {
+struct Size {
     memory: i64,
     length: i64,
-    state: Option<tollgate::testing::Stored>,
+    state: Option<Stored>,
 }
 
-fn left(redis: &mut InRedis, policy: &Policy, key: &Key) -> Left {
+fn size(redis: &mut InRedis, policy: &Policy, key: &Key) -> Size {
     let at = Script::new(policy.clone()).keys(key).remove(0);
     let mut run = |words: &[&str]| redis.run(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()).int();
     let (memory, length) = (run(&["MEMORY", "USAGE", &at, "SAMPLES", "0"]), run(&["LLEN", &at]));
-    Left { memory, length, state: redis.stored(policy, key) }
+    Size { memory, length, state: redis.stored(policy, key) }
 }
 
-/// Calls of every command so far, by name.
+/// Returns the calls of every command so far, by name.
 fn calls(redis: &InRedis) -> Vec<(String, u64)> {
     let stats = redis.server.info("commandstats");
     let names = stats.keys().filter_map(|name| name.strip_prefix("cmdstat_"));
@@ -43,7 +42,7 @@ fn a_million_denied_attempts_leave_memory_and_work_as_they_were() {
         redis.advance(1_000);
         assert!(redis.check(&set, &key, 1).is_allowed());
     }
-    let before = left(&mut redis, &policy, &key);
+    let before = size(&mut redis, &policy, &key);
     assert_eq!(before.length, 100);
 
     let script = Script::new(set);
@@ -63,8 +62,8 @@ fn a_million_denied_attempts_leave_memory_and_work_as_they_were() {
         });
         batches.push(since.filter(|&(_, calls)| calls > 0).collect::<Vec<_>>());
     }
-    assert_eq!(left(&mut redis, &policy, &key), before);
-    // No timing: a call is made of the same commands at the end as at the beginning, and none of them writes.
+    assert_eq!(size(&mut redis, &policy, &key), before);
+    // The work is counted, not timed: the last calls run the same commands as the first ones, and none of them writes.
     assert!(batches.iter().all(|batch| *batch == batches[0]), "{:?} then {:?}", batches[0], batches.last());
     let names: Vec<_> = batches[0].iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["evalsha", "lindex", "llen"]);
@@ -77,13 +76,7 @@ fn a_million_denied_attempts_leave_memory_and_work_as_they_were() {
 async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let build = |policies: Vec<Policy>| {
-        Limiter::builder(store.clone())
-            .policies(policies)
-            .deadline(Duration::from_secs(20))
-            .on_outage(Outage::Closed)
-            .build()
-    };
+    let build = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
     let limiter = build(vec![
         Policy::token_bucket("burst", Quota::per_hour(100)),
         Policy::sliding_log("log", Quota::per_hour(5)),
@@ -106,7 +99,7 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     let error = limiter.check_tagged("192.0.2.7", Cost::ONE, [0; 65]).await.expect_err("no decision");
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Config, "tag must be at most 64 bytes, got 65"));
 
-    // A cost of two does not fit what is left: a denied attempt leaves no entry, an admitted unit one each.
+    // A cost of two exceeds the rest. A denied attempt adds no entry, an admitted one adds an entry per unit.
     assert!(limiter.check_tagged("192.0.2.7", Cost::new(2), "eve").await.expect("a decision").is_denied());
     assert_eq!(limiter.entries("192.0.2.7", 10).await.expect("entries"), entries);
     limiter.reset("192.0.2.7").await.expect("a reset");

@@ -1,67 +1,36 @@
 //! The deadline that a limiter hands to its store.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use tollgate::{
-    Check, CheckFuture, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    StoreFuture,
-};
-
-/// Notes the deadlines, and never answers.
-struct Silent {
-    is_in_process: bool,
-    deadlines: Arc<Mutex<Vec<Option<Instant>>>>,
-}
-
-impl Store for Silent {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.deadlines.lock().expect("the list").push(check.deadline);
-        StoreFuture::pending(std::future::pending())
-    }
-
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("nobody is there")))
-    }
-
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("nobody is there")))
-    }
-
-    fn is_in_process(&self) -> bool {
-        self.is_in_process
-    }
-}
+use tollgate::{Limiter, MemoryStore, Outage, Policy, Quota};
+use tollgate_test_support::SilentStore;
 
 const DEADLINE: Duration = Duration::from_millis(40);
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
-fn limiter(is_in_process: bool) -> (Limiter, Arc<Mutex<Vec<Option<Instant>>>>) {
-    let deadlines = Arc::default();
-    let store = Silent { is_in_process, deadlines: Arc::clone(&deadlines) };
-    let policy = Policy::token_bucket("p", Quota::per_hour(5));
-    (Limiter::builder(store).policies(policy).deadline(DEADLINE).on_outage(Outage::Closed).build(), deadlines)
+fn limiter(store: SilentStore) -> Limiter {
+    Limiter::builder(store).policies(HOURLY).deadline(DEADLINE).on_outage(Outage::Closed).build()
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_absolute_and_counts_from_the_call() {
-    let (limiter, deadlines) = limiter(false);
+async fn the_deadline_is_absolute_and_counts_from_the_call() {
+    let store = SilentStore::new(false);
+    let limiter = limiter(store.clone());
     let called = tokio::time::Instant::now();
     let check = limiter.check("acme");
-    assert_eq!(*deadlines.lock().expect("the list"), [Some((called + DEADLINE).into_std())]);
-    // Time that passes before the first poll is gone.
+    assert_eq!(store.deadlines(), [Some((called + DEADLINE).into_std())]);
+    // Time before the first poll counts too.
     tokio::time::advance(DEADLINE / 2).await;
-    let error = check.await.expect_err("nobody answers");
+    let error = check.await.expect_err("the store never answers");
     assert_eq!((error.reason(), error.to_string().as_str()), ("timeout", "the store did not answer within 40ms"));
     let waited = called.elapsed();
     assert!(waited >= DEADLINE && waited < DEADLINE * 3 / 2, "{waited:?}");
 }
 
 #[tokio::test]
-async fn a_store_in_process_is_told_none() {
-    let (limiter, deadlines) = limiter(true);
-    drop(limiter.check("acme"));
-    assert_eq!(*deadlines.lock().expect("the list"), [None]);
-    assert!(Limiter::new(MemoryStore::new(), Policy::token_bucket("p", Quota::per_hour(5))).check("a").await.is_ok());
+async fn a_store_in_process_has_no_deadline() {
+    let store = SilentStore::new(true);
+    drop(limiter(store.clone()).check("acme"));
+    assert_eq!(store.deadlines(), [None]);
+    assert!(Limiter::new(MemoryStore::new(), HOURLY).check("acme").await.is_ok());
 }

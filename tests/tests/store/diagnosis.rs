@@ -1,14 +1,12 @@
-//! What `RedisStore::diagnose` finds wrong with a server, and that what is documented is enough.
-
-mod subject;
+//! `RedisStore::diagnose` finds wrong settings of a server, and the documented rights are enough.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use subject::policies::ALGORITHMS;
-use tollgate::{Algorithm, Clock, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Algorithm, Clock, Policy, PolicySet, Quota, RedisStore, testing::ALGORITHMS};
+use tollgate_test_support::patient_limiter;
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
+const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 
 fn set(algorithms: &[Algorithm]) -> PolicySet {
     let policy = |(at, &algorithm): (usize, &Algorithm)| {
@@ -17,16 +15,16 @@ fn set(algorithms: &[Algorithm]) -> PolicySet {
     PolicySet::try_new(algorithms.iter().enumerate().map(policy)).expect("a set")
 }
 
-/// What a dry run does not reach: a PING may be refused, and the others mend a log or take a unit out
-/// of its middle.
+/// The rights that the diagnosis does not try: a PING may be refused, and the others repair a log or remove an entry
+/// from its middle.
 const UNTRIED: [&str; 5] = ["+ping", "+lrange", "+lrem", "+lset", "+rpush"];
 
-/// All that are no log.
+/// The algorithms that are no log.
 fn counters() -> Vec<Algorithm> {
-    ALGORITHMS.iter().copied().filter(|&algorithm| algorithm != Algorithm::SlidingLog).collect()
+    ALGORITHMS.into_iter().filter(|&algorithm| algorithm != Algorithm::SlidingLog).collect()
 }
 
-/// The words of the documented lines that begin so, after the name of the user.
+/// Returns the rights of both documented lines.
 fn documented() -> [Vec<&'static str>; 2] {
     let lines: Vec<_> = OPERATIONS.lines().filter_map(|line| line.strip_prefix("ACL SETUSER tollgate ")).collect();
     let [least, logs] = lines.as_slice() else { panic!("two lines: {lines:?}") };
@@ -46,14 +44,14 @@ async fn codes(store: &RedisStore, sets: impl IntoIterator<Item = PolicySet>) ->
     findings.iter().map(|finding| finding.code()).collect()
 }
 
-/// What was charged comes back on the way to a server that is far.
+/// The refund of the dry run reaches a distant server late.
 #[tokio::test]
-async fn a_distant_server_is_not_taken_for_one_that_may_not_be_read() {
+async fn a_slow_connection_is_not_reported_as_a_missing_right() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let store = RedisStore::open(proxy.url()).expect("a store");
     proxy.set(Mode::Delay(Duration::from_millis(5)));
-    for &algorithm in ALGORITHMS {
+    for algorithm in ALGORITHMS {
         assert!(codes(&store, [set(&[algorithm])]).await.is_empty(), "{algorithm:?}");
     }
 }
@@ -62,8 +60,8 @@ async fn a_distant_server_is_not_taken_for_one_that_may_not_be_read() {
 async fn a_server_in_order_has_no_findings_and_keeps_no_key() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let each = ALGORITHMS.iter().map(|&algorithm| set(&[algorithm]));
-    assert_eq!(store.diagnose(each.chain([set(ALGORITHMS)])).await.expect("it answers"), []);
+    let each = ALGORITHMS.into_iter().map(|algorithm| set(&[algorithm]));
+    assert_eq!(store.diagnose(each.chain([set(&ALGORITHMS)])).await.expect("it answers"), []);
     assert_eq!(server.keys_and_expires(), (0, 0));
 }
 
@@ -82,10 +80,10 @@ async fn eviction_is_found() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_off_is_found() {
+async fn a_wrong_clock_is_found() {
     let server = RedisServer::start();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros() as u64;
-    // A store can have a clock of its own: off by two hours, and not at all.
+    // A store can have a clock of its own: wrong by two hours, or right.
     for (off, found) in
         [(-7_200_000_000_i64, vec!["TOLLGATE-CLOCK"]), (7_200_000_000, vec!["TOLLGATE-CLOCK"]), (0, vec![])]
     {
@@ -109,14 +107,10 @@ async fn exactly_the_documented_rights_are_enough() {
     }
     assert!(codes(&store, [set(&[Algorithm::SlidingLog])]).await.contains(&"TOLLGATE-ACL"));
 
-    // And in use: many checks of many keys at once, what gives units back, and a reset.
+    // In use: many checks of many keys at once, a refund, and a reset.
     for (rights, algorithms) in [(least.clone(), counters()), ([&least[..], &logs].concat(), ALGORITHMS.to_vec())] {
         let store = user(&server, &rights);
-        let limiter = Limiter::builder(store)
-            .policies(set(&algorithms))
-            .deadline(Duration::from_secs(20))
-            .on_outage(Outage::Closed)
-            .build();
+        let limiter = patient_limiter(store, set(&algorithms));
         let callers: Vec<_> = (0..200_u64).map(|at| tokio::spawn(limiter.check(at % 20))).collect();
         for caller in callers {
             assert!(caller.await.expect("a task").expect("a decision").is_allowed());
@@ -132,7 +126,7 @@ async fn exactly_the_documented_rights_are_enough() {
 }
 
 #[tokio::test]
-async fn every_documented_right_is_needed_and_missed() {
+async fn every_documented_right_is_needed_and_its_absence_is_found() {
     let server = RedisServer::start();
     let [least, logs] = documented();
     let whole: Vec<_> = least.into_iter().chain(logs).collect();

@@ -1,4 +1,4 @@
-//! `RedisStore` through the faults of its server.
+//! `RedisStore` through faults of its server: away, silent, wrong replies, wrong password, missing rights.
 
 use std::{
     future::Future,
@@ -10,38 +10,16 @@ use std::{
 };
 
 use tollgate::{Cost, Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
 
-/// Long enough that a slow machine never decides without the server by mistake.
-const PATIENT: Duration = Duration::from_secs(20);
-
-/// So slow that nothing accrues while a test runs.
+/// So slow that no unit accrues while a test runs.
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
-fn limiter(store: RedisStore, policy: Policy) -> Limiter {
-    Limiter::builder(store).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build()
-}
-
-async fn remaining(limiter: &Limiter, key: &str) -> u64 {
-    limiter.peek(key).await.expect("a decision").states().next().expect("a state").remaining()
-}
-
-#[tokio::test]
-async fn a_forgotten_script_is_sent_once_and_charged_once() {
-    let server = RedisServer::start();
-    let limiter = limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
-    for spent in 1..=4 {
-        server.command(&["SCRIPT", "FLUSH"]);
-        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-        assert_eq!(server.calls("eval"), spent);
-        assert_eq!(remaining(&limiter, "acme").await, 5 - spent);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_notices_a_storm_of_script_flushes() {
+async fn a_storm_of_script_flushes_causes_no_error() {
     let server = RedisServer::start();
-    let limiter = limiter(
+    let limiter = patient_limiter(
         RedisStore::connect(server.url()).await.expect("a store"),
         Policy::fixed_window("storm", Quota::per_day(1_000_000)),
     );
@@ -52,67 +30,29 @@ async fn nobody_notices_a_storm_of_script_flushes() {
             client.command(&["SCRIPT", "FLUSH"]).expect("a reply");
         }
     });
-    let mut asked = 0;
+    let mut checks = 0;
     while !flushing.is_finished() {
         let decision = limiter.check("acme").await.expect("no error surfaces");
         assert!(!decision.is_degraded());
-        asked += 1;
+        checks += 1;
     }
-    assert!(asked > 0);
-    assert_eq!(remaining(&limiter, "acme").await, 1_000_000 - asked);
-}
-
-#[tokio::test]
-async fn damaged_and_foreign_state_counts_as_absent() {
-    let server = RedisServer::start();
-    let policies = [
-        HOURLY,
-        Policy::fixed_window("fixed", Quota::per_hour(5)),
-        Policy::window_from_first_hit("hit", Quota::per_hour(5)),
-    ];
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    for policy in policies {
-        let limiter = limiter(store.clone(), policy);
-        let _ = limiter.check("acme").await.expect("a decision");
-        let key = server.command(&["KEYS", "*"]).items()[0].text();
-        let plants: [&[&[u8]]; 9] = [
-            &[b"SET", key.as_bytes(), b""],
-            &[b"SET", key.as_bytes(), b"7"],
-            &[b"SET", key.as_bytes(), b"nan"],
-            &[b"SET", key.as_bytes(), &[0xff; 24]],
-            &[b"SET", key.as_bytes(), &[0xff; 16]],
-            &[b"SET", key.as_bytes(), &[0; 24]],
-            &[b"RPUSH", key.as_bytes(), b"1", b"2"],
-            &[b"HSET", key.as_bytes(), b"tokens", b"3"],
-            &[b"ZADD", key.as_bytes(), b"1", b"a"],
-        ];
-        for plant in plants {
-            server.command(&["DEL", &key]);
-            assert!(!server.command(plant).is_error());
-            assert_eq!(remaining(&limiter, "acme").await, 5, "{policy:?} after {plant:?}", policy = limiter.policies());
-            assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-            assert_eq!(remaining(&limiter, "acme").await, 4, "{policy:?} after {plant:?}", policy = limiter.policies());
-            assert!(server.command(&["PTTL", &key]).int() > 0, "a planted key heals");
-        }
-        server.command(&["FLUSHALL"]);
-    }
-    let stats = server.info("commandstats");
-    assert!(stats["cmdstat_eval"].contains("failed_calls=0"), "{stats:?}");
-    assert!(stats["cmdstat_evalsha"].contains("failed_calls=3"), "NOSCRIPT, once per policy: {stats:?}");
+    assert!(checks > 0);
+    assert_eq!(remaining(&limiter, "acme").await, 1_000_000 - checks);
 }
 
 #[tokio::test]
 async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
     let url = format!("redis://127.0.0.1:{}", ports::free());
-    let error = RedisStore::connect(&url).await.expect_err("nobody is there");
+    let error = RedisStore::connect(&url).await.expect_err("nothing listens there");
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
         (ErrorKind::Unavailable, "nothing listens at the redis address")
     );
 
-    let limiter = Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENT).build();
+    let limiter =
+        Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
     for spent in 1..=5 {
-        let decision = limiter.check("acme").await.expect("the replica decides by itself");
+        let decision = limiter.check("acme").await.expect("the local share decides");
         assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
         assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent);
     }
@@ -120,7 +60,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
 }
 
 #[tokio::test]
-async fn limits_resume_by_themselves_when_the_server_comes() {
+async fn limits_resume_by_themselves_when_the_server_returns() {
     let server = RedisServer::start();
     let limiter = Limiter::builder(RedisStore::open(server.url()).expect("a store"))
         .policies(HOURLY)
@@ -130,15 +70,15 @@ async fn limits_resume_by_themselves_when_the_server_comes() {
     server.kill();
     assert!(limiter.check("acme").await.expect("open").is_degraded());
     server.restart();
-    wait::until_async("the store decides again", PATIENT, async || {
+    wait::until_async("the store decides again", PATIENCE, async || {
         !limiter.check("acme").await.expect("open").is_degraded()
     })
     .await;
-    // Broken while it is in use, and back again.
+    // The server goes and returns while the store uses it.
     server.kill();
     assert!(limiter.check("acme").await.expect("open").is_degraded());
     server.restart();
-    wait::until_async("the store decides again", PATIENT, async || {
+    wait::until_async("the store decides again", PATIENCE, async || {
         !limiter.check("acme").await.expect("open").is_degraded()
     })
     .await;
@@ -154,35 +94,35 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     let (local, open, closed) = (build(Outage::default()), build(Outage::Open), build(Outage::Closed));
     server.pause();
     let began = Instant::now();
-    let decision = local.check("acme").await.expect("the replica decides by itself");
+    let decision = local.check("acme").await.expect("the local share decides");
     assert!(began.elapsed() >= Duration::from_millis(40));
     assert_eq!(decision.degraded(), Some(Degraded::Timeout));
     assert_eq!(decision.states().len(), 1);
-    let decision = open.check("acme").await.expect("everybody passes");
+    let decision = open.check("acme").await.expect("an open limiter admits");
     assert!(decision.is_allowed() && decision.is_degraded());
     assert_eq!(decision.states().len(), 0);
     let error = closed.check("acme").await.expect_err("no decision");
     assert_eq!(error.kind(), ErrorKind::Timeout);
     server.resume();
-    wait::until_async("the store decides again", PATIENT, async || {
+    wait::until_async("the store decides again", PATIENCE, async || {
         local.check("other").await.is_ok_and(|decision| !decision.is_degraded())
     })
     .await;
 }
 
 #[tokio::test]
-async fn nonsense_and_cut_replies_are_typed_errors() {
+async fn invalid_and_cut_replies_are_typed_errors() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::Refuse, Mode::ResetAfter(0)] {
         proxy.set(Mode::Pass);
-        let limiter = limiter(RedisStore::connect(proxy.url()).await.expect("a store"), HOURLY);
+        let limiter = patient_limiter(RedisStore::connect(proxy.url()).await.expect("a store"), HOURLY);
         assert!(!limiter.check("acme").await.expect("a decision").is_degraded());
         proxy.set(mode.clone());
         let error = limiter.check("acme").await.expect_err("no decision");
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Protocol), "{mode:?}: {error:?}");
         proxy.set(Mode::Pass);
-        wait::until_async("the next connection works", PATIENT, async || limiter.check("other").await.is_ok()).await;
+        wait::until_async("the next connection works", PATIENCE, async || limiter.check("other").await.is_ok()).await;
         server.command(&["FLUSHALL"]);
     }
 }
@@ -197,11 +137,12 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert_eq!(error.to_string(), "redis refuses the user or password");
         let limiter =
-            Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENT).build();
-        let decision = limiter.check("acme").await.expect("the replica decides by itself");
+            Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
+        let decision = limiter.check("acme").await.expect("the local share decides");
         assert_eq!(decision.degraded(), Some(Degraded::Misconfigured));
     }
-    let limiter = limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
+    let limiter =
+        patient_limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
     assert!(limiter.check("acme").await.expect("a decision").is_allowed());
 }
 
@@ -215,15 +156,15 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
         assert!(!server.command(&command).is_error());
         format!("redis://{name}:secret@{}", server.addr())
     };
-    // One window, so that the second charge is written in place.
+    // One window, in which the second charge is written in place.
     let daily = Policy::fixed_window("daily", Quota::per_day(5));
-    let limiter_of = async |url: String| limiter(RedisStore::open(url).expect("a store"), daily.clone());
+    let limiter_of = async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
     let enough = limiter_of(grant("enough", "")).await;
     let decision = enough.check("acme").await.expect("a decision");
     enough.refund_decision("acme", &decision, Cost::ONE).await.expect("a refund");
     for without in ["+evalsha", "+time", "+set", "+setrange", "~tollgate:*"] {
         let less = limiter_of(grant("less", without)).await;
-        // What is charged first makes the key; what is charged then is written in place.
+        // The first charge creates the key, the second is written in place.
         let error = match less.check(without).await {
             Ok(_) => less.check(without).await.expect_err("a right is missing"),
             Err(error) => error,
@@ -234,7 +175,7 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
     }
 }
 
-/// Calls once more when it is dropped.
+/// Makes a call when it is dropped.
 struct LastCall(Limiter, mpsc::Sender<bool>);
 
 impl Drop for LastCall {
@@ -248,9 +189,9 @@ impl Drop for LastCall {
 #[test]
 fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
     let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
-    let (tell, told) = mpsc::channel();
-    let last = LastCall(limiter(store, HOURLY), tell);
-    // If it waits for itself it does so for ever, and so in a thread of its own.
+    let (sender, receiver) = mpsc::channel();
+    let last = LastCall(patient_limiter(store, HOURLY), sender);
+    // A runtime that waits for itself waits for ever, so it runs on a thread of its own.
     let ending = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         drop(runtime.spawn(async move {
@@ -259,7 +200,7 @@ fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
         }));
         runtime.block_on(tokio::task::yield_now());
     });
-    // What dials is shut down before it has begun.
-    assert_eq!(told.recv_timeout(PATIENT), Ok(false), "nobody dials any more, and the caller is told");
+    // The task that connects is shut down before it starts.
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(false), "the call ends with an error at once");
     ending.join().expect("the runtime ends");
 }

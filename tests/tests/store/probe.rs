@@ -1,5 +1,5 @@
-//! When a probe leaves. The clock stands still as long as there is something to do, so that what happens in one moment has
-//! one time.
+//! When a probe is sent. Tokio's clock is paused: it advances only while all tasks wait, so that the events of one moment
+//! have one time.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,36 +13,34 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::PATIENCE;
 use tollgate_tests::wait;
-
-/// In real time, for what takes no time here.
-const PATIENT: Duration = Duration::from_secs(20);
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
-/// A server in this runtime that welcomes who connects, answers PING and no check, and tells when each PING came.
+/// Starts a server in this runtime that accepts connections, answers PING and no check, and reports the time of each PING.
 async fn server() -> (SocketAddr, mpsc::UnboundedReceiver<Instant>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("some port is free");
     let addr = listener.local_addr().expect("it is bound");
-    let (came, pings) = mpsc::unbounded_channel();
+    let (report, pings) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(serve(client, came.clone()));
+            tokio::spawn(serve(client, report.clone()));
         }
     });
     (addr, pings)
 }
 
-async fn serve(mut client: TcpStream, came: mpsc::UnboundedSender<Instant>) {
+async fn serve(mut client: TcpStream, report: mpsc::UnboundedSender<Instant>) {
     let mut piece = [0; 16 * 1_024];
     while let Ok(length @ 1..) = client.read(&mut piece).await {
         let text = String::from_utf8_lossy(&piece[..length]);
-        // What it is told about a connection, and whether it is there.
+        // The commands of a new connection, and the probe.
         for word in text.split("\r\n") {
             let answer = match word {
                 "CLIENT" => "+OK\r\n",
                 "PING" => {
-                    let _ = came.send(Instant::now());
+                    let _ = report.send(Instant::now());
                     "+PONG\r\n"
                 }
                 _ => continue,
@@ -53,7 +51,7 @@ async fn serve(mut client: TcpStream, came: mpsc::UnboundedSender<Instant>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_up_is_asked_in_the_moment_in_which_the_breaker_opens() {
+async fn an_open_connection_is_probed_at_the_moment_when_the_breaker_opens() {
     let (addr, mut pings) = server().await;
     let store = RedisStore::open(format!("redis://{addr}")).expect("a store");
     let limiter = Limiter::builder(store.clone())
@@ -61,13 +59,13 @@ async fn a_connection_that_is_up_is_asked_in_the_moment_in_which_the_breaker_ope
         .deadline(Duration::from_millis(30))
         .on_outage(Outage::Open)
         .build();
-    for miss in 1..=3 {
-        assert!(store.is_asked(), "before miss {miss}");
+    for timeout in 1..=3 {
+        assert!(store.is_asked(), "before timeout {timeout}");
         assert_eq!(limiter.check("acme").await.expect("open").degraded_reason(), Some("timeout"));
     }
     let opened = Instant::now();
     assert!(!store.is_asked());
-    assert!(pings.recv().await.expect("the server is there") < opened, "the one that a connection begins with");
-    assert_eq!(pings.recv().await.expect("the server is there"), opened, "no pause before the first probe");
-    wait::until_async("the answer to close it", PATIENT, async || store.is_asked()).await;
+    assert!(pings.recv().await.expect("the server runs") < opened, "the PING with which a connection begins");
+    assert_eq!(pings.recv().await.expect("the server runs"), opened, "no pause before the first probe");
+    wait::until_async("the answer to close it", PATIENCE, async || store.is_asked()).await;
 }

@@ -1,14 +1,14 @@
-//! Servers that answer and cannot decide: each is an outage of its own kind, counted by its word.
+//! Servers that answer and refuse to decide: each refusal is an outage of its own kind.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use tollgate::{Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::PATIENCE;
 use tollgate_tests::{RedisServer, RefusingState, refusing_state, wait};
 
-const PATIENT: Duration = Duration::from_secs(20);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5_000));
 
-/// A closed limiter, whose errors are looked at, and one that decides by itself, whose decisions are.
+/// A limiter that returns errors in an outage, and one that decides by itself.
 struct Pair {
     closed: Limiter,
     local: Limiter,
@@ -19,23 +19,23 @@ impl Pair {
     async fn new(server: &RedisServer) -> Self {
         let store = RedisStore::connect(server.url()).await.expect("a store");
         let build =
-            |outage| Limiter::builder(store.clone()).policies(HOURLY).deadline(PATIENT).on_outage(outage).build();
+            |outage| Limiter::builder(store.clone()).policies(HOURLY).deadline(PATIENCE).on_outage(outage).build();
         let pair = Self { closed: build(Outage::Closed), local: build(Outage::default()), counted: BTreeMap::new() };
         assert!(!pair.local.check("acme").await.expect("a decision").is_degraded());
         pair
     }
 
-    async fn meets(&mut self, server: &RedisServer, state: RefusingState, message: &str) {
+    async fn refuses(&mut self, server: &RedisServer, state: RefusingState, message: &str) {
         let reason = state.reason;
         state.enter(server);
-        wait::until_async(reason, PATIENT, async || {
+        wait::until_async(reason, PATIENCE, async || {
             self.closed.check("acme").await.is_err_and(|error| error.reason() == reason)
         })
         .await;
         let error = self.closed.check("acme").await.expect_err("no decision");
         assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, reason));
         assert_eq!(error.to_string(), message);
-        let decision = self.local.check("acme").await.expect("the replica decides by itself");
+        let decision = self.local.check("acme").await.expect("the local share decides");
         assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
         *self.counted.entry(decision.degraded_reason().expect("degraded")).or_default() += 1;
         assert_eq!(self.counted.get(reason), Some(&1), "{:?}", self.counted);
@@ -43,7 +43,7 @@ impl Pair {
 
     async fn recovers(&self, server: &RedisServer, state: RefusingState) {
         state.leave(server);
-        wait::until_async("the store decides again", PATIENT, async || self.closed.check("acme").await.is_ok()).await;
+        wait::until_async("the store decides again", PATIENCE, async || self.closed.check("acme").await.is_ok()).await;
     }
 }
 
@@ -51,7 +51,7 @@ impl Pair {
 async fn out_of_memory() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
+    pair.refuses(&server, refusing_state::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
     pair.recovers(&server, refusing_state::OUT_OF_MEMORY).await;
 }
 
@@ -59,7 +59,7 @@ async fn out_of_memory() {
 async fn too_few_replicas() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
+    pair.refuses(&server, refusing_state::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
     pair.recovers(&server, refusing_state::TOO_FEW_REPLICAS).await;
 }
 
@@ -67,8 +67,8 @@ async fn too_few_replicas() {
 async fn a_replica_and_one_that_lost_its_master() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::READ_ONLY, "the redis server is a replica (READONLY)").await;
-    pair.meets(&server, refusing_state::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
+    pair.refuses(&server, refusing_state::READ_ONLY, "the redis server is a replica (READONLY)").await;
+    pair.refuses(&server, refusing_state::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
     pair.recovers(&server, refusing_state::MASTER_DOWN).await;
 }
 
@@ -76,15 +76,16 @@ async fn a_replica_and_one_that_lost_its_master() {
 async fn saving_fails() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)").await;
+    pair.refuses(&server, refusing_state::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)")
+        .await;
     pair.recovers(&server, refusing_state::SAVING_FAILS).await;
 }
 
 #[tokio::test]
-async fn busy_with_somebody_elses_script() {
+async fn busy_with_another_script() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::BUSY, "redis is busy running a script (BUSY)").await;
+    pair.refuses(&server, refusing_state::BUSY, "redis is busy running a script (BUSY)").await;
     pair.recovers(&server, refusing_state::BUSY).await;
 }
 
@@ -92,7 +93,7 @@ async fn busy_with_somebody_elses_script() {
 async fn loading_its_data() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::LOADING, "redis is loading its data (LOADING)").await;
+    pair.refuses(&server, refusing_state::LOADING, "redis is loading its data (LOADING)").await;
     pair.recovers(&server, refusing_state::LOADING).await;
 }
 
@@ -100,6 +101,6 @@ async fn loading_its_data() {
 async fn too_many_clients() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.meets(&server, refusing_state::TOO_MANY_CLIENTS, "redis has too many clients already").await;
+    pair.refuses(&server, refusing_state::TOO_MANY_CLIENTS, "redis has too many clients already").await;
     pair.recovers(&server, refusing_state::TOO_MANY_CLIENTS).await;
 }

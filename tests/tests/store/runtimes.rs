@@ -1,4 +1,4 @@
-//! A store that several runtimes share: what befalls one of them keeps nobody waiting on another.
+//! A store that several runtimes share: a blocked or ended runtime does not stop checks on another.
 
 use std::{
     future::poll_fn,
@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::{Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::RedisServer;
 
-/// A failure, where it passes.
+/// The test fails after this time.
 const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
 
 fn runtime() -> Runtime {
@@ -30,7 +30,7 @@ fn is_late(error: &Error) -> bool {
     error.kind() == ErrorKind::Timeout
 }
 
-/// A decision, however slow the machine is.
+/// Checks until the store decides, however slow the machine is.
 async fn decided(limiter: &Limiter) {
     let until = Instant::now() + MUCH_TOO_LONG;
     while let Err(error) = limiter.check("acme").await {
@@ -39,7 +39,7 @@ async fn decided(limiter: &Limiter) {
 }
 
 #[test]
-fn whoever_blocks_a_runtime_keeps_nobody_waiting_on_another() {
+fn a_blocked_runtime_does_not_stop_checks_on_another() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     let (is_blocked, blocked) = mpsc::channel();
@@ -47,7 +47,7 @@ fn whoever_blocks_a_runtime_keeps_nobody_waiting_on_another() {
     let first = limiter.clone();
     let blocking = thread::spawn(move || {
         runtime().block_on(async {
-            // The tasks of the store stand on this runtime from here on.
+            // From here on the tasks of the store run on this runtime.
             decided(&first).await;
             is_blocked.send(()).expect("the test");
             released.recv().expect("the test");

@@ -1,24 +1,18 @@
-//! The ways to a server: TLS with and without a client's certificate, what goes wrong there, RESP3, a
-//! user, a socket.
+//! Connections to a server: TLS with and without a client certificate, its errors, RESP3, a user, a socket.
 
 use std::time::{Duration, Instant};
 
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, RedisStoreBuilder};
+use tollgate::{ErrorKind, Policy, Quota, RedisStore, RedisStoreBuilder};
+use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Authority, Mode, Proxy, RedisServer};
-
-const PATIENT: Duration = Duration::from_secs(20);
 
 fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
     RedisStore::builder(format!("{scheme}://127.0.0.1:{port}/"))
 }
 
 async fn decides(builder: RedisStoreBuilder) {
-    let store = builder.connect_timeout(PATIENT).build().expect("a store");
-    let limiter = Limiter::builder(store)
-        .policies(Policy::token_bucket("p", Quota::per_hour(5)))
-        .deadline(PATIENT)
-        .on_outage(Outage::Closed)
-        .build();
+    let store = builder.connect_timeout(PATIENCE).build().expect("a store");
+    let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
     for left in (0..5).rev() {
         let decision = limiter.check("acme").await.expect("a decision");
         assert_eq!(decision.states().next().expect("a state").remaining(), left);
@@ -26,18 +20,18 @@ async fn decides(builder: RedisStoreBuilder) {
     assert!(limiter.check("acme").await.expect("a decision").is_denied());
 }
 
-/// An error within the time for connecting, never a hang.
+/// Expects an error within the time for connecting.
 async fn fails(what: &str, builder: RedisStoreBuilder, kind: ErrorKind, reasons: &[&str]) {
     let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
     let began = Instant::now();
-    let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err(what);
+    let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
     println!("{what}: {} after {:?}", error.reason(), began.elapsed());
     assert!(reasons.contains(&error.reason()), "{what}: {} {error}", error.reason());
     assert_eq!(error.kind(), kind, "{what}");
 }
 
 #[tokio::test]
-async fn the_authority_is_believed_that_was_given() {
+async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
@@ -53,27 +47,27 @@ async fn the_authority_is_believed_that_was_given() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_shown_to_a_server_that_asks() {
+async fn a_client_certificate_is_sent_to_a_server_that_requests_one() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), true);
     let of = |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem());
     let ours = authority.sign();
     decides(of(&authority).client_certificate(ours.certificate, ours.key)).await;
     let stranger = Authority::new("theirs").sign();
-    // A server may hang up before its reason is read.
+    // The server may close the connection before its reason is read.
     for (what, builder) in [
         ("no certificate", of(&authority)),
         ("a stranger's certificate", of(&authority).client_certificate(stranger.certificate, stranger.key)),
     ] {
         let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
-        let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err(what);
+        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
         println!("{what}: {} {error}", error.reason());
         assert!(["tls", "connection"].contains(&error.reason()), "{what}: {error}");
     }
 }
 
 #[tokio::test]
-async fn sentinels_and_the_servers_they_name_speak_tls() {
+async fn sentinels_and_the_servers_they_name_are_reached_over_tls() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), true);
     let signed = authority.sign();
@@ -88,18 +82,18 @@ async fn sentinels_and_the_servers_they_name_speak_tls() {
             .root_certificates(authority.pem())
     };
     decides(of("rediss://any").client_certificate(ours.certificate.as_str(), ours.key.as_str())).await;
-    // Where one of both sides is spoken to as it does not want to be.
+    // One of both sides requires what the client does not do.
     for builder in
         [of("redis://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()), of("rediss://any")]
     {
         let store = builder.build().expect("a store");
-        let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err("no way");
+        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no way");
         assert!(["tls", "connection", "timeout"].contains(&error.reason()), "{error}");
     }
 }
 
 #[tokio::test]
-async fn what_is_expired_or_of_another_name_is_refused() {
+async fn a_certificate_that_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign_expired(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
@@ -110,17 +104,17 @@ async fn what_is_expired_or_of_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn tls_meets_no_tls_and_neither_waits_for_ever() {
+async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
     let unavailable = ErrorKind::Unavailable;
     fails("plain to a TLS port", at("redis", server.tls_port()), unavailable, &["connection"]).await;
     let store = roots(at("rediss", server.port())).connect_timeout(Duration::from_secs(2)).build().expect("a store");
-    let error = tokio::time::timeout(PATIENT, store.ping()).await.expect("an answer").expect_err("no TLS there");
+    let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no TLS there");
     println!("TLS to a plain port: {} {error}", error.reason());
     assert!(["tls", "connection", "timeout"].contains(&error.reason()), "{error}");
-    // A port that takes bytes and says nothing.
+    // A port that accepts bytes and never answers.
     let silent = Proxy::start(server.addr());
     silent.set(Mode::Stall);
     fails("TLS to silence", roots(at("rediss", silent.port())), ErrorKind::Timeout, &["timeout"]).await;
@@ -145,7 +139,7 @@ fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
 }
 
 #[tokio::test]
-async fn resp3_a_user_and_a_socket_lead_there_too() {
+async fn resp3_a_user_and_a_socket_work() {
     let server = RedisServer::builder().arg("--unixsocket", "redis.sock").start();
     let user = ["ACL", "SETUSER", "app", "on", ">p@ss/word", "allkeys", "+@all"];
     assert!(!server.command(&user).is_error());

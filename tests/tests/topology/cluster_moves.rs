@@ -1,4 +1,4 @@
-//! `RedisStore` in a Redis Cluster whose slots move.
+//! `RedisStore` in a Redis Cluster whose slots move, and whose masters are replaced as planned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +11,7 @@ use std::{
 
 use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{Cost, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
@@ -18,10 +19,7 @@ static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 /// The slots of the cluster are moved by one test at a time.
 static MOVES: Mutex<()> = Mutex::const_new(());
 
-/// Long enough that a slow machine never decides without the server by mistake.
-const PATIENT: Duration = Duration::from_secs(20);
-
-/// The right to move slots, once all servers agree on who has which.
+/// Takes the right to move slots, once all servers agree on the owners.
 async fn moves() -> MutexGuard<'static, ()> {
     let held = MOVES.lock().await;
     CLUSTER.wait_until_whole();
@@ -29,16 +27,11 @@ async fn moves() -> MutexGuard<'static, ()> {
 }
 
 async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
-    let store = RedisStore::cluster(CLUSTER.urls()).prefix(prefix).connect_timeout(PATIENT).without_deny_cache();
-    let store = store.connect().await.expect("a store");
-    Limiter::builder(store).policies(policies).deadline(PATIENT).on_outage(Outage::Closed).build()
+    let store = RedisStore::cluster(CLUSTER.urls()).prefix(prefix).connect_timeout(PATIENCE).without_deny_cache();
+    patient_limiter(store.connect().await.expect("a store"), policies)
 }
 
-async fn remaining(limiter: &Limiter, key: impl Into<Key>) -> Vec<u64> {
-    limiter.peek(key).await.expect("a decision").states().map(|state| state.remaining()).collect()
-}
-
-/// A key at the first server, its slot, that server and another one.
+/// Returns a key of the first server, its slot, that server and another one.
 fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
     let masters = CLUSTER.masters();
     (0..)
@@ -50,13 +43,13 @@ fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
         .expect("a key")
 }
 
-/// What ran at the servers under names: (EVALSHA, EVAL, ASKING).
-fn ran(server: &RedisServer) -> (u64, u64, u64) {
+/// Counts the calls of EVALSHA, EVAL and ASKING.
+fn script_calls(server: &RedisServer) -> (u64, u64, u64) {
     (server.calls("evalsha"), server.calls("eval"), server.calls("asking"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charged_once() {
+async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
     let _held = moves().await;
     const AMOUNT: u32 = 1_000_000;
     const SLOTS: usize = 5_000;
@@ -66,7 +59,7 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
         Policy::sliding_log("three", Quota::per_day(1_000)),
     ];
     let set = limiter("load", set).await;
-    // The keys of a set are there before: new ones wait for the end of a move.
+    // The keys of the set exist before the move: checks of new ones wait for its end.
     for key in 0..400_u64 {
         let _ = set.check((1_u64, key)).await.expect("a decision");
     }
@@ -93,7 +86,7 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
             })
         })
         .collect();
-    // What a server that learns of moved slots makes everybody wait, whoever asks.
+    // Measures how long a server that learns of moved slots makes every client wait.
     let pinging: Vec<_> = (0..CLUSTER.masters().len())
         .map(|at| {
             let is_over = Arc::clone(&is_over);
@@ -152,7 +145,7 @@ async fn nobody_notices_that_slots_move_back_and_forth_and_every_check_is_charge
 }
 
 #[tokio::test]
-async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
+async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
     let _held = moves().await;
     let limiter = limiter("ask", Policy::interval_bucket("ask", Quota::per_day(10))).await;
     let (key, slot, from, to) = a_key("ask");
@@ -160,13 +153,13 @@ async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
         server.command(&["SCRIPT", "FLUSH"]);
     }
     CLUSTER.begin_move(slot, from, to);
-    let (sha, body, asking) = ran(to);
+    let (sha, body, asking) = script_calls(to);
     for spent in 1..=3 {
         assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
         assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
     }
-    // The first one by its name, which is not known, then by its body; each after its own ASKING.
-    let (later_sha, later_body, later_asking) = ran(to);
+    // The first check sends the hash, which is unknown, then the script; each after its own ASKING.
+    let (later_sha, later_body, later_asking) = script_calls(to);
     assert_eq!((later_sha - sha, later_body - body, later_asking - asking), (6, 1, 7));
     limiter.refund(key.clone(), Cost::new(2)).await.expect("a refund");
     assert_eq!(remaining(&limiter, key.clone()).await, [9]);
@@ -177,7 +170,7 @@ async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
     assert_eq!(remaining(&limiter, key.clone()).await, [9]);
     CLUSTER.move_slots([slot], to, from);
     assert_eq!(remaining(&limiter, key.clone()).await, [9]);
-    // Once more, with a crowd: the equal keys are coalesced there too.
+    // Once more with many checks at once: those of one key are batched at the new server too.
     CLUSTER.begin_move(slot, from, to);
     CLUSTER.move_keys(slot, from, to);
     let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()))).collect();
@@ -191,7 +184,7 @@ async fn a_new_key_of_a_slot_on_its_way_is_decided_where_the_slot_goes() {
 }
 
 #[tokio::test]
-async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
+async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
     let _held = moves().await;
     let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
     let limiter = limiter("both", policies).await;
@@ -208,7 +201,7 @@ async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
     };
     let before: u64 = refused(from);
     let waiting = tokio::spawn(limiter.check(key.clone()));
-    wait::until_async("the check to be refused twice", PATIENT, async || refused(from) >= before + 2).await;
+    wait::until_async("the check to be refused twice", PATIENCE, async || refused(from) >= before + 2).await;
     assert!(!waiting.is_finished());
     CLUSTER.move_keys(slot, from, to);
     let decision = waiting.await.expect("a task").expect("a decision");
@@ -219,7 +212,7 @@ async fn a_set_whose_keys_are_at_both_ends_waits_for_the_end_of_the_move() {
 }
 
 #[tokio::test]
-async fn a_caller_that_tires_of_a_move_is_not_charged() {
+async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
     let _held = moves().await;
     let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
     let patient = limiter("tired", policies.clone()).await;
@@ -227,7 +220,7 @@ async fn a_caller_that_tires_of_a_move_is_not_charged() {
     let hasty = Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Open).build();
     let (key, slot, from, to) = a_key("tired");
     CLUSTER.begin_move(slot, from, to);
-    // Both keys are new: the old server sends it to the new one, which waits for the end of the move.
+    // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
     for _ in 0..5 {
         let decision = hasty.check(key.clone()).await.expect("open");
         assert_eq!(decision.degraded_reason(), Some("timeout"));
@@ -238,9 +231,9 @@ async fn a_caller_that_tires_of_a_move_is_not_charged() {
     CLUSTER.move_slots([slot], to, from);
 }
 
-/// The table is wrong for hundreds of slots at once.
+/// The slot map of the store is wrong for hundreds of slots at once.
 #[tokio::test]
-async fn a_storm_of_redirects_costs_a_trip_each_and_one_look() {
+async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
     let _held = moves().await;
     let limiter = limiter("storm", Policy::fixed_window("storm", Quota::per_day(100))).await;
     for key in 0..2_000_u64 {
@@ -266,14 +259,14 @@ async fn a_storm_of_redirects_costs_a_trip_each_and_one_look() {
     let wrong = (0..2_000_u64).filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded()))).count() as u64;
     println!("{redirected} redirects of 2000 checks, {wrong} of whose keys had moved; {looked} looks");
     assert!(redirected > 0 && wrong > 100);
-    // Servers learn of each other's slots a moment late, and what one of them tells may be old.
+    // The servers learn of moved slots with a delay, so that their own redirects may be old.
     assert!(redirected <= 2 * wrong, "{redirected} redirects for {wrong} keys");
-    // Each look is followed by a pause, and a server that is slow is not waited for alone.
+    // A pause follows each request, and a second server is asked where the first is slow.
     assert!(looked < wrong / 10, "{looked} looks for {wrong} keys");
 }
 
 #[tokio::test]
-async fn a_redirect_is_kept_also_where_nobody_may_look() {
+async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
     let _held = moves().await;
     let allow = |rights: &[&str]| {
         for node in CLUSTER.nodes() {
@@ -285,7 +278,7 @@ async fn a_redirect_is_kept_also_where_nobody_may_look() {
     let store = RedisStore::cluster(urls).prefix("blind").without_deny_cache().connect().await.expect("a store");
     allow(&["-cluster|slots"]);
     let policy = Policy::fixed_window("blind", Quota::per_day(100));
-    let limiter = Limiter::builder(store).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build();
+    let limiter = patient_limiter(store, policy);
     let (key, slot, from, to) = a_key("blind");
     let _ = limiter.check(key.clone()).await.expect("a decision");
     CLUSTER.move_slots([slot], from, to);
@@ -294,12 +287,12 @@ async fn a_redirect_is_kept_also_where_nobody_may_look() {
         assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
         assert_eq!(remaining(&limiter, key.clone()).await, [100 - spent]);
     }
-    assert_eq!(moved_errors() - moved, 1, "one check was sent on, the others went there at once");
+    assert_eq!(moved_errors() - moved, 1, "one check is redirected, the others go to the new server");
     CLUSTER.move_slots([slot], to, from);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_notices_a_planned_failover() {
+async fn a_planned_failover_causes_no_error() {
     let _held = moves().await;
     let limiter = limiter("planned", Policy::fixed_window("planned", Quota::per_day(1_000_000))).await;
     let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -322,7 +315,7 @@ async fn nobody_notices_a_planned_failover() {
     let took = tokio::task::spawn_blocking(move || {
         let some_checks = || {
             let before = asked.load(Ordering::Relaxed);
-            wait::until("checks", PATIENT, || asked.load(Ordering::Relaxed) > before + 500);
+            wait::until("checks", PATIENCE, || asked.load(Ordering::Relaxed) > before + 500);
         };
         some_checks();
         let replica =
@@ -330,7 +323,7 @@ async fn nobody_notices_a_planned_failover() {
         let started = Instant::now();
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).text(), "OK");
         let role = || replica.info("replication")["role"].clone();
-        wait::until("the replica to be a master", PATIENT, || role() == "master");
+        wait::until("the replica to be a master", PATIENCE, || role() == "master");
         let took = started.elapsed();
         some_checks();
         CLUSTER.wait_until_whole();

@@ -1,4 +1,4 @@
-//! `RedisStore` in a Redis Cluster whose master stops answering: connections stay open, nothing comes back.
+//! `RedisStore` in a Redis Cluster whose master stops answering: connections stay open, no answer comes.
 
 use std::{
     sync::{
@@ -9,21 +9,15 @@ use std::{
 };
 
 use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, wait};
-
-/// Long enough that a slow machine never decides without the server by mistake.
-const PATIENT: Duration = Duration::from_secs(60);
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
 const AMOUNT: u64 = 1_000_000;
 
-async fn remaining(limiter: &Limiter, key: &Key) -> u64 {
-    limiter.peek(key.clone()).await.expect("a decision").states().next().expect("a state").remaining()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_them() {
+async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over() {
     let cluster = RedisCluster::start();
     let stalled = &cluster.nodes()[1];
     let (its, others): (Vec<Key>, Vec<Key>) = (0..60_u64).map(Key::from).partition(|key| {
@@ -36,16 +30,14 @@ async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_t
     }
     let seed = format!("redis://app:any@{}", cluster.nodes()[0].addr());
     let store = RedisStore::cluster([seed]).without_deny_cache().connect().await.expect("a store");
-    let limiter = |deadline, outage| {
-        Limiter::builder(store.clone()).policies(policy.clone()).deadline(deadline).on_outage(outage).build()
-    };
-    let (patient, usual) = (limiter(PATIENT, Outage::Closed), limiter(DEADLINE, Outage::Open));
+    let patient = patient_limiter(store.clone(), policy.clone());
+    let usual = Limiter::builder(store.clone()).policies(policy).deadline(DEADLINE).on_outage(Outage::Open).build();
     for key in its.iter().chain(&others) {
         let _ = patient.check(key.clone()).await.expect("a decision");
     }
     stalled.command(&["WAIT", "1", "30000"]);
 
-    // A moment, too short for a replica to take over: what had been sent is carried out then, once.
+    // A short stall, in which no replica takes over: the calls that were sent are executed after it, once.
     let mut calls = 0_u64;
     stalled.pause();
     while store.is_asked() {
@@ -54,8 +46,8 @@ async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_t
         assert!(calls < 1_000, "the breaker never opens");
     }
     stalled.resume();
-    wait::until_async("the server to be asked again", PATIENT, async || store.is_asked()).await;
-    let spent = AMOUNT - 1 - remaining(&patient, &its[0]).await;
+    wait::until_async("the server to be used again", PATIENCE, async || store.is_asked()).await;
+    let spent = AMOUNT - 1 - remaining(&patient, its[0].clone()).await;
     println!("stalled for a moment: {calls} calls, {spent} charged");
     assert!(spent <= calls, "{spent} charged for {calls} calls");
     patient.reset(its[0].clone()).await.expect("a reset");
@@ -84,7 +76,7 @@ async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_t
     let mut was_reset = vec![false; its.len()];
     let (mut times, mut reasons) = (Vec::new(), Vec::new());
     let back = loop {
-        assert!(began.elapsed() < PATIENT, "its slots never come back");
+        assert!(began.elapsed() < PATIENCE, "no server takes over the slots");
         let at = times.len() % its.len();
         let started = Instant::now();
         let decision = usual.check(its[at].clone()).await.expect("open");
@@ -97,9 +89,9 @@ async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_t
             }
             Some("breaker") => {
                 reasons.push("breaker");
-                // It may be back by now.
+                // A server may have taken over by now.
                 if let Err(error) = usual.reset(its[at].clone()).await {
-                    assert_eq!(error.reason(), "breaker", "nothing waits for it");
+                    assert_eq!(error.reason(), "breaker", "no reset waits for the server");
                 } else {
                     was_reset[at] = true;
                 }
@@ -118,22 +110,22 @@ async fn a_stalled_master_degrades_its_slots_and_no_others_until_a_replica_has_t
         times[times.len() - 1],
         times[times.len().saturating_sub(4)],
     );
-    // Three run into their deadline; then its breaker is open, and nothing waits for it.
+    // Three checks reach their deadline; then the breaker is open, and no check waits.
     assert!(reasons.iter().all(|reason| ["timeout", "breaker"].contains(reason)), "{reasons:?}");
     assert!(reasons.iter().filter(|reason| **reason == "timeout").count() >= 3, "{reasons:?}");
     assert!(reasons.contains(&"breaker") && asked_others > 0);
 
-    // Who stood still does what it had been told when it goes on, and learns that it is a replica now. Its own
-    // charges go with its data; the slots have been charged once at most.
+    // The stalled master executes the calls that it had received, and learns that it is a replica now. Its charges are
+    // discarded with its data; the slots were charged once at most.
     stalled.resume();
-    wait::until("the one that stood still to be a replica", PATIENT, || stalled.info("replication")["role"] == "slave");
-    wait::until_async("the connection to it to be dropped", PATIENT, async || {
+    wait::until("the stalled master to be a replica", PATIENCE, || stalled.info("replication")["role"] == "slave");
+    wait::until_async("the connection to it to be dropped", PATIENCE, async || {
         !stalled.command(&["CLIENT", "LIST", "TYPE", "normal"]).text().contains("user=app")
     })
     .await;
     cluster.wait_until_whole();
     for (at, key) in its.iter().enumerate().filter(|(at, _)| !was_reset[*at]) {
-        let spent = AMOUNT - 1 - remaining(&patient, key).await;
+        let spent = AMOUNT - 1 - remaining(&patient, key.clone()).await;
         assert!(decided[at] <= spent && spent <= asked[at], "{spent} spent, {} of {} decided", decided[at], asked[at]);
     }
     let (keys, expires) = cluster.keys_and_expires();

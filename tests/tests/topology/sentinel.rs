@@ -1,4 +1,4 @@
-//! `RedisStore` through Sentinels: one master, two replicas, three Sentinels.
+//! `RedisStore` with Sentinels: one master, two replicas, three Sentinels.
 
 use std::{
     sync::{
@@ -10,22 +10,21 @@ use std::{
 
 use deadpool_redis::sentinel::SentinelServerType;
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
     RedisSentinels, RedisServer,
     server::{calls_of, field},
     wait,
 };
 
-/// A fail-over takes seconds, on a loaded machine many.
-const PATIENT: Duration = Duration::from_secs(60);
 const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
 
 async fn store(topology: &RedisSentinels) -> RedisStore {
-    // The password of the servers is that of the first, where they have one.
+    // Where the servers have a password, the URL of the first one carries it.
     RedisStore::sentinel(topology.urls(), "m").server_url(topology.old().url()).connect().await.expect("a store")
 }
 
-/// Checks all the time; counts what the server decided.
+/// Checks every millisecond, and counts the decisions with and without the server.
 struct Load {
     limiter: Limiter,
     decided: Arc<AtomicU64>,
@@ -60,9 +59,9 @@ impl Load {
         self.task.await.expect("a task");
     }
 
-    /// Waits until the server decides, and returns when it did.
+    /// Waits until the server decides, and returns the time.
     async fn decides(&self) -> Instant {
-        wait::until_async("the store to decide", PATIENT, async || {
+        wait::until_async("the store to decide", PATIENCE, async || {
             !self.limiter.check("acme").await.expect("open").is_degraded()
         })
         .await;
@@ -78,9 +77,9 @@ fn calls(server: &RedisServer) -> u64 {
     calls_of(server, "evalsha")
 }
 
-async fn asks(server: &RedisServer) {
+async fn receives_checks(server: &RedisServer) {
     let before = calls(server);
-    wait::until_async("checks to reach the new master", PATIENT, async || calls(server) > before).await;
+    wait::until_async("checks to reach the new master", PATIENCE, async || calls(server) > before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,50 +90,50 @@ async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted()
     load.decides().await;
     let told = topology.switched();
     topology.fail_over();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task").expect("told");
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
     let before = calls(topology.old());
     let new = topology.risen().expect("a new master");
-    asks(new).await;
+    receives_checks(new).await;
     println!("planned: the new master decides {:?} after it was told", told.elapsed());
-    assert_eq!(role(topology.old()), "master", "nobody waited for the demotion");
+    assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
     let at_move = calls(topology.old());
-    asks(new).await;
+    receives_checks(new).await;
     let reached = load.decided.load(Ordering::Relaxed);
-    wait::until_async("a hundred more", PATIENT, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
+    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
     let stray = at_move - before;
     println!("planned: {stray} calls at the old master since it was told, of about 500 to 900 a second");
-    assert_eq!(calls(topology.old()), at_move, "the old master is left");
+    assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
     println!("planned: {} decided without the store", load.degraded.load(Ordering::Relaxed));
     load.end().await;
 }
 
-/// What the store cannot know: a process that was told of no Sentinels.
+/// A process without Sentinels cannot learn of the fail-over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_wants_replicas_admits_nothing_once_another_is_chosen() {
+async fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
     let topology = RedisSentinels::start(false);
     topology.want_replicas();
     let load = Load::start(&store(&topology).await);
     load.decides().await;
     let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
-    let stays = Limiter::builder(stays).policies(LARGE).deadline(PATIENT).on_outage(Outage::Closed).build();
+    let stays = patient_limiter(stays, LARGE);
     assert!(stays.check("acme").await.is_ok());
     let told = topology.switched();
     topology.fail_over();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task");
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task");
     told.expect("told");
     for _ in 0..100 {
         let error = stays.check("acme").await.expect_err("the old master has no replicas");
-        // Sooner or later it is one itself.
+        // It may be a replica itself by now.
         assert!(["noreplicas", "readonly", "breaker"].contains(&error.reason()), "{}: {error}", error.reason());
     }
-    // The new one has a replica, and decides.
-    asks(topology.risen().expect("a new master")).await;
+    // The new master has a replica and decides.
+    receives_checks(topology.risen().expect("a new master")).await;
     load.decides().await;
     load.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_was_killed_is_replaced_with_passwords_on_both_sides() {
+async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
     let topology = RedisSentinels::start(true);
     let store = store(&topology).await;
     let load = Load::start(&store);
@@ -142,15 +141,15 @@ async fn a_master_that_was_killed_is_replaced_with_passwords_on_both_sides() {
     let told = topology.switched();
     let killed = Instant::now();
     topology.old().kill();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task").expect("told");
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
     let decided = load.decides().await;
     println!("killed: told after {:?}, decided {:?} later", told - killed, decided.saturating_duration_since(told));
-    asks(topology.risen().expect("a new master")).await;
+    receives_checks(topology.risen().expect("a new master")).await;
     load.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_master_that_wakes_up_is_not_asked_again() {
+async fn an_old_master_that_resumes_receives_no_checks() {
     let topology = RedisSentinels::start(false);
     let store = store(&topology).await;
     let load = Load::start(&store);
@@ -159,26 +158,26 @@ async fn an_old_master_that_wakes_up_is_not_asked_again() {
     let before = calls(old);
     let told = topology.switched();
     old.pause();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENT)).await.expect("a task").expect("told");
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
     let decided = load.decides().await;
     println!("stopped: decided {:?} after it was told", decided.saturating_duration_since(told));
     let new = topology.risen().expect("a new master");
-    asks(new).await;
+    receives_checks(new).await;
     old.resume();
-    // What it had been sent while it slept, and the connection of each that asks here.
+    // The calls that it had received before it was stopped.
     let woken = calls(old);
     let reached = load.decided.load(Ordering::Relaxed);
-    wait::until_async("a hundred more", PATIENT, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
-    asks(new).await;
+    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
+    receives_checks(new).await;
     let stray = calls(old) - before;
     println!("stopped: {stray} calls at the old master that it had been sent, {woken} when it woke");
-    assert_eq!(calls(old), woken, "the old master is left");
+    assert_eq!(calls(old), woken, "no check reaches the old master");
     load.end().await;
 }
 
-/// What it cannot do, notice a planned fail-over, is documented; what it can is a dead master.
+/// Such a pool does not notice a planned fail-over, which is documented. It notices a dead master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_asks_sentinels_finds_the_next_master() {
+async fn a_pool_of_sentinels_finds_the_next_master() {
     let topology = RedisSentinels::start(false);
     let urls = topology.urls();
     let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
@@ -186,15 +185,15 @@ async fn a_pool_that_asks_sentinels_finds_the_next_master() {
     let load = Load::start(&RedisStore::from_sentinel_pool(pool));
     load.decides().await;
     topology.old().kill();
-    wait::until("another master", PATIENT, || topology.risen().is_some());
+    wait::until("another master", PATIENCE, || topology.risen().is_some());
     load.decides().await;
-    asks(topology.risen().expect("a new master")).await;
+    receives_checks(topology.risen().expect("a new master")).await;
     load.end().await;
 }
 
 #[tokio::test]
 async fn exactly_the_documented_rights_are_enough() {
-    let documented = include_str!("../../docs/operations.md");
+    let documented = include_str!("../../../docs/operations.md");
     let rights = documented.lines().find_map(|line| line.strip_prefix("`+sentinel|")).expect("a line of rights");
     let rights = format!("+sentinel|{}", rights.split('`').next().expect("its end"));
     let server = RedisServer::start();
@@ -205,7 +204,7 @@ async fn exactly_the_documented_rights_are_enough() {
     assert!(!reply.is_error(), "{}", reply.text());
     let url = format!("redis://watcher:secret@{}", sentinel.addr());
     let _store = RedisStore::sentinel([url], "m").connect().await.expect("a store");
-    wait::until_async("a subscription", PATIENT, async || {
+    wait::until_async("a subscription", PATIENCE, async || {
         sentinel.command(&["CLIENT", "LIST"]).text().lines().any(|client| client.contains(" sub=1 "))
     })
     .await;
@@ -214,17 +213,17 @@ async fn exactly_the_documented_rights_are_enough() {
 }
 
 #[tokio::test]
-async fn what_sentinels_do_not_know_is_a_clear_error() {
+async fn an_unknown_master_is_a_clear_error() {
     let server = RedisServer::start();
     let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
     let error = RedisStore::sentinel([sentinel.url()], "other").connect().await.expect_err("no such master");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert_eq!(error.to_string(), "the sentinels know no master of the name that was given");
     let store = RedisStore::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m").connect().await;
-    assert!(store.is_ok(), "one that is away is no matter: {store:?}");
+    assert!(store.is_ok(), "one unreachable sentinel does no harm: {store:?}");
     let error = RedisStore::sentinel(["redis://127.0.0.1:1"], "m").connect().await.expect_err("nobody there");
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, "refused"), "{error}");
-    // What the sentinel names says of itself that it is no master.
+    // The server that the sentinel names reports that it is a replica.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = RedisStore::sentinel([sentinel.url()], "m").connect().await.expect_err("a replica");
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, "readonly"), "{error}");

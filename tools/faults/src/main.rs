@@ -33,8 +33,11 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 type Part = fn(&str);
 
 /// What this program is when a row starts it as another process, with a URL.
-const PARTS: &[(&str, Part)] =
-    &[("process", rows::recovery::process), (rows::clock::CALLER, rows::clock::caller), ("isolated", rows::sentinel::isolated)];
+const PARTS: &[(&str, Part)] = &[
+    ("process", rows::recovery::process),
+    (rows::clock::CALLER, rows::clock::caller),
+    ("isolated", rows::sentinel::isolated),
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -265,7 +265,11 @@ fn flatten(tree: &UseTree, path: &mut Vec<String>, found: &mut Vec<Import>) {
             push(&tree.ident, tree.rename.to_string(), [path.as_slice(), &own].concat());
         }
         UseTree::Glob(tree) => {
-            found.push(Import { name: "*".to_owned(), path: path.clone(), line: tree.star_token.spans[0].start().line });
+            found.push(Import {
+                name: "*".to_owned(),
+                path: path.clone(),
+                line: tree.star_token.spans[0].start().line,
+            });
         }
         UseTree::Group(tree) => tree.items.iter().for_each(|tree| flatten(tree, path, found)),
     }

@@ -1,6 +1,6 @@
-//! The pictures in `docs/plots`: the same traffic under each algorithm, decided by the real functions.
+//! The pictures in `docs/plots`: the same traffic under each algorithm, decided by the Rust functions.
 //!
-//! The test compares them with what the functions draw now; `cargo xtask plots` draws them anew.
+//! The test compares them with what the functions draw; `cargo xtask plots` draws them again.
 
 mod svg;
 mod traffic;
@@ -35,10 +35,10 @@ fn the_pictures_are_what_the_functions_draw() {
         }
         differing.push(name);
     }
-    assert!(differing.is_empty(), "`cargo xtask plots` draws them anew: {differing:?}");
+    assert!(differing.is_empty(), "these pictures differ, `cargo xtask plots` draws them again: {differing:?}");
 }
 
-/// What the text of `docs/algorithms.md` says of the pictures.
+/// Checks what `docs/algorithms.md` says about the pictures.
 #[test]
 fn the_traffic_shows_what_the_text_says_of_it() {
     let most = |algorithm| traffic::most_in_a_second(&traffic::passed(algorithm));
