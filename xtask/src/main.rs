@@ -17,6 +17,7 @@ mod plots;
 mod servers;
 mod tally;
 mod test;
+mod valkey;
 mod workspace;
 
 use failure::Failure;
