@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use std::{fmt, ops::Deref, sync::Arc};
 
 #[cfg(feature = "redis")]
-use crate::redis::Plan;
+use crate::redis::ScriptSet;
 use crate::{Algorithm, Cost, Error, ErrorKind, Policy};
 
 /// The policies that are checked together: all are charged, or none.
@@ -28,7 +28,7 @@ struct Set {
     most: u32,
     /// What the set needs at a Redis server, worked out when it is first asked there.
     #[cfg(feature = "redis")]
-    plan: OnceLock<Plan>,
+    scripts: OnceLock<ScriptSet>,
 }
 
 /// More policies in one set would make one decision too long for the server that makes them all.
@@ -86,8 +86,8 @@ impl PolicySet {
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn plan(&self) -> &Plan {
-        self.0.plan.get_or_init(|| Plan::new(self))
+    pub(crate) fn scripts(&self) -> &ScriptSet {
+        self.0.scripts.get_or_init(|| ScriptSet::new(&self.0.policies))
     }
 
     fn of(policies: Box<[Arc<Policy>]>) -> Self {
@@ -95,7 +95,7 @@ impl PolicySet {
             most: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             policies,
             #[cfg(feature = "redis")]
-            plan: OnceLock::new(),
+            scripts: OnceLock::new(),
         }))
     }
 

@@ -165,7 +165,7 @@ impl Wait<'_> {
             if let Some(told) = give_back(self.limiter, &self.key, &decision) {
                 let _ = told.await;
             }
-            let look = self.limiter.peek(&self.key).await.unwrap_or(decision);
+            let look = self.limiter.check_key(&self.key, Cost::ZERO).await.unwrap_or(decision);
             return look.turned_away(self.cost, left);
         }
         let place = Place { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
@@ -232,7 +232,7 @@ fn give_back(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHa
     }
     let check = Check::new(limiter.policies(), key, decision.cost());
     let answer = limiter.store().refund(check, Some(decision)).into_ready().err()?;
-    let deadline = limiter.deadline();
+    let deadline = limiter.timeout();
     let told = async move {
         if !matches!(timeout(deadline, answer).await, Ok(Ok(()))) {
             tracing::debug!("a place in a queue was left and could not be given back");
