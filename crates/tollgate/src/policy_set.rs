@@ -87,7 +87,7 @@ impl PolicySet {
 
     #[cfg(feature = "redis")]
     pub(crate) fn plan(&self) -> &Plan {
-        self.0.plan.get_or_init(|| Plan::new(self))
+        self.0.plan.get_or_init(|| Plan::new(&self.0.policies))
     }
 
     fn of(policies: Box<[Arc<Policy>]>) -> Self {

@@ -1,9 +1,9 @@
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use smallvec::SmallVec;
 
 use super::script::{self, Script};
-use crate::{Algorithm, PolicySet};
+use crate::{Algorithm, Policy};
 
 /// What a policy set needs at the server, worked out once.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(policies: &PolicySet) -> Self {
+    pub(crate) fn new(policies: &[Arc<Policy>]) -> Self {
         let algorithms: Vec<Algorithm> = policies.iter().map(|policy| policy.algorithm()).collect();
-        let suffix = |policy: &crate::Policy| format!("}}:{}:{}", policy.name(), policy.algorithm().tag());
+        let suffix = |policy: &Arc<Policy>| format!("}}:{}:{}", policy.name(), policy.algorithm().tag());
         let mut at = 0;
         let mut range = |words| {
             at += words;
@@ -36,7 +36,11 @@ impl Plan {
             refund: Script::refund(&algorithms),
             suffixes: policies.iter().map(suffix).collect(),
             tagged: script::is_tagged(&algorithms),
-            numbers: policies.iter().flat_map(script::args).flat_map(|number| (number as f64).to_le_bytes()).collect(),
+            numbers: policies
+                .iter()
+                .flat_map(|policy| script::args(policy))
+                .flat_map(|number| (number as f64).to_le_bytes())
+                .collect(),
             words: script::words(policies).map(&mut range).collect(),
         }
     }

@@ -5,9 +5,9 @@
 //! set is assembled once, when it is first used; parameters are never part of the text, so all
 //! sets of the same algorithms run the same script.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use crate::{Algorithm, Policy, PolicySet};
+use crate::{Algorithm, Policy};
 
 /// A script and the name the server knows it by.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ fn named(name: &str) -> &'static str {
 }
 
 /// How many words the reply has for each policy of a set.
-pub(crate) fn words(policies: &PolicySet) -> impl Iterator<Item = usize> {
+pub(crate) fn words(policies: &[Arc<Policy>]) -> impl Iterator<Item = usize> {
     let alone = policies.len() == 1;
     policies.iter().map(move |policy| {
         let (part, quota) = (part(policy.algorithm()), policy.quota());
