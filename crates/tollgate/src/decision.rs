@@ -4,7 +4,7 @@ use crate::{
     Algorithm, Cost, ErrorKind, Policy, PolicySet,
     algorithm::{Numbers, delay_us, numbers},
     clock::micros,
-    readings::Readings,
+    policy_levels::PolicyLevels,
     reason::Reason,
 };
 
@@ -32,7 +32,7 @@ pub struct Decision {
     at_us: u64,
     /// By how much the turn that was offered lay beyond what the caller would wait; 0 otherwise.
     late_us: u64,
-    readings: Readings,
+    readings: PolicyLevels,
     cost: Cost,
     /// The code of the reason; 0 when the store decided. (As an `Option` it would be where every
     /// enum around a decision keeps its own variant, and a decision would be copied in odd pieces.)
@@ -75,13 +75,13 @@ impl Degraded {
 impl Decision {
     /// A decision made from the readings of all policies of a set.
     #[inline]
-    pub(crate) fn from_readings(policies: &PolicySet, readings: Readings, cost: Cost, at_us: u64) -> Self {
+    pub(crate) fn from_readings(policies: &PolicySet, readings: PolicyLevels, cost: Cost, at_us: u64) -> Self {
         Self { policies: policies.clone(), at_us, late_us: 0, readings, cost, degraded: 0 }
     }
 
     /// A decision that no policy was asked for.
     pub(crate) fn open(policies: &PolicySet, cost: Cost, why: Reason) -> Self {
-        Self::from_readings(policies, Readings::new(), cost, 0).degraded_by(why)
+        Self::from_readings(policies, PolicyLevels::new(), cost, 0).degraded_by(why)
     }
 
     pub(crate) fn degraded_by(mut self, why: Reason) -> Self {
@@ -208,7 +208,7 @@ impl Decision {
 
     /// What each policy read.
     #[cfg(feature = "redis")]
-    pub(crate) fn readings(&self) -> &Readings {
+    pub(crate) fn readings(&self) -> &PolicyLevels {
         &self.readings
     }
 

@@ -35,9 +35,9 @@ mod limiter;
 mod memory;
 mod outage;
 mod policy;
+mod policy_levels;
 mod policy_set;
 mod quota;
-mod readings;
 mod reason;
 #[cfg(feature = "redis")]
 mod redis;

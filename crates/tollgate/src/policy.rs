@@ -27,7 +27,7 @@ pub struct Policy {
     algorithm: Algorithm,
     quota: Quota,
     /// Tells the policies of one key apart, made from the name once.
-    mark: u64,
+    name_hash: u64,
 }
 
 #[derive(Clone)]
@@ -190,8 +190,8 @@ impl Policy {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => {
-                let mark = mark(name.as_bytes());
-                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, mark })
+                let name_hash = name_hash(name.as_bytes());
+                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, name_hash })
             }
             Err(fault) => Err(Error::config(match fault {
                 Fault::Name => format!("{}, got {name:?}", fault.text()),
@@ -207,7 +207,7 @@ impl Policy {
         if let Err(fault) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", fault.text());
         }
-        Self { name: Name::Literal(name), algorithm, quota, mark: mark(name.as_bytes()) }
+        Self { name: Name::Literal(name), algorithm, quota, name_hash: name_hash(name.as_bytes()) }
     }
 
     /// The name: whose counter this is, in Redis and in the `RateLimit` fields.
@@ -251,7 +251,7 @@ impl Policy {
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
-        Self { name: self.name.clone(), algorithm: self.algorithm, quota, mark: self.mark }
+        Self { name: self.name.clone(), algorithm: self.algorithm, quota, name_hash: self.name_hash }
     }
 
     /// Whether a state of this policy is one of the other's too: they have the name in common, and the form of the
@@ -261,19 +261,19 @@ impl Policy {
     }
 
     /// A number that policies of one name have in common, and hardly any others.
-    pub(crate) fn mark(&self) -> u64 {
-        self.mark
+    pub(crate) fn name_hash(&self) -> u64 {
+        self.name_hash
     }
 }
 
 /// A multiplicative fold: names are short and configured, so it is enough.
-const fn mark(name: &[u8]) -> u64 {
-    let (mut mark, mut at) = (0, 0);
+const fn name_hash(name: &[u8]) -> u64 {
+    let (mut name_hash, mut at) = (0, 0);
     while at < name.len() {
-        mark = (mark ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        name_hash = (name_hash ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         at += 1;
     }
-    mark
+    name_hash
 }
 
 const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), Fault> {

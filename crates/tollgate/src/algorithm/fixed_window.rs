@@ -1,6 +1,6 @@
 //! Counters per window: aligned to the clock, or opened by the first hit.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
 /// A window and what was spent in it.
@@ -71,7 +71,7 @@ impl State {
     /// The bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
-        super::doubles(&[self.start_us, self.count, quota.period_us()])
+        super::stored::doubles(&[self.start_us, self.count, quota.period_us()])
     }
 }
 

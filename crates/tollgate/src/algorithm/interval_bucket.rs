@@ -1,6 +1,6 @@
 //! A bucket that is filled at intervals: all n units of a period at once, W after the first spend.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
 /// When the timer was started or last ran out, and what is missing from the bucket.
@@ -67,7 +67,7 @@ impl State {
     /// The bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        super::doubles(&[self.start_us, self.used])
+        super::stored::doubles(&[self.start_us, self.used])
     }
 }
 

@@ -121,7 +121,7 @@ impl Algorithm {
         Self::SlidingLog,
     ];
 
-    /// How many words its reading has.
+    /// How many words its level has.
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::TokenBucket

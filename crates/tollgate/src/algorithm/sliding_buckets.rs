@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Words;
+use super::level::Words;
 use crate::Quota;
 
 /// How a window is cut.
@@ -136,7 +136,7 @@ impl State {
         let Some(filled) = &self.0 else {
             return Vec::new();
         };
-        let mut bytes = super::doubles(&[filled.width_us, filled.newest(), filled.total]);
+        let mut bytes = super::stored::doubles(&[filled.width_us, filled.newest(), filled.total]);
         for (at, units) in &filled.buckets {
             bytes.extend((*at as u16).to_le_bytes());
             bytes.extend(units.to_le_bytes());

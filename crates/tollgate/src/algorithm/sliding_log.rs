@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::Words;
+use super::level::Words;
 use crate::Quota;
 
 /// What was admitted; none is fresh.

@@ -3,7 +3,7 @@
 //! Shares are compared as products, count × microseconds: a policy is refused when it is made
 //! whose n·W would reach 2⁵³, so the products are exact in Lua too.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
 /// An aligned window and what was spent in it and in the one before.
@@ -95,7 +95,7 @@ impl State {
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let (current, previous) = self.counts();
-        super::doubles(&[self.start_us, current, previous])
+        super::stored::doubles(&[self.start_us, current, previous])
     }
 }
 

@@ -1,9 +1,14 @@
 //! The state of any algorithm, and the steps of a decision on it.
 
+#[cfg(feature = "testing")]
+use super::stored::Value;
 use super::{
-    Reading, Words, fixed_window, interval_bucket, sliding_buckets, sliding_log, sliding_window, token_bucket,
+    fixed_window, interval_bucket,
+    kind::Algorithm,
+    level::{PolicyLevel, Words},
+    sliding_buckets, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Algorithm, Policy};
+use crate::Policy;
 
 /// A state that one algorithm keeps for one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +87,7 @@ impl State {
         now_us: u64,
         cost: u64,
         tag: &[u8],
-    ) -> (Reading, bool) {
+    ) -> (PolicyLevel, bool) {
         let quota = policy.quota_ref();
         match self {
             Self::TokenBucket(state) => decide(
@@ -128,7 +133,7 @@ impl State {
         now_us: u64,
         cost: u64,
         tag: &[u8],
-    ) -> (Reading, bool) {
+    ) -> (PolicyLevel, bool) {
         let Settled { mut state, mended } = self.settle(policy, wrote, now_us);
         let fits = state.fits(policy, now_us, cost);
         let is_charged = fits && cost > 0;
@@ -140,7 +145,7 @@ impl State {
         if is_written || (!mended && state.is_moved()) {
             *self = state;
         }
-        (Reading { fits, words }, is_written)
+        (PolicyLevel { fits, words }, is_written)
     }
 
     /// Whether settling moved this state out of its place, rather than copied it.
@@ -226,8 +231,7 @@ impl State {
 
     /// What the script stores under the policy.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_value(&self, policy: &Policy) -> crate::testing::Value {
-        use crate::testing::Value;
+    pub(crate) fn to_value(&self, policy: &Policy) -> Value {
         match self {
             Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
@@ -248,7 +252,7 @@ fn decide<S: Copy>(
     fits: impl FnOnce(&S) -> bool,
     charge: impl FnOnce(&mut S),
     words: impl FnOnce(&S) -> Words,
-) -> (Reading, bool) {
+) -> (PolicyLevel, bool) {
     let mut state = *stored;
     let mended = settle(&mut state);
     let fits = fits(&state);
@@ -260,5 +264,5 @@ fn decide<S: Copy>(
     if is_written {
         *stored = state;
     }
-    (Reading { fits, words: words(&state) }, is_written)
+    (PolicyLevel { fits, words: words(&state) }, is_written)
 }

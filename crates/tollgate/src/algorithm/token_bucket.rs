@@ -8,7 +8,7 @@
 
 use std::ptr;
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::{Quota, quota::MAX_EXACT};
 
 /// When the bucket is full again.

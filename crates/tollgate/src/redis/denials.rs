@@ -7,7 +7,7 @@ use super::{
     job::Job,
     slots::{Epoch, Slots},
 };
-use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
+use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels};
 
 /// Denials that still hold, remembered so that repeated refusals never reach the server.
 ///
@@ -30,7 +30,7 @@ struct Denial {
     sent: Instant,
     until: Instant,
     at_us: u64,
-    readings: Readings,
+    readings: PolicyLevels,
 }
 
 /// The default of the cap.

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use super::plan::Plan;
 use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
-    algorithm::{Reading, unspent},
+    algorithm::{PolicyLevel, unspent},
+    policy_levels::PolicyLevels,
     quota::MAX_EXACT,
-    readings::Readings,
 };
 
 /// No number of a script reaches it: a double could not hold the next.
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     /// How many of the requests were admitted, the first ones.
     granted: usize,
     /// The level after the last of them, and who denies the next.
-    readings: Readings,
+    readings: PolicyLevels,
     at_us: u64,
 }
 
@@ -91,10 +91,10 @@ impl Outcome {
         }
         // More than all bursts hold was not admitted, whatever the reply says.
         let later = ((self.granted - 1 - at) as u64 * cost.get()).min(policies.most().get());
-        let earlier = |(policy, reading): (_, Reading)| {
-            (policy, Reading { fits: true, words: unspent(policy, &reading.words, later) })
+        let earlier = |(policy, reading): (_, PolicyLevel)| {
+            (policy, PolicyLevel { fits: true, words: unspent(policy, &reading.words, later) })
         };
-        let readings = Readings::collect(self.readings.iter(policies).map(earlier));
+        let readings = PolicyLevels::collect(self.readings.iter(policies).map(earlier));
         Decision::from_readings(policies, readings, cost, self.at_us)
     }
 }
@@ -116,7 +116,7 @@ fn readings<W>(
     policies: &PolicySet,
     words: &[W],
     word: impl Fn(&W) -> Result<i64, Error> + Copy,
-) -> Result<Readings, Error> {
+) -> Result<PolicyLevels, Error> {
     let mut all = policies.iter().zip(&plan.words).map(|(policy, range)| {
         let reading = reading(policy, &words[range.clone()], word)?;
         Ok::<_, Error>((policy, reading))
@@ -124,16 +124,16 @@ fn readings<W>(
     if policies.len() == 1
         && let Some(one) = all.next()
     {
-        return one.map(|(_, reading)| Readings::one(reading));
+        return one.map(|(_, reading)| PolicyLevels::one(reading));
     }
     let all: SmallVec<[_; 4]> = all.collect::<Result<_, _>>()?;
-    Ok(Readings::collect(all))
+    Ok(PolicyLevels::collect(all))
 }
 
 /// What one policy says.
 #[inline]
-fn reading<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
-    let mut reading = Reading { fits: true, words: [0; 4] };
+fn reading<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
+    let mut reading = PolicyLevel { fits: true, words: [0; 4] };
     for (at, (value, place)) in words.iter().zip(&mut reading.words).enumerate() {
         let word = word(value)?;
         if at > 0 && word < 0 {

@@ -3,12 +3,12 @@
 use super::*;
 use crate::{
     Decision,
-    algorithm::{Reading, later, numbers},
+    algorithm::{PolicyLevel, later, numbers},
 };
 
 /// What the policy reads that is alone in its set.
-fn only(decision: &Decision) -> Reading {
-    decision.readings().iter(decision.policies()).map(|(_, reading)| reading).next().unwrap()
+fn only(decision: &Decision) -> PolicyLevel {
+    decision.readings().iter(decision.policies()).map(|(_, level)| level).next().unwrap()
 }
 
 #[test]
