@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet, Store, StoreFuture, entry::TAG_BYTES,
-    outage::Fallback, wait::Lines,
+    outage::Fallback, wait::queue::WaitQueues,
 };
 #[cfg(feature = "redis")]
 use crate::{
@@ -54,7 +54,7 @@ struct Inner {
     policies: PolicySet,
     deadline: Duration,
     fallback: Fallback,
-    lines: Lines,
+    wait_queues: WaitQueues,
 }
 
 impl Limiter {
@@ -224,8 +224,8 @@ impl Limiter {
         self.0.deadline
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.0.lines
+    pub(crate) fn wait_queues(&self) -> &WaitQueues {
+        &self.0.wait_queues
     }
 }
 

@@ -3,7 +3,7 @@ use std::any::Any;
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Inner, Limiter};
-use crate::{Outage, PolicySet, Store, outage::Fallback, wait::Lines};
+use crate::{Outage, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 #[cfg(feature = "redis")]
 use crate::{RedisStore, redis::Watch};
 
@@ -98,7 +98,7 @@ impl LimiterBuilder<PolicySet> {
     pub fn build(self) -> Limiter {
         let fallback = Fallback::new(self.outage, &self.policies);
         let Self { store, policies, deadline, .. } = self;
-        let (is_in_process, lines) = (store.is_in_process(), Lines::new(self.max_waiting));
+        let (is_in_process, wait_queues) = (store.is_in_process(), WaitQueues::new(self.max_waiting));
         Limiter(Arc::new(Inner {
             store,
             #[cfg(feature = "redis")]
@@ -109,7 +109,7 @@ impl LimiterBuilder<PolicySet> {
             policies,
             deadline,
             fallback,
-            lines,
+            wait_queues,
         }))
     }
 }
