@@ -11,12 +11,14 @@ use smallvec::SmallVec;
 
 pub use secret::KeySecret;
 
-/// Whose quota is spent.
+/// Identifies the client, tenant or resource whose quota is spent.
 ///
-/// A key is built from parts, and two keys are equal only when they were built from equal parts:
-/// `("ab", "c")` is not `("a", "bc")`, the text `"7"` is not the number `7`. Any bytes are safe,
-/// of any length. A key is stored as readable text of at most 64 bytes; what would be longer
-/// becomes a digest (SHA-256, 160 bits of it).
+/// A key is built from one or more parts. Two keys are equal only when they were built from equal
+/// parts: `("ab", "c")` differs from `("a", "bc")`, and the text `"7"` from the number `7`. A part
+/// may hold any bytes and have any length.
+///
+/// The store holds a key as readable text of at most 64 bytes. A longer text is replaced by a
+/// digest of it: 160 bits of its SHA-256.
 ///
 /// ```
 /// use tollgate::Key;
@@ -26,30 +28,43 @@ pub use secret::KeySecret;
 /// assert_eq!(key.encoded(), "tenant%2042,/export,#7");
 /// ```
 ///
-/// The text never holds a brace or a control character, so nobody who chooses a part can choose
-/// the Redis Cluster slot. Secrets have no place in it: see [`Key::secret`].
+/// The text never contains a brace or a control character, so a client that chooses a part cannot
+/// choose the slot in a Redis Cluster. Use [`Key::secret`] for API keys and tokens, because
+/// everybody with access to the store can read the text.
 ///
-/// Neither `Debug` nor any error message of this crate shows a key.
+/// Neither `Debug` nor an error message of this crate shows a key.
 #[derive(Clone)]
 pub struct Key {
     len: u8,
-    /// The text, and then zeros of the digit.
+    /// The text, padded with the digit `0`.
     text: [u8; KEY_BYTES],
 }
 
-/// Beyond this a key becomes a digest, so it needs no allocation.
+/// The greatest length of a key in bytes. A longer text becomes a digest, so a key never allocates.
 const KEY_BYTES: usize = 64;
 
 type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
 impl Key {
-    /// A key of one part.
+    /// Creates a key of one part.
+    ///
+    /// The part may be a text, bytes, a number, an address or another key.
     #[must_use]
     pub fn new(part: impl Into<Self>) -> Self {
         part.into()
     }
 
-    /// This key and a further part. A key of several parts is joined as one part.
+    /// Appends a part.
+    ///
+    /// A key of several parts is appended as one part.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let key = Key::new("acme").join("/export");
+    /// assert_eq!(key, Key::from(("acme", "/export")));
+    /// assert_ne!(Key::new("a").join(("b", "c")), Key::from(("a", "b", "c")));
+    /// ```
     #[must_use]
     pub fn join(self, part: impl Into<Self>) -> Self {
         let part = part.into();
@@ -65,10 +80,12 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// A part of any bytes.
+    /// Creates a key of one part from any bytes.
+    ///
+    /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex digits.
     #[must_use]
     pub fn bytes(part: &[u8]) -> Self {
-        // Nearly every part is short and stands for itself.
+        // Nearly every part is short and needs no escapes.
         let mut key = Self { len: 0, text: [b'0'; KEY_BYTES] };
         if !key.is_plain(part) {
             key = Self::escaped(part);
@@ -93,8 +110,11 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// The network of an address: the first `prefix` bits. An IPv4-mapped IPv6 address is its IPv4
-    /// address; a prefix longer than the address is the whole address.
+    /// Creates a key of the network of an address: its first `prefix` bits.
+    ///
+    /// Use a prefix of 64 for IPv6 clients: one client often has a whole /64 network and could
+    /// otherwise use a new address for each request. An IPv4-mapped IPv6 address counts as its IPv4
+    /// address. A prefix longer than the address selects the whole address.
     ///
     /// ```
     /// use tollgate::Key;
@@ -130,7 +150,9 @@ impl Key {
         }
     }
 
-    /// A secret as a part: the store sees only a keyed digest of it (HMAC-SHA-256, 160 bits).
+    /// Creates a key from an API key, a token or another secret.
+    ///
+    /// The store receives only a keyed digest of `part`: 160 bits of its HMAC-SHA-256 with `secret`.
     ///
     /// ```
     /// use tollgate::{Key, KeySecret};
@@ -153,11 +175,10 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// The text that stands for the key in the store: printable ASCII without braces, 1 to 64
-    /// bytes.
+    /// Returns the text of the key in the store: 1 to 64 bytes of printable ASCII without braces.
     #[must_use]
     pub fn encoded(&self) -> &str {
-        // Only ASCII is ever pushed.
+        // The text is always ASCII, so the conversion cannot fail.
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
@@ -166,7 +187,7 @@ impl Key {
         &self.text[..usize::from(self.len).min(KEY_BYTES)]
     }
 
-    /// The first `N` bytes, padding among them, of a key that is no longer.
+    /// Returns the first `N` bytes with the padding, when the key is not longer.
     #[inline]
     pub(crate) fn padded<const N: usize>(&self) -> Option<&[u8; N]> {
         if usize::from(self.len) <= N { self.text.first_chunk() } else { None }
@@ -177,14 +198,15 @@ impl Key {
         text.contains(&b',') || text.starts_with(b"!!")
     }
 
-    /// The key of a text that is no longer than a key.
+    /// Creates a key from a text of at most [`KEY_BYTES`].
     fn of(text: &[u8]) -> Self {
         let mut key = Self { len: text.len() as u8, text: [b'0'; KEY_BYTES] };
         key.text[..text.len()].copy_from_slice(text);
         key
     }
 
-    /// Whether this empty key becomes a part that stands for itself, which is copied and looked at in one pass.
+    /// Copies a part into this empty key. Returns `false` when the part is too long or needs escapes. Copying and
+    /// testing in one pass is faster than two.
     #[inline]
     fn is_plain(&mut self, part: &[u8]) -> bool {
         if !(1..=KEY_BYTES).contains(&part.len()) {
@@ -192,24 +214,24 @@ impl Key {
         }
         self.len = part.len() as u8;
         let (words, rest) = part.as_chunks::<8>();
-        let (places, _) = self.text.as_chunks_mut::<8>();
+        let (targets, _) = self.text.as_chunks_mut::<8>();
         let mut plain = true;
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = *word;
+        for (target, word) in targets.iter_mut().zip(words) {
+            *target = *word;
             plain &= word.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)]);
         }
-        for (place, &byte) in places.iter_mut().skip(words.len()).flatten().zip(rest) {
-            *place = byte;
+        for (target, &byte) in targets.iter_mut().skip(words.len()).flatten().zip(rest) {
+            *target = byte;
             plain &= PLAIN[usize::from(byte)];
         }
         plain
     }
 
-    /// The key of an address, written as its `Display` does, in a fraction of the time: most requests that are
-    /// limited are limited by it. Sixteen bytes hold it, and are stored as one, for those who read them next.
+    /// Creates the key of an IPv4 address. It equals the text of `Display` and takes a fraction of the time, because most
+    /// requests are limited by address. The text fits in 16 bytes, which are written at once.
     #[inline]
     fn dotted(address: Ipv4Addr) -> Self {
-        // As it differs from the padding.
+        // The text is combined as its difference (XOR) from the padding.
         let (mut text, mut len) = (u128::from(b'*' ^ b'.'), 0);
         for octet in address.octets() {
             let (digits, count) = OCTETS[usize::from(octet)];
@@ -223,7 +245,7 @@ impl Key {
 
     fn written(text: fmt::Arguments<'_>) -> Self {
         let mut buffer = Text(Buffer::new());
-        // Writing to a buffer in memory does not fail.
+        // Writing to memory cannot fail.
         let _ = buffer.write_fmt(text);
         Self::from_text(&buffer.0)
     }
@@ -234,7 +256,7 @@ impl Key {
         }
         let mut digest = Buffer::new();
         digest.push(b'!');
-        // Several parts stay several, so that those who join on cannot be mistaken for them.
+        // The digest of several parts is marked, so that it differs from a key to which a part is appended.
         if text.contains(&b',') {
             digest.push(b'!');
         }
@@ -271,8 +293,8 @@ impl Ord for Key {
     }
 }
 
-/// Bytes that stand for themselves. The others, among them everything that has a meaning in the
-/// encoded text (`, ( ) % * # ~ !`) or to Redis (`{ }`), are written as `%` and two hex digits.
+/// The bytes that need no escape. All others are written as `%` and two hex digits, among them the
+/// bytes with a meaning in the encoded text (`, ( ) % * # ~ !`) and in Redis (`{ }`).
 static PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0;
@@ -289,8 +311,8 @@ static PLAIN: [bool; 256] = {
     plain
 };
 
-/// A dot and the digits of each octet of an address, little-endian, as they differ from the padding of a key; and how many
-/// bytes that are.
+/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
+/// as their difference (XOR) from the padding of a key.
 static OCTETS: [(u32, u8); 256] = {
     let mut octets = [(0, 0); 256];
     let mut at = 0;

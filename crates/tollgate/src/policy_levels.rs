@@ -1,37 +1,38 @@
 use crate::{Policy, PolicySet, algorithm::PolicyLevel};
 
-/// What the policies of a set read at one instant, in the order of the set.
+/// Holds the levels of all policies of a set at one instant, in the order of the set.
 ///
-/// A decision passes through many hands, so it is small, and made of plain words: as many as each algorithm has, side
-/// by side. Three policies fit without an allocation, most often.
+/// A decision is moved many times, so this type is small: it stores only the words that each algorithm uses, side by
+/// side. Up to [`INLINE`] words need no allocation, which is enough for three policies of most algorithms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyLevels {
     len: u8,
-    /// A bit for each policy that denies.
+    /// One bit for each policy, set when the policy denies.
     denying: u8,
     words: [u64; INLINE],
-    /// What finds no place there.
-    more: Option<Box<[u64; MOST]>>,
+    /// The words after the first [`INLINE`].
+    more: Option<Box<[u64; MORE]>>,
 }
 
+/// The number of words that are stored without an allocation.
 const INLINE: usize = 6;
 
-/// The words of eight policies beyond those: four each at the most.
-const MOST: usize = 32 - INLINE;
+/// The number of further words: eight policies have at most four words each.
+const MORE: usize = 32 - INLINE;
 
 impl PolicyLevels {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// The level of a policy that is alone.
+    /// Creates the levels of a set of one policy.
     #[inline]
     pub(crate) fn one(level: PolicyLevel) -> Self {
         let [first, second, third, fourth] = level.words;
         Self { len: 1, denying: u8::from(!level.fits), words: [first, second, third, fourth, 0, 0], more: None }
     }
 
-    /// Those of all policies of a set, in its order.
+    /// Creates the levels of all policies of a set, in its order.
     pub(crate) fn collect<'a>(levels: impl IntoIterator<Item = (&'a Policy, PolicyLevel)>) -> Self {
         let (mut all, mut at) = (Self::new(), 0);
         for (policy, level) in levels {
@@ -39,7 +40,7 @@ impl PolicyLevels {
             all.len += 1;
             for &word in &level.words[..policy.algorithm().words()] {
                 match all.words.get_mut(at) {
-                    Some(place) => *place = word,
+                    Some(slot) => *slot = word,
                     None => all.more.get_or_insert_default()[at - INLINE] = word,
                 }
                 at += 1;
@@ -48,7 +49,7 @@ impl PolicyLevels {
         all
     }
 
-    /// What `change` makes of each.
+    /// Returns the levels that `change` returns for each policy.
     #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn map<'a>(
@@ -63,13 +64,13 @@ impl PolicyLevels {
         }
     }
 
-    /// Whether no policy denies.
+    /// Returns `true` when no policy denies.
     #[inline]
     pub(crate) fn fit(&self) -> bool {
         self.denying == 0
     }
 
-    /// The policies and what they read; nothing where no policy was asked.
+    /// Returns each policy with its level. Returns nothing for a decision that no policy took part in.
     #[inline]
     pub(crate) fn iter<'a>(
         &'a self,
@@ -100,7 +101,7 @@ mod tests {
     use crate::Quota;
 
     #[test]
-    fn what_was_pushed_is_read_back() {
+    fn collected_levels_are_returned_unchanged() {
         let quota = Quota::per_second(5);
         let policies = PolicySet::from([
             Policy::sliding_log("log", quota),
@@ -129,7 +130,7 @@ mod tests {
 
     #[cfg(feature = "redis")]
     #[test]
-    fn each_is_changed_by_itself() {
+    fn map_changes_each_level() {
         let quota = Quota::per_second(5);
         let [bucket, log] = [Policy::token_bucket("bucket", quota), Policy::sliding_log("log", quota)];
         let level = |policy: &Policy, first| {

@@ -1,27 +1,27 @@
 //! The level of a policy for one key: the integers of a reply, and the numbers derived from them.
 
-/// What a script replies for one policy, and what the pure functions say: the meaning of each word
-/// belongs to the algorithm. Words that an algorithm does not use are zero.
+/// The integers of one policy in the reply of a script. The pure functions return the same. The
+/// algorithm defines the meaning of each word. Unused words are zero.
 pub(crate) type Words = [u64; 4];
 
-/// What one policy reads at one instant.
+/// The level of one policy for one key at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLevel {
-    /// Whether the cost fits (or fitted, when it was charged).
+    /// Whether the cost fits, or fitted before it was charged.
     pub(crate) fits: bool,
-    /// The level after the charge; before it, when nothing was charged.
+    /// The state after the charge, or the unchanged state when nothing was charged.
     pub(crate) words: Words,
 }
 
-/// What the caller is told of one policy. Times are microseconds.
+/// The numbers that a caller sees for one policy. Times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// Units that would pass at this instant.
+    /// The units that would be admitted at this instant.
     pub(crate) remaining: u64,
-    /// Until the cost that was asked fits, if nobody else spends; 0 when it fits.
+    /// The time until the denied cost fits, if nobody else spends; 0 when it fits now.
     pub(crate) retry_us: u64,
-    /// Until the state equals a fresh one.
+    /// The time until the state equals a fresh one.
     pub(crate) reset_us: u64,
-    /// Until one more unit than `remaining` would pass; 0 when all are there.
+    /// The time until one unit more than `remaining` is available; 0 when nothing is spent.
     pub(crate) more_us: u64,
 }

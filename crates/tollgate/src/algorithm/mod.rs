@@ -1,21 +1,21 @@
-//! The algorithms as pure functions over (state, now, cost).
+//! The algorithms, as pure functions of a state, the current time and a cost.
 //!
-//! They are the in-process engine and the oracle that the Lua scripts are compared with, bit for
-//! bit. Each file has the same five steps, and so has each file in `scripts/`:
+//! The in-process store runs them, and the tests compare the Lua scripts with them bit for bit.
+//! Each algorithm has a file here and a file in `scripts/`, both with the same five steps:
 //!
-//! 1. *settle*: bring a stored state to `now` under the quota in force;
-//! 2. *fits*: would this cost pass;
-//! 3. *charge*: spend it;
-//! 4. *refund*: give some back;
-//! 5. *words*: the few integers from which [`numbers`] derives what the caller is told.
+//! 1. *settle* brings a stored state to the current time and to the current quota;
+//! 2. *fits* tests whether a cost fits;
+//! 3. *charge* spends a cost;
+//! 4. *refund* returns a cost;
+//! 5. *words* returns the few integers from which [`numbers()`] derives what the caller sees.
 //!
-//! A settled state is written back when it was charged, or when it had to be *mended*: it lay
-//! impossibly far ahead of the clock, or another quota wrote it. Otherwise it is thrown away, so
-//! that a denial and a peek leave no trace.
+//! A settled state is stored when it was charged, and when it had to be *mended*: when it was
+//! impossibly far ahead of the clock, or was written under another quota. In all other cases it is
+//! dropped, so that a denial and a peek change nothing.
 //!
-//! States of fixed size are copied to be settled. Those that grow with the limit live on the heap
-//! and are moved out instead; settling them only notes what has left, and the entries themselves
-//! stay as they were stored until something is charged.
+//! States of fixed size are copied to be settled. States that grow with the quota are on the heap
+//! and are moved out instead. Settling only counts their expired entries. The entries themselves
+//! are removed by the next charge.
 
 mod fixed_window;
 mod interval_bucket;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Policy, Quota};
 
-/// The numbers behind the words of a policy's level, for a check of `cost`.
+/// Derives the numbers of a policy from its level after a check of `cost`.
 pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Numbers {
     let (quota, words) = (policy.quota_ref(), &level.words);
     let denied = if level.fits { 0 } else { cost };
@@ -23,24 +23,24 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Number
     }
 }
 
-/// How long after the decision the turn of a request comes that charged `charged` units; zero for
-/// all but the queue.
+/// Returns the delay of a request that charged `charged` units, in microseconds. It is zero for all
+/// algorithms but the leaky bucket.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
     match policy.algorithm() {
-        Algorithm::LeakyBucket => token_bucket::turn_us(policy.quota_ref(), &level.words, charged),
+        Algorithm::LeakyBucket => token_bucket::bucket_delay_us(policy.quota_ref(), &level.words, charged),
         _ => 0,
     }
 }
 
-/// The words as they were `units` admitted units earlier at the same instant: what those said who
-/// came before, of requests that were charged together.
+/// Returns the words as they were before the last `units` units were charged at the same instant. A
+/// batch returns only the words after its last request, and those of the others are derived here.
 #[cfg(feature = "redis")]
 pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     let mut words = *words;
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::unspend(policy.quota_ref(), &mut words, units),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
-            // The time to retry is that of who was denied at last.
+            // The time to retry belongs to the last request of the batch, which was denied.
             (words[0], words[1]) = (words[0].saturating_sub(units), 0);
         }
         Algorithm::IntervalBucket
@@ -51,11 +51,11 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     words
 }
 
-/// What a policy reads `passed_us` after it read `level` at `at_us`, if nobody spent since.
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
 #[cfg(feature = "redis")]
 pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, cost: u64) -> PolicyLevel {
     let (quota, words) = (policy.quota_ref(), &level.words);
-    // A bucket that is alone does not say the time, and does not ask for it either.
+    // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us };
     let mut state = match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -78,8 +78,7 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
     PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
 }
 
-/// The algorithms whose states grow say it all themselves: the units that count, then the three
-/// times.
+/// Derives the numbers of an algorithm whose words already are the used units and the three times.
 fn counted(quota: &Quota, words: &Words) -> Numbers {
     let [used, retry_us, reset_us, more_us] = *words;
     Numbers { remaining: quota.amount_u64().saturating_sub(used), retry_us, reset_us, more_us }

@@ -1,4 +1,4 @@
-//! What a key is made of.
+//! Conversions into a key.
 
 use std::net::IpAddr;
 
@@ -47,8 +47,9 @@ impl From<u32> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address; an IPv4-mapped IPv6 address is its IPv4 address. Clients of an IPv6
-    /// network have many: see [`Key::network`].
+    /// Creates a key of the whole address. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    ///
+    /// Use [`Key::network`] for IPv6 clients: one client often has a whole /64 network.
     fn from(address: IpAddr) -> Self {
         Self::network(address, 128)
     }
@@ -73,7 +74,7 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, 
 }
 
 impl Key {
-    /// This key as the first element of a tuple: several parts stay one element.
+    /// Returns this key as the first element of a tuple. A key of several parts stays one element.
     fn first(self) -> Self {
         if !self.is_joined() {
             return self;
