@@ -1,3 +1,9 @@
+mod from;
+mod secret;
+mod tables;
+#[cfg(test)]
+mod tests;
+
 use std::{
     cmp::Ordering,
     fmt::{self, Write as _},
@@ -10,6 +16,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 pub use secret::KeySecret;
+use tables::{OCTETS, PLAIN, hex};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -93,6 +100,7 @@ impl Key {
         key
     }
 
+    /// Creates a key of one part that needs escapes or is too long.
     #[cold]
     fn escaped(part: &[u8]) -> Self {
         let mut text = Buffer::new();
@@ -133,6 +141,7 @@ impl Key {
         }
     }
 
+    /// Creates a key of the first `prefix` bits of an address.
     fn masked(address: IpAddr, prefix: u8) -> Self {
         let v6 = match address {
             IpAddr::V4(v4) => {
@@ -193,6 +202,7 @@ impl Key {
         if usize::from(self.len) <= N { self.text.first_chunk() } else { None }
     }
 
+    /// Returns `true` when the key has several parts.
     fn is_joined(&self) -> bool {
         let text = self.as_bytes();
         text.contains(&b',') || text.starts_with(b"!!")
@@ -243,6 +253,7 @@ impl Key {
         key
     }
 
+    /// Creates a key of formatted text that needs no escapes.
     fn written(text: fmt::Arguments<'_>) -> Self {
         let mut buffer = Text(Buffer::new());
         // Writing to memory cannot fail.
@@ -250,6 +261,7 @@ impl Key {
         Self::from_text(&buffer.0)
     }
 
+    /// Creates a key of encoded text. Text longer than a key becomes a digest.
     fn from_text(text: &[u8]) -> Self {
         if text.len() <= KEY_BYTES {
             return Self::of(text);
@@ -293,51 +305,7 @@ impl Ord for Key {
     }
 }
 
-/// The bytes that need no escape. All others are written as `%` and two hex digits, among them the
-/// bytes with a meaning in the encoded text (`, ( ) % * # ~ !`) and in Redis (`{ }`).
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let marks = b"-_./:@+=|$&;?";
-    let mut at = 0;
-    while at < marks.len() {
-        plain[marks[at] as usize] = true;
-        at += 1;
-    }
-    plain
-};
-
-/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
-/// as their difference (XOR) from the padding of a key.
-static OCTETS: [(u32, u8); 256] = {
-    let mut octets = [(0, 0); 256];
-    let mut at = 0;
-    while at < 256 {
-        let [hundreds, tens, ones] = [digit(at / 100), digit(at / 10 % 10), digit(at % 10)];
-        let (text, len) = match at {
-            0..10 => ([b'.', ones, b'0', b'0'], 2),
-            10..100 => ([b'.', tens, ones, b'0'], 3),
-            _ => ([b'.', hundreds, tens, ones], 4),
-        };
-        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
-        at += 1;
-    }
-    octets
-};
-
-const fn digit(value: usize) -> u8 {
-    b'0' + value as u8
-}
-
-fn hex(byte: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
-}
-
+/// A buffer to which formatted text can be written.
 struct Text(Buffer);
 
 impl fmt::Write for Text {
@@ -352,8 +320,3 @@ impl fmt::Debug for Key {
         f.write_str("Key(..)")
     }
 }
-
-mod from;
-mod secret;
-#[cfg(test)]
-mod tests;

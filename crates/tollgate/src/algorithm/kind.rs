@@ -27,84 +27,60 @@
 pub enum Algorithm {
     /// Holds up to b units and gains n units per W continuously.
     ///
-    /// The bucket starts full. It admits at most b + ⌊n·L/W⌋ units in any interval of length L.
-    /// Bursts pass, and the average rate holds. After a rest a client gets the burst in addition to
-    /// n units within W. Use [`SlidingBuckets`](Self::SlidingBuckets) where that is too much.
+    /// The bucket starts full. Bursts pass, and the average rate holds. See
+    /// [`Policy::token_bucket`](crate::Policy::token_bucket).
     ///
-    /// The state is one time, as in the generic cell rate algorithm (GCRA) of ITU-T I.371, which
-    /// is mathematically the same.
+    /// The state is one time, as in the generic cell rate algorithm (GCRA) of ITU-T I.371, which is
+    /// mathematically the same.
     #[doc(alias = "gcra")]
     #[doc(alias = "replenish rate")]
     TokenBucket,
     /// Adds n units at once every period W, up to b.
     ///
     /// The bucket starts full. The first refill comes W after the first request, and further
-    /// refills follow every W until the bucket is full again. It admits at most b − 1 + n·⌈L/W⌉
-    /// units in any interval of length L.
-    ///
-    /// Use it for limits that are announced as "n requests, then wait for the next refill". A
-    /// [`TokenBucket`](Self::TokenBucket) of the same quota never admits more, and a denied client
-    /// waits for one unit only.
+    /// refills follow every W until the bucket is full again. See
+    /// [`Policy::interval_bucket`](crate::Policy::interval_bucket).
     #[doc(alias = "burst fill")]
     #[doc(alias = "refill at intervals")]
     IntervalBucket,
     /// Queues up to b units and releases one unit every W/n.
     ///
     /// An admitted request is given a [`Decision::delay`](crate::Decision::delay) and should start
-    /// only after it. A full bucket denies.
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready) waits for the delay.
-    ///
-    /// Use it for work that must be even, such as e-mails or calls to another company's API. A
-    /// waiting request holds a connection or a task. Use a [`TokenBucket`](Self::TokenBucket),
-    /// which has the same arithmetic, where a client should come back later.
+    /// only after it. A full bucket denies. See
+    /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     #[doc(alias = "queue")]
     #[doc(alias = "traffic shaping")]
     LeakyBucket,
     /// Counts units in windows that start at multiples of W since the Unix epoch.
     ///
-    /// It admits n units per window, and up to 2n within W around the edge of two windows. Use it
-    /// for quotas that people read on a calendar: an hour or a day in UTC. All clients get their
-    /// new quota at the same moment and may arrive together. Use any other algorithm where that is
-    /// a problem.
+    /// All clients get their new quota at the same moment. See
+    /// [`Policy::fixed_window`](crate::Policy::fixed_window).
     FixedWindow,
     /// Counts units in a window of length W that opens with the first request of a key.
     ///
-    /// It admits n units per window, and up to 2n − 1 in an interval of length W that covers two
-    /// windows. Use it to match another system that counts with `INCR` and `EXPIRE`.
+    /// It counts as `INCR` with `EXPIRE` does. See
+    /// [`Policy::window_from_first_hit`](crate::Policy::window_from_first_hit).
     WindowFromFirstHit,
     /// Counts the current window in full and the previous window by the share still within W.
     ///
-    /// The windows start at multiples of W since the Unix epoch. A steady client gets n − 1 to n
-    /// units in any W, without a rush at the edge. A client that times its requests to the edge
-    /// gets up to 2n − 1, because the share assumes even traffic. n·W in microseconds must be
-    /// below 2⁵³: 104 000 units per day.
-    ///
-    /// Use it for large limits over long periods. Use [`SlidingBuckets`](Self::SlidingBuckets)
-    /// where n is a promise.
+    /// The windows start at multiples of W since the Unix epoch. n·W in microseconds must be below
+    /// 2⁵³: about 104 000 units per day. See
+    /// [`Policy::sliding_window`](crate::Policy::sliding_window).
     #[doc(alias = "sliding window counter")]
     #[doc(alias = "two counters")]
     SlidingWindow,
     /// Divides W into m sub-windows and counts the current one and the m before it in full.
     ///
-    /// It never admits more than n units in any W. The sub-windows are ⌈W/m⌉ µs wide and aligned
-    /// to the clock. A unit counts for W to W·(1 + 1/m), so a steady client gets at least
-    /// n·m/(m + 1) units per W.
-    ///
-    /// Use it where n is a promise: it takes 6 bytes for each sub-window in use. Use
-    /// [`SlidingLog`](Self::SlidingLog) where a denial must be exact too.
+    /// The sub-windows are ⌈W/m⌉ µs wide and aligned to the clock. See
+    /// [`Policy::sliding_buckets`](crate::Policy::sliding_buckets).
     SlidingBuckets {
         /// Sets the number of sub-windows, m: 1 to 1000, and at most the microseconds in W.
         buckets: u16,
     },
     /// Stores the time of every admitted unit.
     ///
-    /// It never admits more than n units in any W, and denies only a cost that does not fit beside
-    /// the units of the last W. n is at most 100 000, because each unit takes about 11 bytes in
-    /// Redis.
-    ///
-    /// Use it for small, exact limits. Each entry can carry a
-    /// [tag](crate::Limiter::check_tagged), so that [`entries`](crate::Limiter::entries) lists
-    /// who spent the units. Use [`SlidingBuckets`](Self::SlidingBuckets) for a large n.
+    /// n is at most 100 000, because each unit takes about 11 bytes in Redis. See
+    /// [`Policy::sliding_log`](crate::Policy::sliding_log).
     SlidingLog,
 }
 

@@ -266,7 +266,7 @@ fn slot_hash(hash: u64, policy: &Policy) -> u64 {
     (hash ^ policy.name_hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Returns the hash of a key. It selects the shard and, with the policy, the place in the table.
+/// Returns the hash of a key. It selects the shard and, with the policy, the position in the table.
 #[inline]
 pub(super) fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
     let mut state = hasher.build_hasher();
