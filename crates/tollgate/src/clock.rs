@@ -10,7 +10,7 @@ use std::{
 /// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] by default. Tests use
 /// [`Clock::manual`] and never have to sleep.
 ///
-/// A `RedisStore` uses the server's clock, which the script reads once per call. Give it a clock of
+/// A [`RedisStore`](crate::RedisStore) uses the server's clock, which the script reads once per call. Give it a clock of
 /// the process only when the server forbids `TIME` in scripts. Replicas then disagree by as much as
 /// their clocks differ.
 ///
@@ -44,7 +44,7 @@ impl Clock {
     /// Later corrections of the system's time do not change it.
     ///
     /// The clock reads the processor's time counter where that counter is reliable, which takes a
-    /// third of the time of a system call. Otherwise it reads the system's monotonic clock. The
+    /// third of the time of asking the system. Otherwise it reads the system's monotonic clock. The
     /// first clock of a process calibrates the counter, which usually takes 1 ms and at most 200 ms.
     #[must_use]
     pub fn monotonic() -> Self {

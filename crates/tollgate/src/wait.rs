@@ -22,8 +22,8 @@ impl Limiter {
     ///
     /// With all other algorithms, a denied caller waits for the decision's
     /// [`retry_after`](Decision::retry_after) and then tries again. Callers of this limiter and its
-    /// clones wait in a queue, one for each key, and are admitted in the order of arrival. The
-    /// queues of two processes do not know each other.
+    /// clones wait in a queue, one for each key, and are admitted in the order of arrival. Each
+    /// process has its own queues.
     ///
     /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request

@@ -10,10 +10,10 @@ use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, S
 
 /// Stores counters inside the process.
 ///
-/// It runs the same algorithms as a `RedisStore` and gives the same decisions, but only for one
-/// process: two replicas with a memory store each admit twice the quota. Use it in tests, in a
-/// service with a single replica, and for limits that each replica keeps on its own. It also takes
-/// over while Redis is unavailable, see [`Outage::Local`](crate::Outage::Local).
+/// It runs the same algorithms as a [`RedisStore`](crate::RedisStore) and gives the same decisions,
+/// but each process counts alone: two replicas together admit twice the quota. Use it in tests, in
+/// a service with a single replica, and for limits that each replica keeps on its own. It also
+/// takes over while Redis is unavailable, see [`Outage::Local`](crate::Outage::Local).
 ///
 /// The store holds at most [`max_keys`](MemoryStoreBuilder::max_keys) states, one for each key and
 /// policy. When it is full, it first drops the states that equal a fresh one, because nothing is
