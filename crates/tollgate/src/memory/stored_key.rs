@@ -2,9 +2,9 @@ use std::fmt;
 
 use crate::Key;
 
-/// A key as it is held beside its state: most fit, the others are one allocation.
-pub(super) enum Subject {
-    /// The first bytes of a key, padded as the key is.
+/// Stores a key beside its state. Most keys fit in place, a longer one is one allocation.
+pub(super) enum StoredKey {
+    /// The bytes of the key, with the key's own padding.
     Short {
         len: u8,
         text: [u8; SHORT],
@@ -12,10 +12,10 @@ pub(super) enum Subject {
     Long(Box<[u8]>),
 }
 
-/// A network of IPv6 addresses takes 25.
+/// The longest key that is stored in place, in bytes. The key of an IPv6 /64 network takes up to 25.
 const SHORT: usize = 30;
 
-impl Subject {
+impl StoredKey {
     pub(super) fn of(key: &Key) -> Self {
         match key.padded::<SHORT>() {
             Some(text) => Self::Short { len: key.as_bytes().len() as u8, text: *text },
@@ -23,7 +23,7 @@ impl Subject {
         }
     }
 
-    /// Whether this is the key. Two short ones are compared whole, padding and all, without a loop.
+    /// Returns `true` when this is `key`. Two short keys are compared with their padding, without a loop.
     #[inline]
     pub(super) fn is(&self, key: &Key) -> bool {
         match (self, key.padded::<SHORT>()) {
@@ -41,10 +41,10 @@ impl Subject {
     }
 }
 
-impl fmt::Debug for Subject {
-    /// It tells who it is.
+impl fmt::Debug for StoredKey {
+    /// Omits the key: it may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subject(..)")
+        f.write_str("StoredKey(..)")
     }
 }
 
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_is_its_key_and_no_other() {
-        // The longest that fits and the next, and one that is another's beginning with its padding.
+    fn a_stored_key_equals_only_its_own_key() {
+        // Keys around the longest short one, and keys that equal another one plus its padding.
         let texts = ["a", "a0", "a00", &"x".repeat(29), &"x".repeat(30), &"x".repeat(31), &"x".repeat(64)];
         for (at, text) in texts.iter().enumerate() {
-            let subject = Subject::of(&Key::from(*text));
-            assert_eq!(subject.as_bytes(), text.as_bytes());
+            let stored = StoredKey::of(&Key::from(*text));
+            assert_eq!(stored.as_bytes(), text.as_bytes());
             for (other_at, other) in texts.iter().enumerate() {
-                assert_eq!(subject.is(&Key::from(*other)), at == other_at, "{text} {other}");
+                assert_eq!(stored.is(&Key::from(*other)), at == other_at, "{text} {other}");
             }
         }
     }

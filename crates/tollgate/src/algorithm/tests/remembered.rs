@@ -1,18 +1,18 @@
-//! A denial that is remembered says what the store would say.
+//! Tests that a remembered denial ages to the same numbers as the stored state.
 
 use super::*;
 use crate::{
     Decision,
-    algorithm::{Reading, later, numbers},
+    algorithm::{PolicyLevel, later, numbers},
 };
 
-/// What the policy reads that is alone in its set.
-fn only(decision: &Decision) -> Reading {
-    decision.readings().iter(decision.policies()).map(|(_, reading)| reading).next().unwrap()
+/// Returns the level of the only policy of a decision.
+fn only(decision: &Decision) -> PolicyLevel {
+    decision.levels().iter(decision.policies()).map(|(_, level)| level).next().unwrap()
 }
 
 #[test]
-fn a_denial_ages_as_the_store_does() {
+fn a_remembered_denial_ages_as_the_stored_state_does() {
     let quotas =
         [Quota::new(3, Duration::from_micros(1_000)), Quota::new(7, Duration::from_micros(385)), Quota::per_day(5)];
     for quota in quotas {
@@ -53,8 +53,8 @@ fn a_denial_ages_as_the_store_does() {
                     assert!(!aged.fits, "{policy:?} after {passed} of {retry} µs");
                     let expected = numbers(&policy, &only(&expected), u64::from(cost));
                     let aged = numbers(&policy, &aged, u64::from(cost));
-                    // What has left a log or a bucket meanwhile is not known without asking; the
-                    // times that matter to who waits are.
+                    // The remembered denial does not know which entries of a log or of buckets have
+                    // expired since. It knows the times.
                     assert_eq!((aged.retry_us, aged.reset_us), (expected.retry_us, expected.reset_us), "{policy:?}");
                     if !matches!(
                         policy.algorithm(),
