@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tollgate_tower::MetricLabels;
 
-use crate::{matching::service_and_method, methods::checked_service};
+use crate::path::{checked_service, service_and_method};
 
 /// The labels `rpc_service` and `rpc_method` of the metrics, for these methods
 /// (`/package.Service/Method`) and services (`package.Service`).

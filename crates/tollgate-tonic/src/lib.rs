@@ -43,10 +43,11 @@ mod labels;
 mod matching;
 mod messages;
 mod methods;
+mod path;
 mod status;
 
 use form::Form;
-use matching::service_and_method;
+use path::service_and_method;
 use tollgate_tower::{HeaderFormat, KeyExtractor, LimiterSource, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use http::request::Parts;
 
-use crate::methods::checked_service;
+use crate::path::{checked_service, service_and_method};
 
 /// Calls of these services, each by its full name: `helloworld.Greeter`. The generated code holds
 /// it in `SERVICE_NAME`. For the option [`exempt`](tollgate_tower::RateLimitBuilder::exempt).
@@ -45,12 +45,6 @@ pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync 
     ])
 }
 
-/// The two parts of a call's path.
-pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
-    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
-}
-
 #[cfg(test)]
 mod tests {
     use http::Request;
@@ -59,14 +53,6 @@ mod tests {
 
     fn parts(path: &str) -> Parts {
         Request::post(path).body(()).unwrap().into_parts().0
-    }
-
-    #[test]
-    fn a_path_names_a_service_and_a_method() {
-        assert_eq!(service_and_method("/a.B/C"), Some(("a.B", "C")));
-        for other in ["", "/", "a.B/C", "/a.B", "/a.B/", "//C", "/a.B/C/D"] {
-            assert_eq!(service_and_method(other), None, "{other}");
-        }
     }
 
     #[test]

@@ -3,7 +3,10 @@ use std::{collections::HashSet, fmt};
 use tollgate::Limiter;
 use tollgate_tower::{LimiterSource, TieredLimiters};
 
-use crate::{labels::metric_labels, matching::service_and_method};
+use crate::{
+    labels::metric_labels,
+    path::{checked_method, checked_method_or_service, checked_service, service_and_method},
+};
 
 /// Limiters by method and service: all quotas of a server in one place.
 ///
@@ -46,8 +49,7 @@ impl MethodLimiters {
     ///
     /// When the path has another form.
     pub fn method(self, method: impl Into<String>, limiter: Limiter) -> Self {
-        let method = method.into();
-        assert!(service_and_method(&method).is_some(), "a method must be like /package.Service/Method, got {method:?}");
+        let method = checked_method(method.into());
         self.add(method, Some(limiter))
     }
 
@@ -67,8 +69,7 @@ impl MethodLimiters {
     ///
     /// When it is written as neither.
     pub fn exempt(self, method_or_service: impl Into<String>) -> Self {
-        let name = method_or_service.into();
-        let name = if service_and_method(&name).is_some() { name } else { checked_service(name) };
+        let name = checked_method_or_service(method_or_service.into());
         self.add(name, None)
     }
 
@@ -76,12 +77,6 @@ impl MethodLimiters {
         self.of.push((name, limiter));
         self
     }
-}
-
-pub(crate) fn checked_service(service: String) -> String {
-    let is_name = !service.is_empty() && !service.contains('/');
-    assert!(is_name, "a service must be like package.Service, got {service:?}");
-    service
 }
 
 impl From<MethodLimiters> for LimiterSource {

@@ -6,7 +6,7 @@ use tollgate_tower::{
 };
 
 use super::head::NoPath;
-use crate::matching::service_and_method;
+use crate::path::service_and_method;
 
 /// The method that is called, by the full path: `/helloworld.Greeter/SayHello`.
 ///
