@@ -8,22 +8,26 @@ use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 
 use crate::certificate::subject;
 
-/// The subject of the certificate that the client showed.
+/// Uses the subject of the client's TLS certificate as the key.
 ///
-/// It stays the same when the certificate is renewed. Whoever signs the clients' certificates says
-/// who shares a quota: with several authorities, two clients may have one subject.
+/// The key stays the same when the certificate is renewed with the same subject. The server must
+/// request certificates from clients: see `ServerTlsConfig::client_ca_root` of tonic. A server
+/// without TLS answers every call with `INTERNAL`, and the log has the reason.
 ///
-/// A client without a certificate, and one whose certificate has no subject (some carry only
-/// alternative names), has no key.
+/// A client has no key, and is answered with `INVALID_ARGUMENT`, in two cases:
 ///
-/// The server has to ask for certificates: `ServerTlsConfig::client_ca_root` of tonic. Without TLS
-/// every call is answered with `INTERNAL`, and the log says why.
+/// - The client sent no certificate.
+/// - The certificate has no subject. Some certificates have only alternative names.
+///
+/// **Two clients with the same subject share a quota.** The certificate authority assigns the
+/// subjects, so two authorities may give the same subject to different clients.
 ///
 /// ```
 /// use http::Request;
 /// use tollgate_tonic::key::ClientCertificate;
 /// use tollgate_tower::{KeyExtractor, key::KeyErrorKind};
 ///
+/// // A request without TLS: the service is set up wrongly.
 /// let (parts, ()) = Request::new(()).into_parts();
 /// assert_eq!(ClientCertificate.extract(&parts).unwrap_err().kind(), KeyErrorKind::Misconfigured);
 /// ```
@@ -35,11 +39,12 @@ impl KeyExtractor for ClientCertificate {
         let info = parts.extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
         let info = info.ok_or_else(|| {
             KeyError::misconfigured(
-                "calls do not come over TLS of tonic's server: give it a `tls_config` that asks for client certificates",
+                "the call did not arrive over the TLS of tonic's server: \
+                 set a `tls_config` that requests client certificates",
             )
         })?;
         let certificates = info.peer_certs().unwrap_or_default();
-        let first = certificates.first().ok_or_else(|| KeyError::missing("the client showed no certificate"))?;
+        let first = certificates.first().ok_or_else(|| KeyError::missing("the client sent no certificate"))?;
         match subject(first) {
             Some(subject) => Ok(Some(Key::bytes(subject))),
             None => Err(KeyError::missing("the client's certificate has no subject")),
