@@ -55,7 +55,6 @@
 //!
 //! To count in Redis, enable the feature `redis` of the crate `tollgate`.
 
-mod certificate;
 mod interceptor;
 pub mod key;
 pub mod messages;
