@@ -3,13 +3,18 @@ use std::{collections::HashSet, fmt};
 use tollgate::Limiter;
 use tollgate_tower::{LimiterSource, TieredLimiters};
 
-use crate::{labels::metric_labels, matching::service_and_method};
+use crate::{
+    metric_labels::metric_labels,
+    path::{checked_method, checked_method_or_service, checked_service, service_and_method},
+};
 
-/// Limiters by method and service: all quotas of a server in one place.
+/// Selects the limiter of a call by its method and its service: all quotas of a server in one table.
 ///
-/// A call is limited by the limiter of its method, else by that of its service, else by the one
-/// that [`new`](Self::new) takes. Policies that should count apart need names of their own: limiters
-/// whose policies have the same name, on one store, share the counter of a caller.
+/// A call is limited by the limiter of its method. Without one, it is limited by the limiter of its
+/// service, and without that by the limiter given to [`new`](Self::new).
+///
+/// Give each policy its own name when its quota should be counted separately. Two limiters on one
+/// store share a counter when their policies have the same name.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -22,79 +27,69 @@ use crate::{labels::metric_labels, matching::service_and_method};
 /// let store = MemoryStore::new();
 /// let methods = MethodLimiters::new(Limiter::new(store.clone(), OTHERS))
 ///     .service("helloworld.Greeter", Limiter::new(store.clone(), GREETER))
-///     // A stream counts as a call of the service, and against a quota of its own.
+///     // A stream spends from the quota of the service and from a quota of its own.
 ///     .method("/helloworld.Greeter/SayHelloStream", Limiter::new(store, [GREETER, STREAMS]))
 ///     .exempt("grpc.health.v1.Health");
 /// let layer = tollgate_tonic::layer(methods, PeerIp::new());
 /// # let _ = layer;
 /// ```
-#[must_use = "limiters limit nothing by themselves"]
+#[must_use = "limiters have no effect until they are given to a layer"]
 pub struct MethodLimiters {
-    others: Limiter,
-    of: Vec<(String, Option<Limiter>)>,
+    default: Limiter,
+    /// Methods and services by name. `None` stands for an exemption.
+    named: Vec<(String, Option<Limiter>)>,
 }
 
 impl MethodLimiters {
-    /// `others` limits what is not named.
-    pub fn new(others: Limiter) -> Self {
-        Self { others, of: Vec::new() }
+    /// Creates a table in which `default` limits all calls. The other methods add exceptions.
+    pub fn new(default: Limiter) -> Self {
+        Self { default, named: Vec::new() }
     }
 
-    /// The limiter of one method, which is written as its path: `/package.Service/Method`.
+    /// Sets the limiter of one method, given by its path: `/package.Service/Method`.
     ///
     /// # Panics
     ///
-    /// When the path has another form.
+    /// Panics when the path has another form.
     pub fn method(self, method: impl Into<String>, limiter: Limiter) -> Self {
-        let method = method.into();
-        assert!(service_and_method(&method).is_some(), "a method must be like /package.Service/Method, got {method:?}");
-        self.add(method, Some(limiter))
+        self.add(checked_method(method.into()), Some(limiter))
     }
 
-    /// The limiter of one service, by its full name: `package.Service`.
+    /// Sets the limiter of one service, given by its full name: `package.Service`.
     ///
     /// # Panics
     ///
-    /// When the name is empty or contains a slash.
+    /// Panics when the name is empty or contains a slash.
     pub fn service(self, service: impl Into<String>, limiter: Limiter) -> Self {
-        let service = checked_service(service.into());
-        self.add(service, Some(limiter))
+        self.add(checked_service(service.into()), Some(limiter))
     }
 
-    /// A method or a service without a limit.
+    /// Removes the limit from a method (`/package.Service/Method`) or a service (`package.Service`).
     ///
     /// # Panics
     ///
-    /// When it is written as neither.
+    /// Panics when the name is neither a method nor a service.
     pub fn exempt(self, method_or_service: impl Into<String>) -> Self {
-        let name = method_or_service.into();
-        let name = if service_and_method(&name).is_some() { name } else { checked_service(name) };
-        self.add(name, None)
+        self.add(checked_method_or_service(method_or_service.into()), None)
     }
 
     fn add(mut self, name: String, limiter: Option<Limiter>) -> Self {
-        self.of.push((name, limiter));
+        self.named.push((name, limiter));
         self
     }
 }
 
-pub(crate) fn checked_service(service: String) -> String {
-    let is_name = !service.is_empty() && !service.contains('/');
-    assert!(is_name, "a service must be like package.Service, got {service:?}");
-    service
-}
-
 impl From<MethodLimiters> for LimiterSource {
     fn from(methods: MethodLimiters) -> Self {
-        let limited = methods.of.iter().filter(|(_, limiter)| limiter.is_some());
+        let limited = methods.named.iter().filter(|(_, limiter)| limiter.is_some());
         let labels = metric_labels(limited.map(|(name, _)| name.as_str()));
-        let named: HashSet<String> = methods.of.iter().map(|(name, _)| name.clone()).collect();
-        let tiers = TieredLimiters::new(methods.others).by(move |parts| {
+        let names: HashSet<String> = methods.named.iter().map(|(name, _)| name.clone()).collect();
+        let tiers = TieredLimiters::new(methods.default).by(move |parts| {
             let path = parts.uri.path();
             let (service, _) = service_and_method(path)?;
-            named.get(path).or_else(|| named.get(service)).cloned()
+            names.get(path).or_else(|| names.get(service)).cloned()
         });
-        let tiers = methods.of.into_iter().fold(tiers, |tiers, (name, limiter)| match limiter {
+        let tiers = methods.named.into_iter().fold(tiers, |tiers, (name, limiter)| match limiter {
             Some(limiter) => tiers.tier(name, limiter),
             None => tiers.exempt(name),
         });
@@ -104,7 +99,7 @@ impl From<MethodLimiters> for LimiterSource {
 
 impl fmt::Debug for MethodLimiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MethodLimiters").field("others", &self.others).field("of", &self.of).finish()
+        f.debug_struct("MethodLimiters").field("default", &self.default).field("named", &self.named).finish()
     }
 }
 
@@ -120,13 +115,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a method must be like /package.Service/Method, got \"SayHello\"")]
-    fn a_method_without_its_service_is_a_mistake() {
+    fn a_method_without_its_service_panics() {
         let _ = MethodLimiters::new(limiter()).method("SayHello", limiter());
     }
 
     #[test]
     #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
-    fn a_service_is_written_without_slash() {
+    fn a_service_name_with_a_slash_panics() {
         let _ = MethodLimiters::new(limiter()).exempt("/a.B");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use tollgate_tests::Log;
 use tracing::{Dispatch, Level};
 
-use crate::places::{ask, one_port};
+use crate::placement::{one_port, send};
 
 fn dispatch(log: Log) -> Dispatch {
     let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
@@ -13,15 +13,16 @@ fn dispatch(log: Log) -> Dispatch {
 }
 
 #[tokio::test]
-async fn the_log_names_the_service_and_the_method_and_no_key() {
-    // One more that lives on: were there a single one, a thread without it could switch the event off for all.
-    static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
-    LazyLock::force(&ANOTHER);
+async fn the_log_has_the_service_and_the_method_but_not_the_key() {
+    // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable the
+    // event for the whole process.
+    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
+    LazyLock::force(&SECOND);
     let log = Log::default();
     let _guard = tracing::dispatcher::set_default(&dispatch(log.clone()));
     let router = one_port();
     for _ in 0..3 {
-        ask(&router, Some("application/grpc")).await;
+        send(&router, Some("application/grpc")).await;
     }
     let log = log.text();
     let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
@@ -36,15 +37,19 @@ mod counts {
     use http::Request;
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
     use tollgate::Limiter;
-    use tollgate_tonic::{ChargeMessages, Messages, MethodLimiters, metric_labels};
+    use tollgate_tonic::{
+        MethodLimiters,
+        messages::{MessageCharge, RateLimitBuilderExt},
+        metric_labels,
+    };
     use tollgate_tower::key::Global;
     use tonic::{body::Body, service::Routes};
     use tower::{Layer, ServiceExt};
 
     use crate::support::*;
 
-    /// Calls each path in turn, under a recorder of its own; all counters.
-    fn counted<L>(layer: &L, paths: impl IntoIterator<Item = String>) -> BTreeMap<String, u64>
+    /// Calls each path once, and returns all counters.
+    fn counters_after<L>(layer: &L, paths: impl IntoIterator<Item = String>) -> BTreeMap<String, u64>
     where
         L: Layer<Routes>,
         L::Service:
@@ -72,8 +77,8 @@ mod counts {
         counters.collect()
     }
 
-    /// Thirty thousand paths that nobody serves, among them methods of a service that is served.
-    fn invented() -> impl Iterator<Item = String> {
+    /// Returns 30 000 paths of methods that do not exist, a third of them in a service that exists.
+    fn unknown_paths() -> impl Iterator<Item = String> {
         (0..10_000).flat_map(|number| {
             [format!("/echo.Echo/Invented{number}"), format!("/invented.Service{number}/Unary"), format!("/{number}")]
         })
@@ -83,16 +88,18 @@ mod counts {
     const DENIED: &str = "tollgate_decisions_total policy=two outcome=denied";
 
     #[test]
-    fn a_table_of_methods_names_them_and_no_client_adds_a_name() {
-        let store = still();
+    fn a_table_of_methods_sets_the_labels_and_clients_cannot_add_labels() {
+        let store = frozen_store();
         let limiter = |policy| Limiter::new(store.clone(), policy);
         let methods = MethodLimiters::new(limiter(TWO))
             .service("echo.Echo", limiter(TWO))
             .method("/echo.Echo/Unary", limiter(TWO))
             .exempt("grpc.health.v1.Health");
         let unary = || ["/echo.Echo/Unary".to_owned()];
-        let counts =
-            counted(&tollgate_tonic::layer(methods, Global), unary().into_iter().chain(invented()).chain(unary()));
+        let counts = counters_after(
+            &tollgate_tonic::layer(methods, Global),
+            unary().into_iter().chain(unknown_paths()).chain(unary()),
+        );
         let [unary, known, other] = [
             "rpc_service=echo.Echo rpc_method=Unary",
             "rpc_service=echo.Echo rpc_method=other",
@@ -104,17 +111,17 @@ mod counts {
         assert_eq!(counts[&format!("{DENIED} {known}")], 9_999);
         assert_eq!(counts[&format!("{DENIED} {other}")], 20_000);
         assert_eq!(counts[&format!("tollgate_rejections_total reason=denied {other}")], 20_000);
-        // Three outcomes and one reason, of three names each.
+        // Three outcomes and one reason, with three labels each.
         assert_eq!(counts.len(), 3 * 4, "{:?}", counts.keys());
     }
 
     #[test]
-    fn one_limiter_names_what_the_builder_is_told() {
-        let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
+    fn metric_labels_of_the_builder_set_the_labels() {
+        let layer = tollgate_tonic::builder(limiter(TWO), Global)
             .metric_labels(metric_labels(["/echo.Echo/Unary", "/echo.Echo/Server", "other.Service"]))
             .build();
         let paths = ["/echo.Echo/Server".to_owned(), "/other.Service/Method".to_owned()];
-        let counts = counted(&layer, paths.into_iter().chain(invented()));
+        let counts = counters_after(&layer, paths.into_iter().chain(unknown_paths()));
         assert_eq!(counts[&format!("{ALLOWED} rpc_service=echo.Echo rpc_method=Server")], 1);
         assert_eq!(counts[&format!("{ALLOWED} rpc_service=other.Service rpc_method=other")], 1);
         assert_eq!(counts[&format!("{DENIED} rpc_service=echo.Echo rpc_method=other")], 10_000);
@@ -123,11 +130,11 @@ mod counts {
     }
 
     #[test]
-    fn messages_are_counted_under_the_method_of_their_call() {
-        let layer = tollgate_tonic::builder(Limiter::new(still(), TWO), Global)
+    fn messages_are_counted_under_the_method_of_the_call() {
+        let layer = tollgate_tonic::builder(limiter(TWO), Global)
             .metric_labels(metric_labels(["/echo.Echo/Server"]))
-            .charge_messages(Messages::sent());
-        let counts = counted(&layer, ["/echo.Echo/Server".to_owned()]);
+            .charge_messages(MessageCharge::sent());
+        let counts = counters_after(&layer, ["/echo.Echo/Server".to_owned()]);
         let name = "rpc_service=echo.Echo rpc_method=Server";
         assert_eq!(counts[&format!("{ALLOWED} {name}")], 2);
         assert_eq!(counts[&format!("{DENIED} {name}")], 1);

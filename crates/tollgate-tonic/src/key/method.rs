@@ -5,16 +5,17 @@ use tollgate_tower::{
     key::{Extraction, KeyError},
 };
 
-use super::head::NoPath;
-use crate::matching::service_and_method;
+use super::request::PathUnknown;
+use crate::path::service_and_method;
 
-/// The method that is called, by the full path: `/helloworld.Greeter/SayHello`.
+/// Uses the called method as the key, by its full path: `/helloworld.Greeter/SayHello`.
 ///
-/// Alone it is one quota for all callers of a method; in a tuple each caller has one for each
-/// method. For *different* quotas see [`MethodLimiters`](crate::MethodLimiters).
+/// Alone, all clients of a method share one quota. In a tuple, for example with
+/// [`PeerIp`](super::PeerIp), each client has one quota per method. To give methods *different*
+/// quotas, use [`MethodLimiters`](crate::MethodLimiters).
 ///
-/// A path that no service answers to is a key too, so put the layer around the services whose
-/// methods should count.
+/// A path that belongs to no service is a key too, so a client can create keys. To prevent that, put
+/// the layer around the services that it limits, not around the whole server.
 ///
 /// ```
 /// use http::Request;
@@ -29,7 +30,9 @@ use crate::matching::service_and_method;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Method;
 
-/// The service that is called, by its full name: `helloworld.Greeter`. See [`Method`].
+/// Uses the called service as the key, by its full name: `helloworld.Greeter`.
+///
+/// The remarks on [`Method`] apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service;
 
@@ -45,11 +48,13 @@ impl KeyExtractor for Service {
     }
 }
 
+/// Returns the called service and method.
 fn called(parts: &Parts) -> Result<(&str, &str), KeyError> {
-    if parts.extensions.get::<NoPath>().is_some() {
+    if parts.extensions.get::<PathUnknown>().is_some() {
         return Err(KeyError::misconfigured(
-            "interceptors and handlers do not see which method is called: key by method in a layer",
+            "interceptors and handlers cannot read the method of a call: use this key extractor in a layer",
         ));
     }
-    service_and_method(parts.uri.path()).ok_or_else(|| KeyError::missing("the path names no method of a service"))
+    service_and_method(parts.uri.path())
+        .ok_or_else(|| KeyError::missing("the path of the call is not /package.Service/Method"))
 }

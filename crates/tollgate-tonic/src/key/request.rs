@@ -1,25 +1,25 @@
-//! The head of a call where tonic shows it without its path: in interceptors and in handlers.
+//! Extracts keys where tonic shows a request without its path: in interceptors and in handlers.
 
 use http::request::Parts;
 use tollgate::Key;
 use tollgate_tower::{KeyExtractor, key::Extraction};
 use tonic::{Extensions, Request, Status, metadata::MetadataMap};
 
-use crate::GrpcStatus;
+use crate::status::GrpcStatus;
 
-/// The path is not known here, and not empty either.
+/// Marks a request whose path is not known, so that the path `/` is not taken for the real one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NoPath;
+pub(super) struct PathUnknown;
 
-/// Metadata and extensions as extractors want to see them.
-pub(crate) struct Head(Parts);
+/// Holds the metadata and the extensions of a request in the form that extractors read.
+pub(crate) struct RequestHead(Parts);
 
-impl Head {
+impl RequestHead {
     pub(crate) fn new(metadata: MetadataMap, extensions: Extensions) -> Self {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.headers = metadata.into_headers();
         parts.extensions = extensions;
-        parts.extensions.insert(NoPath);
+        parts.extensions.insert(PathUnknown);
         Self(parts)
     }
 
@@ -28,12 +28,22 @@ impl Head {
     }
 
     pub(crate) fn into_request(mut self) -> Request<()> {
-        self.0.extensions.remove::<NoPath>();
+        self.0.extensions.remove::<PathUnknown>();
         Request::from_parts(MetadataMap::from_headers(self.0.headers), self.0.extensions, ())
     }
 }
 
-/// The key of a request in a handler; `None` when the extractor exempts it.
+/// Returns the key of a request inside a handler; `None` when the extractor exempts the request.
+///
+/// [`Method`](super::Method) and [`Service`](super::Service) do not work here, because tonic does not
+/// show the path of a call to its handler.
+///
+/// # Errors
+///
+/// - `INVALID_ARGUMENT` when the key is missing from the request.
+/// - `INTERNAL` when the service is set up wrongly. The log has the reason.
+///
+/// # Examples
 ///
 /// ```
 /// use tollgate::Key;
@@ -47,13 +57,7 @@ impl Head {
 /// let status = key_of(&request, &Metadata::new("x-tenant")).unwrap_err();
 /// assert_eq!(status.message(), "metadata x-tenant is missing");
 /// ```
-///
-/// # Errors
-///
-/// `INVALID_ARGUMENT` when the key is missing; `INTERNAL`, and a line in the log, when the service
-/// is set up wrongly: [`Method`](super::Method) and [`Service`](super::Service) for example cannot
-/// be told here.
 pub fn key_of<T>(request: &Request<T>, key: &impl KeyExtractor) -> Result<Option<Key>, Status> {
-    let head = Head::new(request.metadata().clone(), request.extensions().clone());
-    head.extract(key).map_err(|error| GrpcStatus::new().keyless_and_logged(&error))
+    let head = RequestHead::new(request.metadata().clone(), request.extensions().clone());
+    head.extract(key).map_err(|error| GrpcStatus::new().logged_key_error_status(&error))
 }

@@ -11,13 +11,14 @@ use tollgate_tower::KeyExtractor;
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
 
-use super::Limit;
-use crate::{GrpcStatus, key::Head};
+use super::keyed_limiter::KeyedLimiter;
+use crate::{key::RequestHead, status::GrpcStatus};
 
-/// A rate limit as an interceptor of the crate `tonic-async-interceptor`, which waits for the store.
+/// Limits calls in an interceptor of the crate `tonic-async-interceptor`, which can wait for the store.
 ///
-/// Like every interceptor it does not see which method is called, and cannot say in the response
-/// what is left: the [`layer`](crate::layer) does both.
+/// The interceptor works with every store. Like every interceptor, it cannot read the method of a
+/// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
+/// can do both.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -25,7 +26,7 @@ use crate::{GrpcStatus, key::Head};
 /// use tonic::transport::Server;
 /// use tonic_async_interceptor::async_interceptor;
 ///
-/// // With `RedisStore::connect(…).await?` all replicas share the limit.
+/// // With `RedisStore::connect(…).await?`, all replicas share the limit.
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
 /// let interceptor = AsyncRateLimitInterceptor::new(limiter, PeerIp::new());
 /// let server = Server::builder().layer(async_interceptor(interceptor));
@@ -33,21 +34,22 @@ use crate::{GrpcStatus, key::Head};
 /// ```
 #[derive(Clone)]
 pub struct AsyncRateLimitInterceptor {
-    limit: Arc<Limit>,
-    answer: Arc<GrpcStatus>,
+    limiter: Arc<KeyedLimiter>,
+    responder: Arc<GrpcStatus>,
 }
 
 impl AsyncRateLimitInterceptor {
-    /// An interceptor that asks `limiter`.
+    /// Creates an interceptor that checks `limiter` with the key that `key` finds.
     #[must_use]
     pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Self {
-        Self::with_answer(limiter, key, GrpcStatus::new())
+        Self { limiter: Arc::new(KeyedLimiter::new(limiter, key)), responder: Arc::new(GrpcStatus::new()) }
     }
 
-    /// An interceptor whose denials look as `answer` says.
+    /// Sets the options of the status of denied calls.
     #[must_use]
-    pub fn with_answer(limiter: Limiter, key: impl KeyExtractor, answer: GrpcStatus) -> Self {
-        Self { limit: Arc::new(Limit { limiter, key: Box::new(key) }), answer: Arc::new(answer) }
+    pub fn respond_with(mut self, responder: GrpcStatus) -> Self {
+        self.responder = Arc::new(responder);
+        self
     }
 }
 
@@ -55,20 +57,21 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
     type Future = InterceptFuture;
 
     fn call(&mut self, request: Request<()>) -> InterceptFuture {
-        let (opened, check) = match self.limit.open(request, &self.answer) {
-            Ok((head, key)) => (Ok(head), key.map(|key| self.limit.limiter.check(key))),
+        let (request, check) = match self.limiter.key_of(request, &self.responder) {
+            Ok((head, key)) => (Ok(head), key.map(|key| self.limiter.check(key))),
             Err(status) => (Err(status), None),
         };
-        InterceptFuture { opened: Some(opened), check, answer: Arc::clone(&self.answer) }
+        InterceptFuture { request: Some(request), check, responder: Arc::clone(&self.responder) }
     }
 }
 
-/// The request, or the status that stands in for the answer to it.
+/// Resolves to the request when the call may go on, and to the status of the rejection otherwise.
+// Written by hand: a check that is decided in process needs no allocation, an async block would need a box.
 #[must_use = "futures do nothing unless polled"]
 pub struct InterceptFuture {
-    opened: Option<Result<Head, Status>>,
+    request: Option<Result<RequestHead, Status>>,
     check: Option<CheckFuture>,
-    answer: Arc<GrpcStatus>,
+    responder: Arc<GrpcStatus>,
 }
 
 impl Future for InterceptFuture {
@@ -76,23 +79,23 @@ impl Future for InterceptFuture {
 
     /// # Panics
     ///
-    /// When polled after it was ready.
+    /// Panics when it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(check) = &mut self.check {
-            let answer = ready!(Pin::new(check).poll(cx));
+            let result = ready!(Pin::new(check).poll(cx));
             self.check = None;
-            if let Err(status) = self.answer.judge(answer) {
+            if let Err(status) = self.responder.check_result(result) {
                 return Poll::Ready(Err(status));
             }
         }
-        let opened = self.opened.take().expect("a request is taken once");
-        Poll::Ready(opened.map(Head::into_request))
+        let request = self.request.take().expect("the future was polled after it was ready");
+        Poll::Ready(request.map(RequestHead::into_request))
     }
 }
 
 impl fmt::Debug for AsyncRateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.limit.limiter).finish_non_exhaustive()
+        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.limiter).finish_non_exhaustive()
     }
 }
 

@@ -1,25 +1,32 @@
-//! Which calls an option is for.
+//! Predicates that select the calls of services.
 
 use std::collections::HashSet;
 
 use http::request::Parts;
 
-use crate::methods::checked_service;
+use crate::path::{checked_service, service_and_method};
 
-/// Calls of these services, each by its full name: `helloworld.Greeter`. The generated code holds
-/// it in `SERVICE_NAME`. For the option [`exempt`](tollgate_tower::RateLimitBuilder::exempt).
+/// Selects the calls of these services, for example for
+/// [`exempt`](tollgate_tower::RateLimitBuilder::exempt).
+///
+/// A service is given by its full name: `helloworld.Greeter`. The generated code has the name in the
+/// constant `SERVICE_NAME`.
+///
+/// # Panics
+///
+/// Panics when a name is empty or contains a slash.
+///
+/// # Examples
 ///
 /// ```
 /// use http::Request;
 ///
 /// let is_greeting = tollgate_tonic::services(["helloworld.Greeter"]);
-/// let (parts, ()) = Request::post("/helloworld.Greeter/SayHello").body(()).unwrap().into_parts();
-/// assert!(is_greeting(&parts));
+/// let (greeting, ()) = Request::post("/helloworld.Greeter/SayHello").body(()).unwrap().into_parts();
+/// assert!(is_greeting(&greeting));
+/// let (other, ()) = Request::post("/helloworld.Other/SayHello").body(()).unwrap().into_parts();
+/// assert!(!is_greeting(&other));
 /// ```
-///
-/// # Panics
-///
-/// When a name is empty or contains a slash.
 pub fn services<N: Into<String>>(
     services: impl IntoIterator<Item = N>,
 ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
@@ -27,11 +34,17 @@ pub fn services<N: Into<String>>(
     move |parts| service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
 }
 
-/// Calls of the health and the reflection service, which load balancers and tools make.
+/// Selects the calls of the health service and of the reflection services.
+///
+/// Load balancers and tools make such calls. Without an exemption they use up the quota of their key.
 ///
 /// ```
+/// use http::Request;
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
 /// use tollgate_tonic::{health_and_reflection, key::PeerIp};
+///
+/// let (health, ()) = Request::post("/grpc.health.v1.Health/Check").body(()).unwrap().into_parts();
+/// assert!(health_and_reflection()(&health));
 ///
 /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
 /// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).exempt(health_and_reflection()).build();
@@ -45,12 +58,6 @@ pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync 
     ])
 }
 
-/// The two parts of a call's path.
-pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
-    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
-}
-
 #[cfg(test)]
 mod tests {
     use http::Request;
@@ -62,15 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_a_service_and_a_method() {
-        assert_eq!(service_and_method("/a.B/C"), Some(("a.B", "C")));
-        for other in ["", "/", "a.B/C", "/a.B", "/a.B/", "//C", "/a.B/C/D"] {
-            assert_eq!(service_and_method(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_named_does_not_match() {
+    fn only_calls_of_the_named_services_are_selected() {
         assert!(!services(["a.B"])(&parts("/a.Bc/D")));
         assert!(!services(["a.B"])(&parts("/a.B")));
         assert!(health_and_reflection()(&parts("/grpc.health.v1.Health/Check")));
@@ -80,7 +79,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
-    fn a_service_is_written_without_slash() {
+    fn a_service_name_with_a_slash_panics() {
         let _ = services(["/a.B"]);
     }
 }

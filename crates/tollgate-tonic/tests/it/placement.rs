@@ -1,4 +1,4 @@
-//! Where the layer fits.
+//! The layer around a server, around a service, and on one port with HTTP.
 
 use axum::{Router, body::Body, routing::get};
 use http::{Request, StatusCode, header};
@@ -13,7 +13,6 @@ use tollgate_tower::{
     rejection::Problem,
 };
 use tonic::{
-    Code,
     server::NamedService,
     service::{LayerExt, Routes},
     transport::Server,
@@ -23,20 +22,17 @@ use tower::ServiceExt;
 
 use crate::support::*;
 
-const LIMITED: [Code; 3] = [Code::Ok, Code::Ok, Code::ResourceExhausted];
-
 #[tokio::test]
 async fn the_whole_server_is_limited() {
-    let mut client = limited(tollgate_tonic::layer(two(), Metadata::new("x-api-key"))).await;
-    assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
-    assert_eq!(codes(&mut client, "other", 3).await, LIMITED);
+    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), Metadata::new("x-api-key"))).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+    assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
-async fn the_whole_server_is_limited_by_a_store_that_answers_later() {
-    let limiter = tollgate::Limiter::new(Late(still()), TWO);
-    let mut client = limited(tollgate_tonic::layer(limiter, Metadata::new("x-api-key"))).await;
-    assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
+async fn the_whole_server_is_limited_by_a_remote_store() {
+    let mut client = client_behind(tollgate_tonic::layer(remote_limiter(TWO), Metadata::new("x-api-key"))).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
@@ -44,12 +40,12 @@ async fn one_service_of_many_is_limited_and_keeps_its_name() {
     fn name<S: NamedService>(_: &S) -> &'static str {
         S::NAME
     }
-    let echo = tollgate_tonic::layer(two(), Global).named_layer(EchoServer::new(Echoing));
+    let echo = tollgate_tonic::layer(limiter(TWO), Global).named_layer(EchoServer::new(Echoing));
     assert_eq!(name(&echo), "echo.Echo");
 
     let (_, health) = tonic_health::server::health_reporter();
     let address = serve(Server::builder().add_service(health).add_service(echo)).await;
-    assert_eq!(codes(&mut client(address).await, "acme", 3).await, LIMITED);
+    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
     let mut health = HealthClient::new(channel(address).await);
     for _ in 0..3 {
         assert!(health.check(HealthCheckRequest::default()).await.is_ok());
@@ -57,59 +53,60 @@ async fn one_service_of_many_is_limited_and_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn health_is_exempt_in_one_line() {
+async fn health_checks_can_be_exempted() {
     let (_, health) = tonic_health::server::health_reporter();
-    let layer = tollgate_tonic::builder(two(), Global).exempt(health_and_reflection()).build();
+    let layer = tollgate_tonic::builder(limiter(TWO), Global).exempt(health_and_reflection()).build();
     let address = serve(Server::builder().layer(layer).add_service(health).add_service(EchoServer::new(Echoing))).await;
     let mut health = HealthClient::new(channel(address).await);
     for _ in 0..5 {
         assert!(health.check(HealthCheckRequest::default()).await.is_ok());
     }
-    assert_eq!(codes(&mut client(address).await, "acme", 3).await, LIMITED);
+    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
-async fn each_method_has_the_quota_that_is_named_for_it() {
-    let store = still();
+async fn each_method_has_its_own_quota_from_the_table() {
+    let store = frozen_store();
     let limiter = |policy| tollgate::Limiter::new(store.clone(), policy);
     let one = tollgate::Policy::token_bucket("one", tollgate::Quota::per_minute(1));
     let methods = MethodLimiters::new(limiter(MANY))
         .service("echo.Echo", limiter(TWO))
         .method("/echo.Echo/Server", limiter(one))
         .exempt("/echo.Echo/Client");
-    let mut client = limited(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
 
-    assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
-    assert!(client.server(from("acme", message(1))).await.is_ok());
-    assert_eq!(client.server(from("acme", message(1))).await.unwrap_err().code(), Code::ResourceExhausted);
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+    assert!(client.server(request_from("acme", message(1))).await.is_ok());
+    assert_eq!(client.server(request_from("acme", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
     for _ in 0..5 {
-        assert!(client.client(from("acme", tokio_stream::iter([message(1)]))).await.is_ok());
+        assert!(client.client(request_from("acme", tokio_stream::iter([message(1)]))).await.is_ok());
     }
-    assert_eq!(codes(&mut client, "other", 3).await, LIMITED);
+    assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
 async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
-    let mut client = limited(tollgate_tonic::layer(two(), (PeerIp::new(), Metadata::new("x-api-key"), Method))).await;
+    let mut client =
+        client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Metadata::new("x-api-key"), Method))).await;
     for caller in ["acme", "other"] {
-        assert_eq!(codes(&mut client, caller, 3).await, LIMITED);
-        assert!(client.server(from(caller, message(1))).await.is_ok());
+        assert_eq!(codes(&mut client, caller, 3).await, TWO_OF_THREE);
+        assert!(client.server(request_from(caller, message(1))).await.is_ok());
     }
-    let mut client = limited(tollgate_tonic::layer(two(), (PeerIp::new(), Service))).await;
-    assert_eq!(codes(&mut client, "acme", 2).await, LIMITED[..2]);
-    assert_eq!(client.server(from("other", message(1))).await.unwrap_err().code(), LIMITED[2]);
+    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Service))).await;
+    assert_eq!(codes(&mut client, "acme", 2).await, TWO_OF_THREE[..2]);
+    assert_eq!(client.server(request_from("other", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
 }
 
 #[tokio::test]
-async fn what_is_not_named_has_the_limiter_of_the_others() {
-    let methods = MethodLimiters::new(two()).service("echo.Other", tollgate::Limiter::new(still(), MANY));
-    let mut client = limited(tollgate_tonic::layer(methods, Global)).await;
-    assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
+async fn calls_outside_the_table_have_the_default_limiter() {
+    let methods = MethodLimiters::new(limiter(TWO)).service("echo.Other", limiter(MANY));
+    let mut client = client_behind(tollgate_tonic::layer(methods, Global)).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
 }
 
-/// gRPC and HTTP behind one limit of two calls, without a network.
+/// Returns gRPC and HTTP behind one limit of two calls.
 pub(crate) fn one_port() -> Router {
-    let layer = tollgate_tonic::builder(two(), Metadata::new("x-api-key"))
+    let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))
         .respond_with(GrpcStatus::new().or_http(Problem::new()))
         .header_format(HeaderFormat::Ietf08)
         .build();
@@ -117,7 +114,8 @@ pub(crate) fn one_port() -> Router {
     Router::new().route("/", get(|| async { "hello" })).merge(grpc).layer(layer)
 }
 
-pub(crate) async fn ask(router: &Router, content_type: Option<&str>) -> http::Response<Body> {
+/// Sends a request to the router in process: a gRPC call when it has a content type, else `POST /`.
+pub(crate) async fn send(router: &Router, content_type: Option<&str>) -> http::Response<Body> {
     let mut request = Request::post(if content_type.is_some() { "/echo.Echo/Unary" } else { "/" });
     request = request.header("x-api-key", "acme");
     if let Some(content_type) = content_type {
@@ -127,29 +125,29 @@ pub(crate) async fn ask(router: &Router, content_type: Option<&str>) -> http::Re
 }
 
 #[tokio::test]
-async fn on_one_port_each_client_is_refused_in_its_own_language() {
+async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
     let router = one_port();
     for _ in 0..2 {
-        assert!(ask(&router, Some("application/grpc")).await.headers().contains_key("ratelimit"));
+        assert!(send(&router, Some("application/grpc")).await.headers().contains_key("ratelimit"));
     }
 
-    for (asked, answered) in [
+    for (sent, received) in [
         ("application/grpc", "application/grpc"),
         ("application/grpc+proto", "application/grpc"),
         ("application/grpc-web", "application/grpc-web+proto"),
         ("application/grpc-web-text", "application/grpc-web-text+proto"),
     ] {
-        let denied = ask(&router, Some(asked)).await;
+        let denied = send(&router, Some(sent)).await;
         assert_eq!(denied.status(), StatusCode::OK);
-        assert_eq!(denied.headers()["content-type"], answered);
+        assert_eq!(denied.headers()["content-type"], received);
         assert_eq!(denied.headers()["grpc-status"], "8");
         assert_eq!(denied.headers()["retry-after"], "30");
         assert_eq!(denied.headers()["ratelimit"], r#""two";r=0;t=30"#);
         assert!(denied.into_body().collect().await.unwrap().to_bytes().is_empty());
     }
 
-    for asked in [None, Some("application/json"), Some("application/grpcurl")] {
-        let denied = ask(&router, asked).await;
+    for content_type in [None, Some("application/json"), Some("application/grpcurl")] {
+        let denied = send(&router, content_type).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(denied.headers()["content-type"], "application/problem+json");
         assert!(!denied.headers().contains_key("grpc-status"));
@@ -159,13 +157,13 @@ async fn on_one_port_each_client_is_refused_in_its_own_language() {
 }
 
 #[tokio::test]
-async fn without_a_responder_for_http_its_clients_are_told_the_status() {
-    let layer = tollgate_tonic::layer(two(), Global);
+async fn without_an_http_responder_http_clients_receive_the_plain_status() {
+    let layer = tollgate_tonic::layer(limiter(TWO), Global);
     let router: Router = Router::new().route("/", get(|| async {})).layer(layer);
-    let ask = async || router.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
-    assert_eq!(ask().await.status(), StatusCode::OK);
-    assert!(!ask().await.headers().contains_key("ratelimit"));
-    let denied = ask().await;
+    let get_root = async || router.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(get_root().await.status(), StatusCode::OK);
+    assert!(!get_root().await.headers().contains_key("ratelimit"));
+    let denied = get_root().await;
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(denied.headers()["retry-after"], "30");
 }
