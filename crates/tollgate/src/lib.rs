@@ -45,9 +45,9 @@ mod limiter;
 mod memory;
 mod outage;
 mod policy;
+mod policy_levels;
 mod policy_set;
 mod quota;
-mod readings;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;

@@ -8,7 +8,7 @@ pub use builder::LimiterBuilder;
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::Lines,
+    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::queue::WaitQueues,
 };
 
 /// Checks keys against policies that are decided together on one store.
@@ -43,7 +43,7 @@ struct Inner {
     policies: PolicySet,
     timeout: Duration,
     fallback: Fallback,
-    lines: Lines,
+    wait_queues: WaitQueues,
 }
 
 impl Limiter {
@@ -226,8 +226,8 @@ impl Limiter {
         self.0.timeout
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.0.lines
+    pub(crate) fn wait_queues(&self) -> &WaitQueues {
+        &self.0.wait_queues
     }
 }
 

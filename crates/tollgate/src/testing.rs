@@ -2,29 +2,14 @@
 //!
 //! Behind the feature `testing`, and outside the promises of semantic versioning.
 
-pub use crate::memory::lockless::Lockless;
 use crate::{Algorithm, Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+pub use crate::{
+    algorithm::{Stored, Value},
+    memory::lockless::Lockless,
+};
 
 /// Every algorithm.
 pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
-
-/// A stored state as Redis holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The value.
-    pub value: Value,
-    /// When the key expires, in milliseconds since the epoch.
-    pub expires_ms: u64,
-}
-
-/// The value of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A string.
-    Bytes(Vec<u8>),
-    /// A list: a sliding log.
-    List(Vec<Vec<u8>>),
-}
 
 /// What `store` holds for `key` under `policy`, in the form that the script stores.
 #[must_use]
@@ -34,7 +19,7 @@ pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored>
 
 /// Gives back at once what `check` says was spent at `spent_us`.
 pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
-    store.give_back(check, spent_us);
+    store.refund_at(check, spent_us);
 }
 
 /// When the store decided, in microseconds since the epoch on its own clock; 0 if it did not say.

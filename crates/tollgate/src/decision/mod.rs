@@ -12,7 +12,7 @@ use crate::{
     Algorithm, Cost, ErrorKind, PolicySet,
     algorithm::{delay_us, numbers},
     clock::micros,
-    readings::Readings,
+    policy_levels::PolicyLevels,
 };
 
 /// Holds the outcome of a check: allowed or denied, and what every policy has left.
@@ -39,20 +39,20 @@ pub struct Decision {
     at_us: u64,
     /// By how much the offered turn lies beyond the longest wait of the caller. 0 for every other decision.
     late_us: u64,
-    readings: Readings,
+    levels: PolicyLevels,
     cost: Cost,
     degraded: Option<ErrorKind>,
 }
 
 impl Decision {
     #[inline]
-    pub(crate) fn from_readings(policies: &PolicySet, readings: Readings, cost: Cost, at_us: u64) -> Self {
-        Self { policies: policies.clone(), at_us, late_us: 0, readings, cost, degraded: None }
+    pub(crate) fn from_levels(policies: &PolicySet, levels: PolicyLevels, cost: Cost, at_us: u64) -> Self {
+        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost, degraded: None }
     }
 
     /// Allows a request without asking any policy.
     pub(crate) fn open(policies: &PolicySet, cost: Cost, cause: ErrorKind) -> Self {
-        Self::from_readings(policies, Readings::new(), cost, 0).degraded_by(cause)
+        Self::from_levels(policies, PolicyLevels::new(), cost, 0).degraded_by(cause)
     }
 
     pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
@@ -72,7 +72,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.late_us == 0 && self.readings.fit()
+        self.late_us == 0 && self.levels.fit()
     }
 
     /// Returns whether the request must not pass.
@@ -158,14 +158,14 @@ impl Decision {
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
         let (cost, is_allowed) = (self.cost.get(), self.is_allowed());
-        self.readings.iter(&self.policies).map(move |(policy, reading)| {
-            let mut numbers = numbers(policy, &reading, cost);
+        self.levels.iter(&self.policies).map(move |(policy, level)| {
+            let mut numbers = numbers(policy, &level, cost);
             let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
             if is_late {
                 numbers.retry_us = numbers.retry_us.max(self.late_us);
             }
-            let delay_us = if is_allowed { delay_us(policy, &reading, cost) } else { 0 };
-            PolicyState::new(policy, !reading.fits || is_late, numbers, delay_us)
+            let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
+            PolicyState::new(policy, !level.fits || is_late, numbers, delay_us)
         })
     }
 
@@ -192,8 +192,8 @@ impl Decision {
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn readings(&self) -> &Readings {
-        &self.readings
+    pub(crate) fn levels(&self) -> &PolicyLevels {
+        &self.levels
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Inner, Limiter};
-use crate::{Outage, PolicySet, Store, outage::Fallback, wait::Lines};
+use crate::{Outage, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
 const DEADLINE: Duration = Duration::from_millis(50);
@@ -95,7 +95,7 @@ impl LimiterBuilder<PolicySet> {
             fallback: Fallback::new(outage, &policies),
             policies,
             timeout: deadline,
-            lines: Lines::new(max_waiting),
+            wait_queues: WaitQueues::new(max_waiting),
         }))
     }
 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::table::{Epoch, EpochTable};
-use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, readings::Readings};
+use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels};
 
 /// Remembers denials that still hold, so that a client that keeps asking costs the server nothing.
 ///
@@ -26,7 +26,7 @@ struct Denial {
     sent: Instant,
     until: Instant,
     at_us: u64,
-    readings: Readings,
+    levels: PolicyLevels,
 }
 
 /// The default of the cap.
@@ -72,7 +72,7 @@ impl DenyCache {
             sent,
             until,
             at_us: decision.at_us(),
-            readings: decision.readings().clone(),
+            levels: decision.levels().clone(),
             key: key.clone(),
         };
         // Replaces the entry of the same check, or the entry that ends first.
@@ -96,9 +96,8 @@ impl Denial {
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.get();
-        let readings =
-            self.readings.map(&self.policies, |policy, reading| later(policy, reading, self.at_us, passed_us, cost));
-        Decision::from_readings(&self.policies, readings, self.cost, self.at_us)
+        let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
+        Decision::from_levels(&self.policies, levels, self.cost, self.at_us)
     }
 }
 

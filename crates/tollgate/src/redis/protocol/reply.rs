@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use super::ScriptSet;
 use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
-    algorithm::{Reading, unspent},
+    algorithm::{PolicyLevel, unspent},
+    policy_levels::PolicyLevels,
     quota::MAX_EXACT,
-    readings::Readings,
 };
 
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
@@ -27,7 +27,7 @@ pub(crate) fn decision(
     if words.len() != scripts.words_in_all() {
         return Err(invalid(format_args!("{} words where {} belong", words.len(), scripts.words_in_all())));
     }
-    Ok(Decision::from_readings(policies, readings(scripts, policies, words, integer)?, cost, at_us))
+    Ok(Decision::from_levels(policies, levels(scripts, policies, words, integer)?, cost, at_us))
 }
 
 /// Holds the outcome of a batch for one key.
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
     /// The number of requests that were admitted. They are the first ones.
     granted: usize,
     /// The levels after the last admitted request, and the policies that deny the next one.
-    readings: Readings,
+    levels: PolicyLevels,
     at_us: u64,
 }
 
@@ -65,16 +65,16 @@ pub(crate) fn outcomes<'a>(
     }
     let outcome = move |(words, count): (&[[u8; 8]], usize)| {
         let (granted, words) = if counted { (Some(word(&words[0])?), &words[1..]) } else { (None, words) };
-        let readings = readings(scripts, policies, words, word)?;
+        let levels = levels(scripts, policies, words, word)?;
         let granted = match granted {
             // A request that was not admitted was denied.
             Some(granted) => match usize::try_from(granted) {
-                Ok(granted) if granted == count || granted < count && !readings.fit() => granted,
+                Ok(granted) if granted == count || granted < count && !levels.fit() => granted,
                 _ => return Err(invalid(format_args!("{granted} of {count} requests admitted"))),
             },
-            None => usize::from(readings.fit()),
+            None => usize::from(levels.fit()),
         };
-        Ok(Outcome { granted, readings, at_us })
+        Ok(Outcome { granted, levels, at_us })
     };
     Ok(words.chunks_exact(each).zip(counts).map(outcome))
 }
@@ -91,16 +91,16 @@ impl Outcome {
     /// Returns the decision on request number `at`, counted from zero.
     pub(crate) fn decision(&self, at: usize, policies: &PolicySet, cost: Cost) -> Decision {
         // The last admitted request, and every denied one, has the levels that the script sent.
-        if at + 1 >= self.granted && (at >= self.granted || self.readings.fit()) {
-            return Decision::from_readings(policies, self.readings.clone(), cost, self.at_us);
+        if at + 1 >= self.granted && (at >= self.granted || self.levels.fit()) {
+            return Decision::from_levels(policies, self.levels.clone(), cost, self.at_us);
         }
         // The script cannot have admitted more than all bursts hold.
         let later = ((self.granted - 1 - at) as u64 * cost.get()).min(policies.most().get());
-        let earlier = |(policy, reading): (_, Reading)| {
-            (policy, Reading { fits: true, words: unspent(policy, &reading.words, later) })
+        let earlier = |(policy, level): (_, PolicyLevel)| {
+            (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, later) })
         };
-        let readings = Readings::collect(self.readings.iter(policies).map(earlier));
-        Decision::from_readings(policies, readings, cost, self.at_us)
+        let levels = PolicyLevels::collect(self.levels.iter(policies).map(earlier));
+        Decision::from_levels(policies, levels, cost, self.at_us)
     }
 }
 
@@ -116,35 +116,35 @@ fn time(number: i64) -> Result<u64, Error> {
     if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(invalid(format_args!("no time"))) }
 }
 
-fn readings<W>(
+fn levels<W>(
     scripts: &ScriptSet,
     policies: &PolicySet,
     words: &[W],
     word: impl Fn(&W) -> Result<i64, Error> + Copy,
-) -> Result<Readings, Error> {
+) -> Result<PolicyLevels, Error> {
     let mut all = policies.iter().zip(&scripts.words).map(|(policy, range)| {
-        let reading = reading(policy, &words[range.clone()], word)?;
-        Ok::<_, Error>((policy, reading))
+        let level = level(policy, &words[range.clone()], word)?;
+        Ok::<_, Error>((policy, level))
     });
     if policies.len() == 1
         && let Some(one) = all.next()
     {
-        return one.map(|(_, reading)| Readings::one(reading));
+        return one.map(|(_, level)| PolicyLevels::one(level));
     }
     let all: SmallVec<[_; 4]> = all.collect::<Result<_, _>>()?;
-    Ok(Readings::collect(all))
+    Ok(PolicyLevels::collect(all))
 }
 
 /// Reads the words of one policy.
 #[inline]
-fn reading<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<Reading, Error> {
-    let mut reading = Reading { fits: true, words: [0; 4] };
-    for (at, (value, place)) in words.iter().zip(&mut reading.words).enumerate() {
+fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
+    let mut level = PolicyLevel { fits: true, words: [0; 4] };
+    for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
         let word = word(value)?;
         if at > 0 && word < 0 {
             return Err(invalid(format_args!("a negative word")));
         }
-        reading.fits &= word >= 0;
+        level.fits &= word >= 0;
         let word = if word >= 0 { word } else { -1 - word };
         if word >= EXACT {
             return Err(invalid(format_args!("a word beyond 2^53")));
@@ -153,10 +153,10 @@ fn reading<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Err
     }
     // The second word of a bucket counts parts of 1/amount µs.
     let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    if is_bucket && reading.words[1] >= policy.quota_ref().amount_u64() {
+    if is_bucket && level.words[1] >= policy.quota_ref().amount_u64() {
         return Err(invalid(format_args!("a part that is a whole")));
     }
-    Ok(reading)
+    Ok(level)
 }
 
 fn integer(value: &Value) -> Result<i64, Error> {
