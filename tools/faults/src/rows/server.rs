@@ -7,7 +7,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use std::time::Duration;
 
 use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
