@@ -86,7 +86,7 @@ async fn saving_fails() {
 async fn busy_with_another_script() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::BUSY, "redis is busy running a script (BUSY)").await;
+    pair.refuses(&server, refusing_state::BUSY, "redis is busy with a script (BUSY)").await;
     pair.recovers(&server, refusing_state::BUSY).await;
 }
 
@@ -102,6 +102,6 @@ async fn loading_its_data() {
 async fn too_many_clients() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::TOO_MANY_CLIENTS, "redis has too many clients already").await;
+    pair.refuses(&server, refusing_state::TOO_MANY_CLIENTS, "redis accepts no more clients").await;
     pair.recovers(&server, refusing_state::TOO_MANY_CLIENTS).await;
 }

@@ -229,7 +229,7 @@ async fn an_unknown_master_is_a_clear_error() {
         .await
         .expect_err("no such master");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    assert_eq!(error.to_string(), "the sentinels know no master of the name that was given");
+    assert_eq!(error.to_string(), "the sentinels know no master with the given name");
     let store = RedisStore::builder(RedisSource::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m"))
         .connect()
         .await;

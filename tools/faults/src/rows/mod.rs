@@ -84,11 +84,7 @@ pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
 
 /// Measures of the scoreboard that other commands take.
 pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
-    (
-        1,
-        "admissions above the bound",
-        "`cargo xtask test`: `laws`, `processes`",
-    ),
+    (1, "admissions above the bound", "`cargo xtask test`: `laws`, `processes`"),
     (2, "scripts against the functions", "`cargo xtask test`: `scripts`, `model`"),
     (3, "the time to retry is exact", "`cargo xtask test`: `laws`"),
     (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
