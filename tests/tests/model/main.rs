@@ -40,7 +40,4 @@ mod slots;
 #[path = "../../../crates/tollgate/src/memory/shards.rs"]
 mod shards;
 
-#[path = "../linear/told.rs"]
-mod told;
-
 mod laws;
