@@ -23,7 +23,7 @@ async fn main() {
     let url = variable("URL");
     let client = redis::Client::open(url.as_str()).expect("a URL");
     // A cached denial would be decided without the server.
-    let store = RedisStore::builder(url).without_deny_cache().connect().await.expect("a store");
+    let store = RedisStore::builder(url).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let limiter = patient_limiter(store, policies::named(&variable("POLICIES")));
     println!("ready");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a server");

@@ -41,7 +41,7 @@ impl Output {
             self.write(&format!("{error} {error:?} {error:#?}"));
             source = error.source();
         }
-        self.write(error.reason());
+        self.write(error.kind().as_str());
     }
 
     fn write(&self, line: &str) {

@@ -1,4 +1,4 @@
-//! Counts through the `metrics` facade, behind the feature of that name. MetricLabels are what was
+//! Counts through the `metrics` facade, behind the feature of that name. Labels are what was
 //! configured, never what a client sent.
 
 #[cfg(not(feature = "metrics"))]
@@ -12,7 +12,7 @@ mod on {
 
     use http::request::Parts;
     use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
-    use tollgate::{Decision, Error};
+    use tollgate::{Decision, Error, ErrorKind};
 
     use crate::MetricLabels;
 
@@ -80,7 +80,7 @@ mod on {
                     if is_shadow { &policy.shadowed } else { &policy.denied }.increment(1);
                 }
             }
-            if let Some(reason) = decision.degraded_reason() {
+            if let Some(reason) = decision.degraded().map(ErrorKind::as_str) {
                 counter!("tollgate_degraded_total", "reason" => reason).increment(1);
             }
         }
@@ -114,7 +114,7 @@ mod on {
     }
 
     pub(crate) fn failed(error: &Error) {
-        counter!("tollgate_errors_total", "reason" => error.reason()).increment(1);
+        counter!("tollgate_errors_total", "reason" => error.kind().as_str()).increment(1);
     }
 
     pub(crate) fn waiting(change: f64) {
@@ -125,7 +125,7 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::{Decision, Error};
+    use tollgate::{Decision, Error, ErrorKind};
 
     use crate::MetricLabels;
 

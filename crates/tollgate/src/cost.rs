@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Sets the number of units that one request spends of every policy.
+/// Counts the units that one request spends from every policy.
 ///
 /// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
 /// as a whole or not at all. A cost above the burst of a policy can never fit and is an

@@ -61,7 +61,7 @@ impl Key {
         part.into()
     }
 
-    /// Appends a part.
+    /// Appends a part to the key.
     ///
     /// A key of several parts is appended as one part.
     ///

@@ -85,7 +85,7 @@ impl JumpingServer {
     pub async fn start() -> Self {
         let clock = WallClock::new();
         let server = RedisServer::builder().clock(&clock).start();
-        let store = RedisStore::builder(server.url()).without_deny_cache().connect().await.expect("a store");
+        let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
         Self { store, server, clock, next: 0 }
     }
 

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use tollgate::{Key, RedisStore, RedisStoreBuilder};
+use tollgate::{Key, RedisSource, RedisStore, RedisStoreBuilder};
 use tollgate_tests::{RedisCluster, RedisServer};
 
 use crate::PATIENCE;
@@ -67,7 +67,7 @@ impl Deployment {
     fn builder_at(&self, urls: Vec<String>, prefix: &str) -> RedisStoreBuilder {
         let builder = match self {
             Self::Single(_) => RedisStore::builder(&urls[0]),
-            Self::Cluster(_) => RedisStore::cluster(urls),
+            Self::Cluster(_) => RedisStore::builder(RedisSource::cluster(urls)),
         };
         builder.prefix(prefix).connect_timeout(PATIENCE)
     }

@@ -3,16 +3,15 @@
 use std::{
     future,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
-use tollgate::{Check, CheckFuture, Decision, Error, Key, PolicySet, Store, StoreFuture};
+use tollgate::{Check, CheckFuture, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture};
 
 /// Records the deadline of every check and never answers.
 #[derive(Clone, Debug)]
 pub struct SilentStore {
     is_in_process: bool,
-    deadlines: Arc<Mutex<Vec<Option<Instant>>>>,
+    deadlines: Arc<Mutex<Vec<Option<Deadline>>>>,
 }
 
 impl SilentStore {
@@ -24,7 +23,7 @@ impl SilentStore {
 
     /// Returns the deadlines of the checks so far.
     #[must_use]
-    pub fn deadlines(&self) -> Vec<Option<Instant>> {
+    pub fn deadlines(&self) -> Vec<Option<Deadline>> {
         self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -36,11 +35,11 @@ impl Store for SilentStore {
     }
 
     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("the store is silent")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is silent")))
     }
 
     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("the store is silent")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is silent")))
     }
 
     fn is_in_process(&self) -> bool {

@@ -138,7 +138,7 @@ async fn law_13_damaged_and_foreign_state_counts_as_absent_on_valkey() {
 
 async fn plant_on(deployment: &Deployment) {
     let server = deployment.masters()[0];
-    let store = deployment.builder("damage").without_deny_cache().connect().await.expect("a store");
+    let store = deployment.builder("damage").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let (mut planted, mut wrong) = (0, Vec::new());
     for algorithm in ALGORITHMS {
         let policy = Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("a policy");

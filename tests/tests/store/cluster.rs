@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::MutexGuard;
-use tollgate::{ErrorKind, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{ErrorKind, Policy, PolicySet, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, ports};
 
@@ -64,7 +64,8 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         cluster.nodes().iter().map(url).collect()
     };
     for (at, query) in ["", "?protocol=resp3"].into_iter().enumerate() {
-        let store = RedisStore::cluster(urls("app", query)).prefix("acl").connect_timeout(PATIENCE);
+        let store =
+            RedisStore::builder(RedisSource::cluster(urls("app", query))).prefix("acl").connect_timeout(PATIENCE);
         let store = store.connect().await.expect("a store");
         let set = [Policy::token_bucket("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
         let limiter = patient_limiter(store.clone(), set);
@@ -74,19 +75,23 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         let findings = store.diagnose([limiter.policies().clone()]).await.expect("a look");
         assert_eq!(findings, [], "{query}");
     }
-    let error = RedisStore::cluster(urls("blind", "")).connect().await.expect_err("the user may not read the slots");
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Config, "acl"));
+    let error = RedisStore::builder(RedisSource::cluster(urls("blind", "")))
+        .connect()
+        .await
+        .expect_err("the user may not read the slots");
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "acl"));
     let wrong: Vec<_> = urls("app", "").into_iter().map(|url| url.replace("secret", "hunter2")).collect();
-    let store = RedisStore::cluster(wrong);
+    let store = RedisStore::builder(RedisSource::cluster(wrong));
     let error = store.connect().await.expect_err("the password is wrong");
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Config, "auth"));
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "auth"));
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
 #[tokio::test]
 async fn every_master_is_diagnosed_and_a_finding_is_reported_once() {
     let cluster = cluster().await;
-    let store = RedisStore::cluster(cluster.urls()).prefix("diagnosis").connect().await.expect("a store");
+    let store =
+        RedisStore::builder(RedisSource::cluster(cluster.urls())).prefix("diagnosis").connect().await.expect("a store");
     let policies = PolicySet::from(Policy::token_bucket("p", Quota::per_day(10)));
     let last = cluster.masters().pop().expect("a master");
     last.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -107,7 +112,7 @@ async fn one_reachable_seed_is_enough() {
     let dead = || format!("redis://127.0.0.1:{}", ports::free());
     let cluster = cluster().await;
     let urls = [dead(), dead(), cluster.nodes()[4].url(), dead()];
-    let store = RedisStore::cluster(urls).prefix("seeds").connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::cluster(urls)).prefix("seeds").connect().await.expect("a store");
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_day(10)));
     for key in 0..20_u64 {
         assert_eq!(limiter.check(key).await.expect("a decision").states().next().expect("a state").remaining(), 9);
@@ -118,12 +123,12 @@ async fn one_reachable_seed_is_enough() {
 async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_later() {
     let server = RedisServer::builder().arg("--cluster-enabled", "yes").start();
     server.kill();
-    let store = RedisStore::cluster([server.url()]).build().expect("a store");
+    let store = RedisStore::builder(RedisSource::cluster([server.url()])).build().expect("a store");
     let policy = Policy::token_bucket("p", Quota::per_day(10));
     let limiter = patient_limiter(store.clone(), policy);
     let error = limiter.check("acme").await.expect_err("nothing listens there");
-    assert_eq!(error.reason(), "refused");
-    assert!(!store.is_asked());
+    assert_eq!(error.kind().as_str(), "refused");
+    assert!(!store.is_available());
     server.restart();
     let words = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
     // The server may have saved its slots before it was killed.
@@ -134,14 +139,14 @@ async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_la
         assert!(started.elapsed() < Duration::from_secs(60), "the cluster is never found");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(store.is_asked());
+    assert!(store.is_available());
     assert_eq!(remaining(&limiter, "acme").await, 9);
 }
 
 #[tokio::test]
 async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
     let refused = |urls: &[&str]| {
-        let error = RedisStore::cluster(urls.iter().copied()).build().expect_err("it cannot be");
+        let error = RedisStore::builder(RedisSource::cluster(urls.iter().copied())).build().expect_err("it cannot be");
         assert_eq!(error.kind(), ErrorKind::Config);
         error.to_string()
     };
@@ -153,11 +158,11 @@ async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
         assert!(message.contains("must not differ") && !message.contains("hunter2"), "{message}");
     }
     assert!(refused(&["http://h"]).contains("does not parse"));
-    let error = RedisStore::cluster(["redis://h"]).prefix("{tag}").build().expect_err("a brace");
+    let error = RedisStore::builder(RedisSource::cluster(["redis://h"])).prefix("{tag}").build().expect_err("a brace");
     assert_eq!(error.kind(), ErrorKind::Config);
 
     let alone = RedisServer::start();
-    let error = RedisStore::cluster([alone.url()]).connect().await.expect_err("it is no cluster");
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Config, "cluster"));
+    let error = RedisStore::builder(RedisSource::cluster([alone.url()])).connect().await.expect_err("it is no cluster");
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "cluster"));
     assert_eq!(error.to_string(), "redis is no cluster, but was configured as one");
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Cost, Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Cost, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
 
@@ -53,7 +53,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
         Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
     for spent in 1..=5 {
         let decision = limiter.check("acme").await.expect("the local share decides");
-        assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
+        assert!(decision.degraded().is_some_and(ErrorKind::is_unavailable));
         assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent);
     }
     assert!(limiter.check("acme").await.expect("a decision").is_denied());
@@ -96,7 +96,7 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     let began = Instant::now();
     let decision = local.check("acme").await.expect("the local share decides");
     assert!(began.elapsed() >= Duration::from_millis(40));
-    assert_eq!(decision.degraded(), Some(Degraded::Timeout));
+    assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));
     assert_eq!(decision.states().len(), 1);
     let decision = open.check("acme").await.expect("an open limiter admits");
     assert!(decision.is_allowed() && decision.is_degraded());
@@ -139,7 +139,7 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
         let limiter =
             Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
         let decision = limiter.check("acme").await.expect("the local share decides");
-        assert_eq!(decision.degraded(), Some(Degraded::Misconfigured));
+        assert!(decision.degraded().is_some_and(ErrorKind::is_config));
     }
     let limiter =
         patient_limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);

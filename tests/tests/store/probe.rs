@@ -12,7 +12,7 @@ use tokio::{
     sync::mpsc,
     time::Instant,
 };
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::wait;
 
@@ -60,12 +60,12 @@ async fn an_open_connection_is_probed_at_the_moment_when_the_breaker_opens() {
         .on_outage(Outage::Open)
         .build();
     for timeout in 1..=3 {
-        assert!(store.is_asked(), "before timeout {timeout}");
-        assert_eq!(limiter.check("acme").await.expect("open").degraded_reason(), Some("timeout"));
+        assert!(store.is_available(), "before timeout {timeout}");
+        assert_eq!(limiter.check("acme").await.expect("open").degraded().map(ErrorKind::as_str), Some("timeout"));
     }
     let opened = Instant::now();
-    assert!(!store.is_asked());
+    assert!(!store.is_available());
     assert!(pings.recv().await.expect("the server runs") < opened, "the PING with which a connection begins");
     assert_eq!(pings.recv().await.expect("the server runs"), opened, "no pause before the first probe");
-    wait::until_async("the answer to close it", PATIENCE, async || store.is_asked()).await;
+    wait::until_async("the answer to close it", PATIENCE, async || store.is_available()).await;
 }

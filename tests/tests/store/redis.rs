@@ -14,8 +14,10 @@ const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 async fn a_pool_lends_one_connection_and_no_decision_pings() {
     let server = RedisServer::start();
     let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
-    let limiter =
-        patient_limiter(RedisStore::from_pool(pool.clone()), Policy::token_bucket("api", Quota::per_hour(1_000)));
+    let limiter = patient_limiter(
+        RedisStore::open(pool.clone()).expect("a store"),
+        Policy::token_bucket("api", Quota::per_hour(1_000)),
+    );
     for _ in 0..200 {
         assert!(limiter.check("acme").await.expect("a decision").is_allowed());
     }
@@ -81,7 +83,7 @@ async fn a_repeated_denial_does_not_reach_the_server() {
     // Another cost, another key and a peek are not in the cache.
     assert!(limiter.check_cost("acme", Cost::new(2)).into_ready().is_err());
     assert!(limiter.check("other").into_ready().is_err());
-    assert!(limiter.peek("acme").into_ready().is_err());
+    assert!(limiter.check_cost("acme", Cost::ZERO).into_ready().is_err());
     // A refund and a reset through this store are effective at once.
     limiter.refund("acme", Cost::ONE).await.expect("a refund");
     assert!(limiter.check("acme").await.expect("a decision").is_allowed());

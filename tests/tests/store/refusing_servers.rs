@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{Degraded, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{RedisServer, RefusingState, refusing_state, wait};
 
@@ -29,15 +29,15 @@ impl Pair {
         let reason = state.reason;
         state.enter(server);
         wait::until_async(reason, PATIENCE, async || {
-            self.closed.check("acme").await.is_err_and(|error| error.reason() == reason)
+            self.closed.check("acme").await.is_err_and(|error| error.kind().as_str() == reason)
         })
         .await;
         let error = self.closed.check("acme").await.expect_err("no decision");
-        assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, reason));
+        assert_eq!((error.kind().is_unavailable(), error.kind().as_str()), (true, reason));
         assert_eq!(error.to_string(), message);
         let decision = self.local.check("acme").await.expect("the local share decides");
-        assert_eq!(decision.degraded(), Some(Degraded::Unavailable));
-        *self.counted.entry(decision.degraded_reason().expect("degraded")).or_default() += 1;
+        assert!(decision.degraded().is_some_and(ErrorKind::is_unavailable));
+        *self.counted.entry(decision.degraded().map(ErrorKind::as_str).expect("degraded")).or_default() += 1;
         assert_eq!(self.counted.get(reason), Some(&1), "{:?}", self.counted);
     }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
@@ -36,7 +36,11 @@ async fn killed_masters_degrade_only_their_own_slots_until_a_replica_takes_over_
     let nodes = cluster.nodes();
     let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT as u32));
     // One seed, which is killed first.
-    let store = RedisStore::cluster([nodes[0].url()]).without_deny_cache().connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::cluster([nodes[0].url()]))
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let limiter = |deadline, outage| {
         Limiter::builder(store.clone()).policies(policy.clone()).deadline(deadline).on_outage(outage).build()
     };
@@ -125,7 +129,7 @@ async fn killed_masters_degrade_only_their_own_slots_until_a_replica_takes_over_
         }
         wait::until_async("every server to be used again", PATIENCE, async || {
             let _ = store.ping().await;
-            store.is_asked()
+            store.is_available()
         })
         .await;
     }

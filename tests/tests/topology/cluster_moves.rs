@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate::{Cost, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
@@ -27,7 +27,10 @@ async fn moves() -> MutexGuard<'static, ()> {
 }
 
 async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
-    let store = RedisStore::cluster(CLUSTER.urls()).prefix(prefix).connect_timeout(PATIENCE).without_deny_cache();
+    let store = RedisStore::builder(RedisSource::cluster(CLUSTER.urls()))
+        .prefix(prefix)
+        .connect_timeout(PATIENCE)
+        .deny_cache_cap(Duration::ZERO);
     patient_limiter(store.connect().await.expect("a store"), policies)
 }
 
@@ -216,16 +219,17 @@ async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
     let _held = moves().await;
     let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
     let patient = limiter("tired", policies.clone()).await;
-    let store = RedisStore::cluster(CLUSTER.urls()).prefix("tired").connect().await.expect("a store");
+    let store =
+        RedisStore::builder(RedisSource::cluster(CLUSTER.urls())).prefix("tired").connect().await.expect("a store");
     let hasty = Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Open).build();
     let (key, slot, from, to) = a_key("tired");
     CLUSTER.begin_move(slot, from, to);
     // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
     for _ in 0..5 {
         let decision = hasty.check(key.clone()).await.expect("open");
-        assert_eq!(decision.degraded_reason(), Some("timeout"));
+        assert_eq!(decision.degraded().map(ErrorKind::as_str), Some("timeout"));
     }
-    assert!(store.is_asked(), "a move is no outage");
+    assert!(store.is_available(), "a move is no outage");
     CLUSTER.end_move(slot, from, to);
     assert_eq!(remaining(&patient, key).await, [10, 10]);
     CLUSTER.move_slots([slot], to, from);
@@ -275,7 +279,12 @@ async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
     };
     allow(&["on", "nopass", "~*", "+@all"]);
     let urls = CLUSTER.nodes().iter().map(|node| format!("redis://blind:any@{}", node.addr()));
-    let store = RedisStore::cluster(urls).prefix("blind").without_deny_cache().connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::cluster(urls))
+        .prefix("blind")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     allow(&["-cluster|slots"]);
     let policy = Policy::fixed_window("blind", Quota::per_day(100));
     let limiter = patient_limiter(store, policy);

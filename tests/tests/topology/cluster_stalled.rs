@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, wait};
 
@@ -29,7 +29,11 @@ async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over
         assert_eq!(node.command(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all"]).text(), "OK");
     }
     let seed = format!("redis://app:any@{}", cluster.nodes()[0].addr());
-    let store = RedisStore::cluster([seed]).without_deny_cache().connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::cluster([seed]))
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let patient = patient_limiter(store.clone(), policy.clone());
     let usual = Limiter::builder(store.clone()).policies(policy).deadline(DEADLINE).on_outage(Outage::Open).build();
     for key in its.iter().chain(&others) {
@@ -40,13 +44,13 @@ async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over
     // A short stall, in which no replica takes over: the calls that were sent are executed after it, once.
     let mut calls = 0_u64;
     stalled.pause();
-    while store.is_asked() {
+    while store.is_available() {
         let _ = usual.check(its[0].clone()).await.expect("open");
         calls += 1;
         assert!(calls < 1_000, "the breaker never opens");
     }
     stalled.resume();
-    wait::until_async("the server to be used again", PATIENCE, async || store.is_asked()).await;
+    wait::until_async("the server to be used again", PATIENCE, async || store.is_available()).await;
     let spent = AMOUNT - 1 - remaining(&patient, its[0].clone()).await;
     println!("stalled for a moment: {calls} calls, {spent} charged");
     assert!(spent <= calls, "{spent} charged for {calls} calls");
@@ -82,7 +86,7 @@ async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over
         let decision = usual.check(its[at].clone()).await.expect("open");
         times.push(started.elapsed());
         asked[at] += 1;
-        match decision.degraded_reason() {
+        match decision.degraded().map(ErrorKind::as_str) {
             None => {
                 decided[at] += 1;
                 break began.elapsed();
@@ -91,7 +95,7 @@ async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over
                 reasons.push("breaker");
                 // A server may have taken over by now.
                 if let Err(error) = usual.reset(its[at].clone()).await {
-                    assert_eq!(error.reason(), "breaker", "no reset waits for the server");
+                    assert_eq!(error.kind().as_str(), "breaker", "no reset waits for the server");
                 } else {
                     was_reset[at] = true;
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, RedisStore, RedisStoreBuilder};
+use tollgate::{Limiter, Policy, Quota, RedisSource, RedisStore, RedisStoreBuilder};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Authority, RedisCluster};
 
@@ -22,7 +22,7 @@ async fn all_masters_are_reached_over_tls_also_after_slots_moved() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let cluster = RedisCluster::start_tls(&ours);
     // One seed: the store finds the TLS ports of the others.
-    let seed = || RedisStore::cluster(&cluster.tls_urls()[..1]).connect_timeout(PATIENCE);
+    let seed = || RedisStore::builder(RedisSource::cluster(&cluster.tls_urls()[..1])).connect_timeout(PATIENCE);
     let signed = ours.sign();
     let trusting = |builder: RedisStoreBuilder| builder.root_certificates(ours.pem());
     let shown = || trusting(seed()).client_certificate(signed.certificate.as_str(), signed.key.as_str());
@@ -54,10 +54,19 @@ async fn all_masters_are_reached_over_tls_also_after_slots_moved() {
         ("no certificate", trusting(seed())),
         ("a stranger's", trusting(seed()).client_certificate(stranger.certificate, stranger.key)),
         ("another authority", seed().root_certificates(theirs.pem())),
-        ("no TLS", RedisStore::cluster(cluster.tls_urls()[..1].iter().map(|url| url.replace("rediss", "redis")))),
+        (
+            "no TLS",
+            RedisStore::builder(RedisSource::cluster(
+                cluster.tls_urls()[..1].iter().map(|url| url.replace("rediss", "redis")),
+            )),
+        ),
     ] {
         let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
         let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
-        assert!(["tls", "connection", "timeout"].contains(&error.reason()), "{what}: {} {error}", error.reason());
+        assert!(
+            ["tls", "connection", "timeout"].contains(&error.kind().as_str()),
+            "{what}: {} {error}",
+            error.kind().as_str()
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use deadpool_redis::sentinel::SentinelServerType;
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
     RedisSentinels, RedisServer,
@@ -21,7 +21,11 @@ const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
 
 async fn store(topology: &RedisSentinels) -> RedisStore {
     // Where the servers have a password, the URL of the first one carries it.
-    RedisStore::sentinel(topology.urls(), "m").server_url(topology.old().url()).connect().await.expect("a store")
+    RedisStore::builder(RedisSource::sentinel(topology.urls(), "m"))
+        .server_url(topology.old().url())
+        .connect()
+        .await
+        .expect("a store")
 }
 
 /// Checks every millisecond, and counts the decisions with and without the server.
@@ -124,7 +128,11 @@ async fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
     for _ in 0..100 {
         let error = stays.check("acme").await.expect_err("the old master has no replicas");
         // It may be a replica itself by now.
-        assert!(["noreplicas", "readonly", "breaker"].contains(&error.reason()), "{}: {error}", error.reason());
+        assert!(
+            ["noreplicas", "readonly", "breaker"].contains(&error.kind().as_str()),
+            "{}: {error}",
+            error.kind().as_str()
+        );
     }
     // The new master has a replica and decides.
     receives_checks(topology.risen().expect("a new master")).await;
@@ -182,7 +190,7 @@ async fn a_pool_of_sentinels_finds_the_next_master() {
     let urls = topology.urls();
     let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
     let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
-    let load = Load::start(&RedisStore::from_sentinel_pool(pool));
+    let load = Load::start(&RedisStore::open(pool).expect("a store"));
     load.decides().await;
     topology.old().kill();
     wait::until("another master", PATIENCE, || topology.risen().is_some());
@@ -203,7 +211,7 @@ async fn exactly_the_documented_rights_are_enough() {
     let reply = sentinel.command(&words);
     assert!(!reply.is_error(), "{}", reply.text());
     let url = format!("redis://watcher:secret@{}", sentinel.addr());
-    let _store = RedisStore::sentinel([url], "m").connect().await.expect("a store");
+    let _store = RedisStore::builder(RedisSource::sentinel([url], "m")).connect().await.expect("a store");
     wait::until_async("a subscription", PATIENCE, async || {
         sentinel.command(&["CLIENT", "LIST"]).text().lines().any(|client| client.contains(" sub=1 "))
     })
@@ -216,21 +224,30 @@ async fn exactly_the_documented_rights_are_enough() {
 async fn an_unknown_master_is_a_clear_error() {
     let server = RedisServer::start();
     let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
-    let error = RedisStore::sentinel([sentinel.url()], "other").connect().await.expect_err("no such master");
+    let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
+        .connect()
+        .await
+        .expect_err("no such master");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert_eq!(error.to_string(), "the sentinels know no master of the name that was given");
-    let store = RedisStore::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m").connect().await;
+    let store = RedisStore::builder(RedisSource::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m"))
+        .connect()
+        .await;
     assert!(store.is_ok(), "one unreachable sentinel does no harm: {store:?}");
-    let error = RedisStore::sentinel(["redis://127.0.0.1:1"], "m").connect().await.expect_err("nobody there");
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, "refused"), "{error}");
+    let error = RedisStore::builder(RedisSource::sentinel(["redis://127.0.0.1:1"], "m"))
+        .connect()
+        .await
+        .expect_err("nobody there");
+    assert_eq!((error.kind().is_unavailable(), error.kind().as_str()), (true, "refused"), "{error}");
     // The server that the sentinel names reports that it is a replica.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let error = RedisStore::sentinel([sentinel.url()], "m").connect().await.expect_err("a replica");
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Unavailable, "readonly"), "{error}");
+    let error =
+        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).connect().await.expect_err("a replica");
+    assert_eq!((error.kind().is_unavailable(), error.kind().as_str()), (true, "readonly"), "{error}");
     for builder in [
-        RedisStore::sentinel([""; 0], "m"),
-        RedisStore::sentinel(["http://:hunter2@host"], "m"),
-        RedisStore::sentinel([sentinel.url()], "m").server_url("hunter2"),
+        RedisStore::builder(RedisSource::sentinel([""; 0], "m")),
+        RedisStore::builder(RedisSource::sentinel(["http://:hunter2@host"], "m")),
+        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).server_url("hunter2"),
         RedisStore::builder("redis://127.0.0.1").server_url("redis://127.0.0.1"),
     ] {
         let error = builder.build().expect_err("it cannot be");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::task::JoinHandle;
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{Client, RedisServer, wait};
 
 /// What a slow machine may take for what takes milliseconds, or a fail-over.
@@ -83,8 +83,13 @@ pub(crate) async fn sample(limiter: &Limiter, key: impl Into<Key>) -> Sample {
     let decision = limiter.check(key).await;
     let took = began.elapsed();
     match decision {
-        Ok(decision) => Sample { began, took, is_allowed: decision.is_allowed(), reason: decision.degraded_reason() },
-        Err(error) => Sample { began, took, is_allowed: false, reason: Some(error.reason()) },
+        Ok(decision) => Sample {
+            began,
+            took,
+            is_allowed: decision.is_allowed(),
+            reason: decision.degraded().map(ErrorKind::as_str),
+        },
+        Err(error) => Sample { began, took, is_allowed: false, reason: Some(error.kind().as_str()) },
     }
 }
 

@@ -52,10 +52,10 @@ pub fn status(decision: &Decision) -> Status {
 /// status does not contain it. [`GrpcStatus::error_status`] is the same with options.
 ///
 /// ```
-/// use tollgate::Error;
+/// use tollgate::{Error, ErrorKind};
 /// use tollgate_tonic::error_status;
 ///
-/// let status = error_status(&Error::unavailable("redis at 10.0.0.7 does not answer"));
+/// let status = error_status(&Error::new(ErrorKind::Unavailable, "redis at 10.0.0.7 does not answer"));
 /// assert_eq!(status.code(), tonic::Code::Unavailable);
 /// assert_eq!(status.message(), "rate limiter unavailable");
 /// ```

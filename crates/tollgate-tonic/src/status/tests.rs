@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::HeaderMap;
-use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tollgate::{Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, PolicySet, Quota};
 use tonic::Code;
 use tonic_types::{RetryInfo, StatusExt};
 
@@ -118,7 +118,7 @@ async fn a_cost_that_never_fits_has_no_retry_delay() {
 
 #[test]
 fn an_outage_is_unavailable_and_hides_the_error_text() {
-    let status = error_status(&Error::unavailable("redis at 10.0.0.7 does not answer"));
+    let status = error_status(&Error::new(ErrorKind::Unavailable, "redis at 10.0.0.7 does not answer"));
     assert_eq!((status.code(), status.message()), (Code::Unavailable, "rate limiter unavailable"));
     assert_eq!(status.get_details_error_info().unwrap().reason, "LIMITER_UNAVAILABLE");
 }

@@ -7,8 +7,8 @@ use h2::client::SendRequest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Store, StoreFuture,
 };
 use tonic::{
     Code, Request, Response, Status, Streaming,
@@ -73,7 +73,7 @@ pub(crate) fn unavailable_limiter() -> Limiter {
     struct UnavailableStore;
 
     fn unavailable<T>() -> StoreFuture<T> {
-        StoreFuture::ready(Err(Error::unavailable("the store at 10.0.0.7 does not answer")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store at 10.0.0.7 does not answer")))
     }
 
     impl Store for UnavailableStore {

@@ -4,8 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Store, StoreFuture,
 };
 use tollgate_tower::{HeaderFormat, Reset};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -62,15 +62,15 @@ pub(crate) struct Away;
 
 impl Store for Away {
     fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Err(Error::unavailable("away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
     }
 
     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
     }
 
     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
     }
 }
 

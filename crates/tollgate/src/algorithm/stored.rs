@@ -1,6 +1,6 @@
 //! A state in the form in which Redis stores it. The tests compare the in-process store with the scripts by it.
 
-/// A stored state in the form in which Redis holds it.
+/// Holds a state in the form in which Redis stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The value of the key.
@@ -9,7 +9,7 @@ pub struct Stored {
     pub expires_ms: u64,
 }
 
-/// The value of a Redis key.
+/// Holds the value of a Redis key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A string, for all algorithms but the sliding log.

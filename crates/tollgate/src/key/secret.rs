@@ -6,8 +6,8 @@ use sha2::Sha256;
 /// Holds the secret that [`Key::secret`](crate::Key::secret) uses for its digests.
 ///
 /// Generate 32 random bytes once, store them with the other secrets of the deployment, and use the
-/// same bytes in all replicas. With another secret, the counters of all keys made with it start fresh. `Debug` does not show
-/// the secret.
+/// same bytes in all replicas. Replacing the secret makes all its keys fresh, because their digests
+/// change. `Debug` does not show the secret.
 ///
 /// ```
 /// use tollgate::{Key, KeySecret};

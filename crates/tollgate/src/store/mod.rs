@@ -21,25 +21,32 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 ///
 /// # Contract
 ///
-/// Each check is one atomic step over all policies of the check. `n` is the amount of a quota, `b` its burst, `W` its
-/// period and `T = W/n`.
+/// Each check is one atomic step over all policies of the check. `n` is the amount of a quota, `b` its burst and `W`
+/// its period. Every store keeps these laws, for every algorithm:
 ///
-/// 1. A policy never admits more than the bound of its [`Algorithm`](crate::Algorithm), from any number of
-///    processes and threads.
-/// 2. `remaining = k` means that exactly `k` more requests of cost one pass at that instant.
-/// 3. `retry_after` is exact, and never zero. One microsecond earlier the same cost is denied. At that time it is
-///    admitted, if no other request spends.
-/// 4. `reset_after` is the time until the state equals a fresh one. It is at least `retry_after`.
-/// 5. A denial changes nothing in the store.
-/// 6. A check of cost `c` equals `c` checks of cost one at the same instant, all or nothing.
-/// 7. Units accrue without drift: exactly `k·n` units over `k` whole periods.
-/// 8. Idle time restores the burst and no more.
-/// 9. Absent state equals fresh state. Every stored state expires by itself.
-/// 10. Stored time never goes back. A step of the clock costs at most one extra burst or one wait until fresh.
-/// 11. A changed quota applies at once. Units that were spent stay spent.
-/// 12. A check of cost zero changes nothing. `reset` makes the key fresh. `refund` returns at most what was spent, and
-///     nothing to a newer window.
-/// 13. Damaged or foreign state counts as absent, or fails with a typed error.
+/// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
+///    any number of threads and processes.
+/// 2. **Remaining.** `remaining = k` means that exactly `k` more units are admitted at that instant.
+/// 3. **Retry.** `retry_after` is exact and never zero. One microsecond earlier the same cost is denied. At that time
+///    it is admitted, if no other request spends.
+/// 4. **Reset.** `reset_after` is the time until the state equals a fresh one. It is at least `retry_after`.
+/// 5. **Denial.** A denial changes neither the stored state nor its expiry. The only exception is a state that has
+///    to be repaired: see 10 and 11.
+/// 6. **Cost.** A cost of `c` equals `c` requests of cost one at the same instant, and is charged as a whole or not
+///    at all. A cost of zero changes nothing. A cost above the burst is an error, not a denial.
+/// 7. **No drift.** Exactly `k·n` units accrue over `k` whole periods, for every `n` and `W`.
+/// 8. **Idle.** An idle key regains its burst, and no more.
+/// 9. **Expiry.** A missing state equals a fresh one. Every stored state expires: not before it is fresh, and at most
+///    1 s later.
+/// 10. **Clock.** Stored time does not go back with the clock. A time that is impossibly far ahead is corrected. A
+///     step of the clock forward gives at most one extra burst. A step back adds at most the time from exhausted to
+///     fresh.
+/// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
+///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the key fresh. A refund returns at most what was
+///     spent, never to a newer window, and creates no state.
+/// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
+///     error.
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};

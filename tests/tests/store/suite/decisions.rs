@@ -1,5 +1,7 @@
 //! What a store decides.
 
+use std::time::Duration;
+
 use std::{collections::BTreeSet, future::poll_fn, task::Poll};
 
 use tollgate::{
@@ -81,7 +83,7 @@ pub(super) async fn a_burst_is_admitted_exactly_to_many_tasks(deployment: &Deplo
 }
 
 pub(super) async fn a_hot_key_is_batched_and_never_above_its_bound(deployment: &Deployment) {
-    let store = deployment.builder("hot").without_deny_cache().connect().await.expect("a store");
+    let store = deployment.builder("hot").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let hot = patient_limiter(store, Policy::token_bucket("hot", Quota::per_day(3_000)));
     let before = deployment.calls(SCRIPTS);
     let tasks: Vec<_> = (0..100)
@@ -134,7 +136,7 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
 }
 
 pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deployment: &Deployment) {
-    let store = deployment.builder("one").without_deny_cache().connect().await.expect("a store");
+    let store = deployment.builder("one").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let set = [
         Policy::token_bucket("hourly", Quota::per_hour(5)),
         Policy::fixed_window("daily", Quota::per_day(100)),
@@ -186,7 +188,7 @@ pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deploym
 }
 
 pub(super) async fn foreign_state_counts_as_absent(deployment: &Deployment) {
-    let store = deployment.builder("foreign").without_deny_cache().connect().await.expect("a store");
+    let store = deployment.builder("foreign").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let server = deployment.owner(&Key::from("acme"));
     for policy in each_algorithm(Quota::per_hour(5)) {
         let limiter = patient_limiter(store.clone(), policy.clone());

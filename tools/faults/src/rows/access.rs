@@ -50,8 +50,8 @@ pub(super) async fn rights(_: Pace) -> Findings {
         let large = patient(&store, LARGE);
         for _ in 0..20 {
             let error = large.check(without).await.expect_err("a right is missing");
-            named += f64::from(error.reason() == "acl" && error.to_string().contains("right"));
-            flaps += f64::from(!store.is_asked());
+            named += f64::from(error.kind().as_str() == "acl" && error.to_string().contains("right"));
+            flaps += f64::from(!store.is_available());
         }
     }
     findings.figure("refusals that name the right, of 80", Target::AtLeast(80.0), named, "");

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Cost, Limiter, Outage, RedisStore};
+use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
 
 use crate::{
@@ -142,7 +142,7 @@ async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>,
                 while !is_over.load(Ordering::Relaxed) {
                     let (began, cost) = (Instant::now(), u32::try_from(at % 5_000 + 1).expect("small"));
                     let decision = large.check_cost(("lossy", at), Cost::new(cost)).await.expect("the replica decides");
-                    let (took, reason) = (began.elapsed(), decision.degraded_reason());
+                    let (took, reason) = (began.elapsed(), decision.degraded().map(ErrorKind::as_str));
                     let left = decision.states().next().expect("a state").remaining();
                     wrong += u32::from(reason.is_none() && left != AMOUNT - u64::from(cost));
                     samples.push(Sample { began, took, is_allowed: decision.is_allowed(), reason });

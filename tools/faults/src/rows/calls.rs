@@ -80,7 +80,8 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
-    until("the store to be away", async || sample(&large, "acme").await.reason.is_some() && !store.is_asked()).await;
+    until("the store to be away", async || sample(&large, "acme").await.reason.is_some() && !store.is_available())
+        .await;
     let (before, keys) = (memory(), pace.of(10_000_000_u64, 1_000_000));
     let (mut parts, ()) = http::Request::new(()).into_parts();
     let extractor = PeerIp::new();

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Key, Limiter, Outage, RedisStore};
+use tollgate::{Key, Limiter, Outage, RedisSource, RedisStore};
 use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
@@ -30,7 +30,7 @@ async fn start() -> Arc<RedisCluster> {
 }
 
 async fn store(cluster: &RedisCluster) -> RedisStore {
-    RedisStore::cluster(cluster.urls()).connect_timeout(PATIENT).connect().await.expect("a store")
+    RedisStore::builder(RedisSource::cluster(cluster.urls())).connect_timeout(PATIENT).connect().await.expect("a store")
 }
 
 async fn all_decide(large: &Limiter, keys: &[Key]) {

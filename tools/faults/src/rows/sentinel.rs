@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 async fn start() -> (RedisSentinels, Limiter) {
     let sentinels = tokio::task::spawn_blocking(|| RedisSentinels::start(false)).await.expect("they start");
-    let store = RedisStore::sentinel(sentinels.urls(), "m").connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::sentinel(sentinels.urls(), "m")).connect().await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     (sentinels, large)
@@ -157,7 +157,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     if has_min_replicas {
         sentinels.want_replicas();
     }
-    let store = RedisStore::sentinel(sentinels.urls(), "m").connect().await.expect("a store");
+    let store = RedisStore::builder(RedisSource::sentinel(sentinels.urls(), "m")).connect().await.expect("a store");
     let (split, large) = (limiter(&store, SPLIT, Outage::Closed), limiter(&store, LARGE, Outage::Closed));
     let mut here = 0;
     for _ in 0..100 {
@@ -198,7 +198,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
 pub(crate) fn isolated(urls: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let store = RedisStore::sentinel(urls.split(','), "m").build().expect("a store");
+        let store = RedisStore::builder(RedisSource::sentinel(urls.split(','), "m")).build().expect("a store");
         let split = limiter(&store, SPLIT, Outage::Closed);
         decides(&split, "acme").await;
         let mut spent = 0;

@@ -4,6 +4,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+use std::time::Duration;
 
 use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
@@ -130,7 +131,7 @@ const VICTIMS: u64 = 20;
 /// How many keys whose quota was spent are fresh after others filled the server's memory.
 async fn flooded(policy: &str) -> f64 {
     let server = RedisServer::builder().arg("--maxmemory-policy", policy).start();
-    let store = RedisStore::builder(server.url()).without_deny_cache().connect().await.expect("a store");
+    let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
     let spent = patient(&store, Policy::fixed_window("spent", Quota::per_day(3)));
     for victim in (0..VICTIMS).flat_map(|victim| [victim; 3]) {
         assert!(spent.check(("victim", victim)).await.is_ok_and(|decision| decision.is_allowed()));
@@ -151,7 +152,7 @@ async fn flooded(policy: &str) -> f64 {
             .collect();
         next += 2_000;
         for check in crowd {
-            refused += u64::from(check.await.expect("a task").is_err_and(|error| error.reason() == "oom"));
+            refused += u64::from(check.await.expect("a task").is_err_and(|error| error.kind().as_str() == "oom"));
         }
     }
     // A look is no write, and is not refused for want of memory; nor is it a use before this.

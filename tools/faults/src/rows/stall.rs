@@ -80,7 +80,7 @@ pub(super) async fn pool(pace: Pace) -> Findings {
     let server = Arc::new(RedisServer::start());
     let mut config = Config::from_url(server.url());
     config.pool = Some(PoolConfig::new(2));
-    let store = RedisStore::from_pool(config.create_pool(Some(Runtime::Tokio1)).expect("a pool"));
+    let store = RedisStore::open(config.create_pool(Some(Runtime::Tokio1)).expect("a pool")).expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     let mut samples = Vec::new();
     for _ in 0..pace.of(10, 3) {
