@@ -164,5 +164,5 @@ async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
     let alone = RedisServer::start();
     let error = RedisStore::builder(RedisSource::cluster([alone.url()])).connect().await.expect_err("it is no cluster");
     assert_eq!(error.kind(), ErrorKind::ClusterMismatch);
-    assert_eq!(error.to_string(), "redis is no cluster, but was configured as one");
+    assert_eq!(error.to_string(), "the redis server is not part of a cluster, but the store was built for a cluster");
 }
