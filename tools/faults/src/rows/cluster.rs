@@ -113,7 +113,7 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
 pub(super) async fn moves(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let cluster = start().await;
-    let large = patient(&store(&cluster).await, LARGE);
+    let large = patient_limiter(store(&cluster).await, LARGE);
     let is_over = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..4_u64)
         .map(|task| {
