@@ -1,95 +1,64 @@
-//! What the project's own tests look at: the bytes behind a state, and the call of a script.
-//!
-//! Behind the feature `testing`, and outside the promises of semantic versioning.
+use crate::{Cost, Decision, Error, Key, PolicySet};
 
-use crate::{Algorithm, Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
-pub use crate::{
-    algorithm::{Stored, Value},
-    memory::lockless::Lockless,
-};
-
-/// Every algorithm.
-pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
-
-/// What `store` holds for `key` under `policy`, in the form that the script stores.
-#[must_use]
-pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
-    store.stored(policy, key)
-}
-
-/// Gives back at once what `check` says was spent at `spent_us`.
-pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
-    store.refund_at(check, spent_us);
-}
-
-/// When the store decided, in microseconds since the epoch on its own clock; 0 if it did not say.
-#[must_use]
-pub fn at_us(decision: &Decision) -> u64 {
-    decision.at_us()
-}
-
-/// The entries in a reply that lists a log, of those of the last `period_us`.
+/// Returns the entries in a reply that lists a log. Leaves out entries older than `period_us`.
 ///
 /// # Errors
 ///
-/// The reply is none that the script makes.
-#[cfg(feature = "redis")]
+/// The reply is not one that the script makes.
 pub fn entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
     crate::redis::entries(period_us, reply)
 }
 
-/// The calls that a [`RedisStore`](crate::RedisStore) makes for a set of policies.
-#[cfg(feature = "redis")]
+/// Makes the calls of a [`RedisStore`](crate::RedisStore) for a set of policies.
 #[derive(Clone, Debug)]
 pub struct Script {
     policies: PolicySet,
 }
 
-#[cfg(feature = "redis")]
 impl Script {
-    /// The calls for `policies`.
+    /// Creates the calls for `policies`.
     #[must_use]
     pub fn new(policies: impl Into<PolicySet>) -> Self {
         Self { policies: policies.into() }
     }
 
-    /// The text that decides.
+    /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.policies.scripts().check.text
     }
 
-    /// The name of the text that decides.
+    /// Returns the SHA-1 of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
         &self.policies.scripts().check.sha
     }
 
-    /// The name of the text that gives back.
+    /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
         &self.policies.scripts().refund.sha
     }
 
-    /// The text that gives back.
+    /// Returns the text that refunds.
     #[must_use]
     pub fn refund_text(&self) -> &str {
         &self.policies.scripts().refund.text
     }
 
-    /// The key of each policy at the server.
+    /// Returns the key of each policy on the server.
     #[must_use]
     pub fn keys(&self, key: &Key) -> Vec<String> {
         self.policies.scripts().keys("tollgate", key.encoded()).collect()
     }
 
-    /// The words of `EVALSHA` for a check at `now_us`, or at the server's time.
+    /// Returns the words of `EVALSHA` for a check at `now_us`, or at the server's time.
     #[must_use]
     pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
         self.check_tagged(key, cost, "", now_us)
     }
 
-    /// The same as it is typed by hand, in decimal.
+    /// Returns the words of a check as a person types them, in decimal.
     #[must_use]
     pub fn check_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
         let scripts = self.policies.scripts();
@@ -99,7 +68,7 @@ impl Script {
         call.chain(keys).chain(own).chain(scripts.tagged.then(String::new)).chain(self.numbers()).collect()
     }
 
-    /// The same for a refund.
+    /// Returns the words of a refund as a person types them, in decimal.
     #[must_use]
     pub fn refund_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<String> {
         let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
@@ -112,7 +81,7 @@ impl Script {
         self.policies.iter().flat_map(crate::redis::args).map(|number| number.to_string())
     }
 
-    /// The same with a tag, which is sent when one of the policies is a log.
+    /// Returns the words of a check with a tag. The tag is sent when one of the policies is a log.
     #[must_use]
     pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let scripts = self.policies.scripts();
@@ -121,18 +90,18 @@ impl Script {
         call
     }
 
-    /// The words of `EVALSHA` for a refund at `now_us` of what was spent at `spent_us`.
+    /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
     pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
         let own = [time(now_us), cost.units().into(), spent_us as f64];
         self.call(&self.policies.scripts().refund.sha, &self.keys(key), &own)
     }
 
-    /// The decision in a reply of integers; one alone stands for a bare integer.
+    /// Reads the decision in a reply of integers. One integer alone stands for a bare integer.
     ///
     /// # Errors
     ///
-    /// The reply is none that the script makes.
+    /// The reply is not one that the script makes.
     pub fn decision(&self, cost: Cost, words: &[i64]) -> Result<Decision, Error> {
         let value = match words {
             [word] => redis::Value::Int(*word),
@@ -141,28 +110,28 @@ impl Script {
         self.read(cost, &value)
     }
 
-    /// The decision in any reply.
+    /// Reads the decision in any reply.
     ///
     /// # Errors
     ///
-    /// The reply is none that the script makes.
+    /// The reply is not one that the script makes.
     pub fn read(&self, cost: Cost, reply: &redis::Value) -> Result<Decision, Error> {
         crate::redis::decision(self.policies.scripts(), &self.policies, cost, reply)
     }
 
-    /// The name of the text that decides for many keys.
+    /// Returns the SHA-1 of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
         &self.policies.scripts().batch.sha
     }
 
-    /// The text that decides for many keys.
+    /// Returns the text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
         &self.policies.scripts().batch.text
     }
 
-    /// The words of `EVALSHA` for as many checks of each key as stand beside it.
+    /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
     #[must_use]
     pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let scripts = self.policies.scripts();
@@ -175,11 +144,11 @@ impl Script {
         call
     }
 
-    /// The decisions in the reply to a [batch](Self::batch): for each key those of its checks.
+    /// Reads the decisions in the reply to a [batch](Self::batch): for each key those of its checks.
     ///
     /// # Errors
     ///
-    /// The reply is none that the script makes.
+    /// The reply is not one that the script makes.
     pub fn batch_decisions(
         &self,
         keys: &[(Key, usize)],
@@ -189,11 +158,11 @@ impl Script {
         self.read_batch(keys, cost, &redis::Value::BulkString(reply.to_vec()))
     }
 
-    /// The decisions in any reply to a [batch](Self::batch).
+    /// Reads the decisions in any reply to a [batch](Self::batch).
     ///
     /// # Errors
     ///
-    /// The reply is none that the script makes.
+    /// The reply is not one that the script makes.
     pub fn read_batch(
         &self,
         keys: &[(Key, usize)],
@@ -217,7 +186,6 @@ impl Script {
     }
 }
 
-#[cfg(feature = "redis")]
 fn time(now_us: Option<u64>) -> f64 {
     now_us.map_or(-1.0, |now_us| now_us as f64)
 }
