@@ -17,7 +17,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     RateLimitLayer,
-    key::{ForwardedIp, Network, Trusted},
+    key::{ForwardedIp, Network, TrustedProxies},
 };
 
 const CLIENT: Policy = Policy::token_bucket("client", Quota::per_minute(2));
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Failure> {
     let store = store()?;
     let trusted = env::var("TRUSTED").unwrap_or_else(|_| "127.0.0.0/8,::1".to_owned());
     let networks = trusted.split(',').map(str::parse).collect::<Result<Vec<Network>, _>>()?;
-    let client = ForwardedIp::x_forwarded_for(Trusted::networks(networks));
+    let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks));
 
     // The extractor also tells the address, for a log or an answer of one's own.
     let who = client.clone();

@@ -13,15 +13,15 @@ use std::{
 const CASES: &[(&str, &[&str])] = &[
     (
         r#"RateLimitLayer::new(limiter(), "x-api-key");"#,
-        &["`&str` does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+        &["`&str` does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
     ),
     (
         r#"RateLimitLayer::new(limiter(), |parts: &http::request::Parts| Key::new(parts.uri.path()));"#,
-        &["does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+        &["does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
     ),
     (
         r#"key_fn(|parts| parts.uri.path().len());"#,
-        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes one of text"],
+        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes a key of text"],
     ),
     (
         r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<Unheard>()));"#,

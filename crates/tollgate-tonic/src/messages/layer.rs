@@ -103,7 +103,7 @@ impl<K: KeyExtractor, H> ChargeMessages for RateLimitBuilder<K, GrpcStatus<H>> {
     fn charge_messages(self, messages: Messages) -> MessagesLayer<K, H> {
         let answer = Arc::new(self.responder().without_http());
         let settings = Settings { direction: messages.direction, answer, is_misplaced: false.into() };
-        MessagesLayer { limit: self.open_accounts(messages.limiter).build(), settings: Arc::new(settings) }
+        MessagesLayer { limit: self.expose_request_limiter(messages.limiter).build(), settings: Arc::new(settings) }
     }
 }
 

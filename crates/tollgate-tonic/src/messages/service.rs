@@ -12,7 +12,7 @@ use std::{
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
-use tollgate_tower::Account;
+use tollgate_tower::RequestLimiter;
 use tonic::Status;
 use tower_service::Service;
 
@@ -59,7 +59,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let account = request.extensions_mut().remove::<Account>();
+        let account = request.extensions_mut().remove::<RequestLimiter>();
         let (Some(form), Some(account)) = (Form::of(request.headers()), account) else {
             return MessagesFuture { state: State::Free { future: self.inner.call(request) } };
         };

@@ -17,7 +17,7 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
 };
-use tollgate_tower::{Account, RateLimitLayer, key::Global};
+use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -29,17 +29,17 @@ fn still() -> MemoryStore {
 }
 
 /// The account of a call that was let pass, with this many units left.
-async fn account(store: impl Store + Clone, units: u32) -> Account {
+async fn account(store: impl Store + Clone, units: u32) -> RequestLimiter {
     let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
     let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
-    let layer = RateLimitLayer::builder(calls, Global).open_accounts(Some(messages)).build();
+    let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
     let service = layer.layer(service_fn(|request: Request<String>| async move {
         let mut response = Response::new(String::new());
-        response.extensions_mut().insert(request.extensions().get::<Account>().unwrap().clone());
+        response.extensions_mut().insert(request.extensions().get::<RequestLimiter>().unwrap().clone());
         Ok::<_, Infallible>(response)
     }));
     let response = service.oneshot(Request::new(String::new())).await.unwrap();
-    response.extensions().get::<Account>().unwrap().clone()
+    response.extensions().get::<RequestLimiter>().unwrap().clone()
 }
 
 /// A body of these pieces, which counts how often it is asked.
@@ -59,12 +59,12 @@ impl Body for Pieces {
     }
 }
 
-fn toll(account: Account) -> Option<Toll> {
+fn toll(account: RequestLimiter) -> Option<Toll> {
     Some(Toll::new(account, Arc::new(GrpcStatus::new())))
 }
 
 /// What passes, and the code of the denial.
-async fn passed(body: Pieces, account: Account) -> (Vec<Bytes>, Option<Code>) {
+async fn passed(body: Pieces, account: RequestLimiter) -> (Vec<Bytes>, Option<Code>) {
     let mut body = pin!(Tolled::new(body, toll(account)));
     let mut passed = Vec::new();
     loop {

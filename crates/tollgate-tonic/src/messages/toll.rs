@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
 use tollgate::{CheckFuture, Cost};
-use tollgate_tower::Account;
+use tollgate_tower::RequestLimiter;
 use tonic::Status;
 
 use super::frames::Frames;
@@ -18,7 +18,7 @@ use crate::GrpcStatus;
 
 /// Lets bytes pass as far as their messages are paid for.
 pub(super) struct Toll {
-    account: Account,
+    account: RequestLimiter,
     answer: Arc<GrpcStatus>,
     frames: Frames,
     /// The call was charged when it was opened, and its first message with it.
@@ -31,7 +31,7 @@ pub(super) struct Toll {
 const TRAILERS: u8 = 0x80;
 
 impl Toll {
-    pub(super) fn new(account: Account, answer: Arc<GrpcStatus>) -> Self {
+    pub(super) fn new(account: RequestLimiter, answer: Arc<GrpcStatus>) -> Self {
         Self { account, answer, frames: Frames::default(), is_paid: true, asked: None, denied: None }
     }
 

@@ -7,19 +7,19 @@ use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
     StoreFuture,
 };
-use tollgate_tower::{HeaderFormat, Reset};
+use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const HOURLY: Policy = Policy::window_from_first_hit("hourly", Quota::per_hour(3));
 
 /// Every dialect.
-pub(crate) const DIALECTS: [HeaderFormat; 8] = [
+pub(crate) const HEADER_FORMATS: [HeaderFormat; 8] = [
     HeaderFormat::Ietf08,
     HeaderFormat::Ietf07,
     HeaderFormat::Ietf06,
     HeaderFormat::Envoy03,
-    HeaderFormat::Legacy { reset: Reset::Seconds },
+    HeaderFormat::Legacy { reset: ResetFormat::Seconds },
     HeaderFormat::Spring,
     HeaderFormat::RetryAfter,
     HeaderFormat::None,

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, Response};
 use sfv::{BareItem, ListEntry, Parser};
 use tollgate::{Cost, Limiter, Policy, Quota};
-use tollgate_tower::{HeaderFormat, RateLimitLayer, Reset, key::Global};
+use tollgate_tower::{HeaderFormat, RateLimitLayer, ResetFormat, key::Global};
 use tower::{Layer, ServiceExt};
 
 use crate::support::*;
@@ -69,7 +69,7 @@ async fn envoy_03() {
 
 #[tokio::test]
 async fn legacy_in_seconds() {
-    let [first, denied] = told(HeaderFormat::Legacy { reset: Reset::Seconds }).await;
+    let [first, denied] = told(HeaderFormat::Legacy { reset: ResetFormat::Seconds }).await;
     assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
     assert_eq!(denied, ["retry-after: 1", "x-ratelimit-limit: 4", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
 }
@@ -77,7 +77,7 @@ async fn legacy_in_seconds() {
 #[tokio::test]
 async fn legacy_since_the_epoch() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let [first, _] = told(HeaderFormat::Legacy { reset: Reset::Epoch }).await;
+    let [first, _] = told(HeaderFormat::Legacy { reset: ResetFormat::Epoch }).await;
     let reset: u64 = first[2].strip_prefix("x-ratelimit-reset: ").unwrap().parse().unwrap();
     assert!((now + 1..now + 10).contains(&reset), "{reset} at {now}");
 }
@@ -110,7 +110,7 @@ async fn none() {
 
 #[tokio::test]
 async fn every_dialect_names_the_fields_it_writes() {
-    for dialect in DIALECTS {
+    for dialect in HEADER_FORMATS {
         let [_, denied] = told(dialect).await;
         let mut written: Vec<_> = denied.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
         let mut named: Vec<_> = dialect.names().map(|name| name.to_string()).collect();
@@ -122,8 +122,8 @@ async fn every_dialect_names_the_fields_it_writes() {
 
 #[tokio::test]
 async fn browsers_are_told_which_fields_a_script_may_read() {
-    let inner = RateLimitLayer::builder(Limiter::new(still(), BURST), Global).expose_to_browsers(true).build();
-    let outer = RateLimitLayer::builder(Limiter::new(still(), DAY), Global).expose_to_browsers(true).build();
+    let inner = RateLimitLayer::builder(Limiter::new(still(), BURST), Global).expose_headers(true).build();
+    let outer = RateLimitLayer::builder(Limiter::new(still(), DAY), Global).expose_headers(true).build();
     for _ in 0..5 {
         let Ok(response) = outer.layer(inner.layer(hello())).oneshot(request()).await;
         let exposed = field(&response, "access-control-expose-headers");
@@ -137,7 +137,7 @@ async fn of_single_values_those_of_the_layer_with_the_least_left_stay() {
     let wide = || Limiter::new(still(), DAY);
     for (outer, inner) in [(tight(), wide()), (wide(), tight())] {
         for (dialect, name, value) in [
-            (HeaderFormat::Legacy { reset: Reset::Seconds }, "x-ratelimit-limit", "2"),
+            (HeaderFormat::Legacy { reset: ResetFormat::Seconds }, "x-ratelimit-limit", "2"),
             (HeaderFormat::Ietf06, "ratelimit-limit", "2"),
             (HeaderFormat::Ietf07, "ratelimit", "limit=2, remaining="),
         ] {

@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use http::{Request, Response, StatusCode};
 use tollgate::{Cost, Limiter, Outage};
 use tollgate_tower::{
-    Account, RateLimitLayer,
+    RateLimitLayer, RequestLimiter,
     key::{Global, Header},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{seeing::logged, support::*};
+use crate::{observability::logged, support::*};
 
 fn of(path: &str) -> Request<()> {
     Request::post(path).body(()).unwrap()
@@ -19,7 +19,7 @@ fn of(path: &str) -> Request<()> {
 #[tokio::test]
 async fn a_denied_call_is_logged_with_its_names_which_are_cut() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
-        .rpc(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
+        .rpc_name(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
         .build();
     let lines = logged("message=denied", async {
         for path in ["/a.B/C", "/a.B/C", "/a.B/C", "/other", &format!("/a.B/{}", "c".repeat(1000))] {
@@ -40,18 +40,18 @@ async fn a_denied_call_is_logged_with_its_names_which_are_cut() {
 async fn a_call_that_is_refused_for_another_reason_is_logged_with_its_names() {
     let layer = |limiter, key| {
         RateLimitLayer::builder(limiter, key)
-            .rpc(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
+            .rpc_name(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
             .cost(|_| Cost::new(3))
             .build()
     };
-    let lines = logged("message=refused", async {
+    let lines = logged("message=rejected", async {
         send(&layer(Limiter::new(still(), TWO), Header::new("x-api-key")), of("/a.B/C")).await;
         let request = || Request::post("/a.B/C").header("x-api-key", "acme").body(()).unwrap();
         send(&layer(Limiter::new(still(), TWO), Header::new("x-api-key")), request()).await;
     });
     let names = r#"rpc.service="a.B" rpc.method="C""#;
     let expected =
-        ["missing_key", "cost_never_fits"].map(|reason| format!(r#"DEBUG message=refused reason="{reason}" {names}"#));
+        ["missing_key", "cost_never_fits"].map(|reason| format!(r#"DEBUG message=rejected reason="{reason}" {names}"#));
     assert_eq!(lines.await, expected);
 }
 
@@ -62,7 +62,7 @@ where
     L::Service: tower::Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let service = service_fn(move |request: Request<()>| async move {
-        let account = request.extensions().get::<Account>().unwrap();
+        let account = request.extensions().get::<RequestLimiter>().unwrap();
         let mut admitted = 0;
         for _ in 0..count {
             let answer = account.check(Cost::ONE).await;
@@ -79,16 +79,17 @@ where
 #[tokio::test]
 async fn an_account_spends_from_the_limiter_of_the_request_or_from_its_own() {
     let (requests, units) = (Limiter::new(still(), TWO), Limiter::new(still(), HOURLY));
-    let same = RateLimitLayer::builder(requests.clone(), Global).open_accounts(None).build();
+    let same = RateLimitLayer::builder(requests.clone(), Global).expose_request_limiter(None).build();
     assert_eq!(admitted(&same, 5).await, 1);
-    let own = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).open_accounts(Some(units)).build();
+    let own = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).expose_request_limiter(Some(units)).build();
     assert_eq!(admitted(&own, 5).await, 3);
-    let late = RateLimitLayer::builder(Limiter::new(Late(still()), TWO), Global).open_accounts(None).build();
+    let late = RateLimitLayer::builder(Limiter::new(Late(still()), TWO), Global).expose_request_limiter(None).build();
     assert_eq!(admitted(&late, 5).await, 1);
-    let shadow = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).open_accounts(None).build();
+    let shadow =
+        RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).expose_request_limiter(None).build();
     assert_eq!(admitted(&shadow, 5).await, 5);
     let closed = RateLimitLayer::builder(Limiter::new(still(), TWO), Global);
-    let closed = closed.open_accounts(Some(away(Outage::Closed))).build();
+    let closed = closed.expose_request_limiter(Some(away(Outage::Closed))).build();
     assert_eq!(admitted(&closed, 5).await, 0);
 }
 
@@ -96,7 +97,7 @@ async fn an_account_spends_from_the_limiter_of_the_request_or_from_its_own() {
 async fn nobody_has_an_account_unless_asked_for() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     let service = service_fn(|request: Request<()>| async move {
-        Ok::<_, Infallible>(Response::new(request.extensions().get::<Account>().is_some().to_string()))
+        Ok::<_, Infallible>(Response::new(request.extensions().get::<RequestLimiter>().is_some().to_string()))
     });
     assert_eq!(layer.layer(service).oneshot(request()).await.unwrap().into_body(), "false");
 }
@@ -107,7 +108,7 @@ mod counts {
     use tollgate_tower::MetricLabels;
 
     use super::*;
-    use crate::seeing::counts::recorded;
+    use crate::observability::counts::recorded;
 
     #[test]
     fn only_what_is_listed_is_a_label_whatever_paths_are_invented() {
@@ -140,7 +141,8 @@ mod counts {
     #[test]
     fn what_a_request_spends_on_its_way_is_counted_as_the_request_is() {
         let series = recorded(async {
-            let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).open_accounts(None).build();
+            let layer =
+                RateLimitLayer::builder(Limiter::new(still(), TWO), Global).expose_request_limiter(None).build();
             assert_eq!(admitted(&layer, 4).await, 1);
         });
         assert_eq!(series["tollgate_decisions_total policy=two outcome=allowed"], DebugValue::Counter(2));

@@ -3,17 +3,17 @@ use std::{any, collections::HashMap, fmt, hash::Hash};
 use http::request::Parts;
 use tollgate::Limiter;
 
-use crate::{MetricLabels, key::KeyError};
+use crate::{key::KeyError, labels::MetricLabels};
 
-/// Limiters by tier: which policies hold depends on the request.
+/// Selects a limiter by the tier of a request, such as the plan of a customer.
 ///
-/// A tier is a value that an earlier layer, the authentication, left in the request's extensions;
-/// [`by`](Self::by) finds it elsewhere. A request without a tier, or with one that is not listed,
-/// is limited by the limiter that [`new`](Self::new) takes: make it the strictest.
+/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of
+/// the request. [`by`](Self::by) finds the tier by a closure instead. A request without a tier, or
+/// with a tier that is not listed, is limited by the default limiter. Make that one the strictest.
 ///
-/// Counters belong to the name of a policy and the key: a caller that changes from one tier to
-/// another starts with a fresh quota where the names differ, and keeps what it has spent where the
-/// new tier's policy has the same name.
+/// A counter belongs to the name of a policy and to a key. A caller that changes its tier starts with
+/// a fresh quota if the policies of the tiers have different names. If the names are equal, the units
+/// that it has spent stay spent.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -41,66 +41,69 @@ use crate::{MetricLabels, key::KeyError};
 /// assert_eq!(response.headers()["ratelimit-policy"], r#""free";q=100;w=86400"#);
 /// # }
 /// ```
-#[must_use = "tiers limit nothing by themselves"]
+#[must_use = "tiers limit nothing until a layer uses them"]
 pub struct TieredLimiters<T> {
     limiters: Vec<Limiter>,
-    by_tier: HashMap<T, Pick>,
-    others: Result<Pick, &'static str>,
+    by_tier: HashMap<T, Selection>,
+    /// Applies to tiers that are not listed. Without a default it is the name of the tier's type.
+    default: Result<Selection, &'static str>,
     find: Find<T>,
 }
 
 type Find<T> = Box<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
-/// What holds for a request.
+/// Says which limiter applies to a request.
 #[derive(Clone, Copy)]
-pub(crate) enum Pick {
-    /// The limiter at this place.
+pub(crate) enum Selection {
+    /// The limiter at this index.
     Limiter(usize),
     Exempt,
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
-    /// TieredLimiters where `others` limits the requests that have none of those listed.
-    pub fn new(others: Limiter) -> Self {
+    /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
+    pub fn new(default: Limiter) -> Self {
         let mut tiers = Self::strict();
-        tiers.others = Ok(Pick::Limiter(0));
-        tiers.limiters.push(others);
+        tiers.default = Ok(Selection::Limiter(0));
+        tiers.limiters.push(default);
         tiers
     }
 
-    /// TieredLimiters where a request that has none of those listed is answered with 500: the layer that
-    /// finds the tier is missing or inside this one.
+    /// Creates tiers without a default limiter.
+    ///
+    /// A request whose tier is missing or not listed is answered with 500: the layer that inserts the
+    /// tier is missing, or is not outside of the rate limit.
     pub fn strict() -> Self {
         Self {
             limiters: Vec::new(),
             by_tier: HashMap::new(),
-            others: Err(any::type_name::<T>()),
+            default: Err(any::type_name::<T>()),
             find: Box::new(|parts| parts.extensions.get().cloned()),
         }
     }
 
-    /// The limiter of the requests of one tier.
+    /// Adds a tier with its limiter.
     pub fn tier(mut self, tier: T, limiter: Limiter) -> Self {
-        self.by_tier.insert(tier, Pick::Limiter(self.limiters.len()));
+        self.by_tier.insert(tier, Selection::Limiter(self.limiters.len()));
         self.limiters.push(limiter);
         self
     }
 
-    /// A tier without a limit.
+    /// Adds a tier without a limit.
     pub fn exempt(mut self, tier: T) -> Self {
-        self.by_tier.insert(tier, Pick::Exempt);
+        self.by_tier.insert(tier, Selection::Exempt);
         self
     }
 
-    /// Finds the tier by a closure, not as an extension of type `T`.
+    /// Finds the tier of a request by a closure, instead of by an extension of type `T`.
     pub fn by(mut self, find: impl Fn(&Parts) -> Option<T> + Send + Sync + 'static) -> Self {
         self.find = Box::new(find);
         self
     }
 
-    fn pick(&self, parts: &Parts) -> Result<Pick, KeyError> {
+    fn select(&self, parts: &Parts) -> Result<Selection, KeyError> {
         let listed = (self.find)(parts).and_then(|tier| self.by_tier.get(&tier).copied());
-        listed.map_or(self.others, Ok).map_err(|tier| {
+        listed.map_or(self.default, Ok).map_err(|tier| {
             KeyError::misconfigured(format!(
                 "the request has no tier, or one without a limiter: the layer that inserts a `{tier}` must be outside the rate limit"
             ))
@@ -114,17 +117,32 @@ impl<T> fmt::Debug for TieredLimiters<T> {
     }
 }
 
-/// The limiters of a layer: one [`Limiter`], or [`TieredLimiters`].
+/// Provides the limiters of a layer: one [`Limiter`], or [`TieredLimiters`].
+///
+/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes either by `Into<LimiterSource>`.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::LimiterSource;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let source = LimiterSource::from(limiter);
+/// # let _ = source;
+/// ```
 pub struct LimiterSource {
     pub(crate) limiters: Vec<Limiter>,
-    pub(crate) pick: Option<Picker>,
+    pub(crate) selector: Option<Selector>,
     pub(crate) labels: Option<MetricLabels>,
 }
 
+/// Selects the limiter of a request, where there is more than one.
+pub(crate) type Selector = Box<dyn Fn(&Parts) -> Result<Selection, KeyError> + Send + Sync>;
+
 impl LimiterSource {
-    /// These, with the labels that the metrics have unless the builder is given
-    /// [others](crate::RateLimitBuilder::metric_labels). For tables of limiters that know the names of what
-    /// they limit.
+    /// Sets the metric labels of the layer, unless its builder sets
+    /// [others](crate::RateLimitBuilder::metric_labels).
+    ///
+    /// Use it in a table of limiters that knows the names of the limited methods or routes.
     #[must_use]
     pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
         self.labels = Some(labels);
@@ -132,18 +150,16 @@ impl LimiterSource {
     }
 }
 
-/// Says which limiter holds, where there is more than one.
-pub(crate) type Picker = Box<dyn Fn(&Parts) -> Result<Pick, KeyError> + Send + Sync>;
-
 impl From<Limiter> for LimiterSource {
     fn from(limiter: Limiter) -> Self {
-        Self { limiters: vec![limiter], pick: None, labels: None }
+        Self { limiters: vec![limiter], selector: None, labels: None }
     }
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
     fn from(tiers: TieredLimiters<T>) -> Self {
-        Self { limiters: tiers.limiters.clone(), pick: Some(Box::new(move |parts| tiers.pick(parts))), labels: None }
+        let limiters = tiers.limiters.clone();
+        Self { limiters, selector: Some(Box::new(move |parts| tiers.select(parts))), labels: None }
     }
 }
 

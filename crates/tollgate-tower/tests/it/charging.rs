@@ -59,7 +59,7 @@ where
     let outcomes = Arc::new(Mutex::new(Vec::new()));
     let seen = outcomes.clone();
     let layer = RateLimitLayer::builder(limiter.clone(), Global)
-        .settle(move |outcome, charged| {
+        .final_cost(move |outcome, charged| {
             assert_eq!(charged, Cost::ONE);
             let name = match outcome {
                 Outcome::Response(parts) => parts.status.to_string(),
@@ -96,7 +96,7 @@ async fn every_end_of_a_request_settles_its_charge_once() {
         assert_eq!(left(&limiter).await, 2);
 
         let hangs = service_fn(|_| std::future::pending());
-        assert_eq!(end(&limiter, hangs, Duration::from_secs(1)).await, ["Abandoned None"]);
+        assert_eq!(end(&limiter, hangs, Duration::from_secs(1)).await, ["Cancelled None"]);
         assert_eq!(left(&limiter).await, 2);
     }
 }
@@ -113,7 +113,8 @@ async fn a_client_that_hangs_up_stays_charged_unless_told_otherwise() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_before_the_decision_settles_nothing() {
     let limiter = Limiter::new(Late(still()), TWO);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).settle(|_, _| panic!("there is no charge")).build();
+    let layer =
+        RateLimitLayer::builder(limiter.clone(), Global).final_cost(|_, _| panic!("there is no charge")).build();
     let service = layer.layer(hello());
     assert!(tokio::time::timeout(Duration::from_millis(1), service.oneshot(request())).await.is_err());
 }
@@ -123,7 +124,7 @@ async fn the_true_cost_is_settled_from_the_response() {
     let limiter = Limiter::new(still(), TWO);
     let layer = RateLimitLayer::builder(limiter.clone(), Global)
         .cost(|_| Cost::new(2))
-        .settle(|outcome, _| *outcome.response().unwrap().extensions.get::<Cost>().unwrap())
+        .final_cost(|outcome, _| *outcome.response().unwrap().extensions.get::<Cost>().unwrap())
         .build();
     let service = service_fn(|_: Request<()>| async {
         let mut response = Response::new(String::new());
@@ -138,7 +139,7 @@ async fn the_true_cost_is_settled_from_the_response() {
 #[tokio::test]
 async fn more_than_was_charged_is_not_taken_afterwards() {
     let limiter = Limiter::new(still(), TWO);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).settle(|_, _| Cost::new(50)).build();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).final_cost(|_, _| Cost::new(50)).build();
     send(&layer, request()).await;
     assert_eq!(left(&limiter).await, 1);
 }
@@ -148,9 +149,9 @@ async fn a_denial_and_an_outage_settle_nothing() {
     let settle = |_: Outcome<'_>, _| Cost::ZERO;
     let limiter = Limiter::new(still(), TWO);
     let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
-    send(&RateLimitLayer::builder(limiter.clone(), Global).settle(settle).build(), request()).await;
+    send(&RateLimitLayer::builder(limiter.clone(), Global).final_cost(settle).build(), request()).await;
     assert_eq!(left(&limiter).await, 0);
-    send(&RateLimitLayer::builder(away(Outage::Open), Global).settle(settle).build(), request()).await;
+    send(&RateLimitLayer::builder(away(Outage::Open), Global).final_cost(settle).build(), request()).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use tollgate::{Limiter, Outage};
 use tollgate_tower::{
     Decisions, RateLimitLayer,
-    key::{Global, Header, Network, PeerIp, Trusted},
+    key::{Global, Header, Network, PeerIp, TrustedProxies},
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
@@ -165,7 +165,7 @@ async fn headers_believed_from_everywhere_are_told() {
     let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<Vec<Network>>();
     for everywhere in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"]] {
         let lines = logged("TOLLGATE-TRUST-ALL", async {
-            let _ = Trusted::networks(networks(everywhere));
+            let _ = TrustedProxies::networks(networks(everywhere));
         });
         assert_eq!(lines.await.len(), 1, "{everywhere:?}");
     }
@@ -173,7 +173,7 @@ async fn headers_believed_from_everywhere_are_told() {
         [&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"][..], &["0.0.0.0/1"], &[], &["2001::/16"]]
     {
         let lines = logged("TOLLGATE-TRUST-ALL", async {
-            let _ = Trusted::networks(networks(proxies));
+            let _ = TrustedProxies::networks(networks(proxies));
         });
         assert_eq!(lines.await, [""; 0], "{proxies:?}");
     }

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer,
-    key::{ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, Trusted},
+    key::{ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, TrustedProxies},
 };
 
 use crate::support::still;
@@ -32,7 +32,7 @@ fn one<K: KeyExtractor>(key: K) -> RateLimitLayer<K> {
 /// A route for each way to a key.
 fn router() -> Router {
     let trusted =
-        || Trusted::networks(["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse::<Network>().unwrap()));
+        || TrustedProxies::networks(["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse::<Network>().unwrap()));
     let hello = || any(|| async { "hello" });
     let cost = RateLimitLayer::builder(Limiter::new(still(), FIVE), Global)
         .cost(|parts| {
@@ -48,7 +48,7 @@ fn router() -> Router {
         .route("/peer", hello().layer(one(PeerIp::new())))
         .route("/forwarded-for", hello().layer(one(ForwardedIp::x_forwarded_for(trusted()))))
         .route("/forwarded", hello().layer(one(ForwardedIp::forwarded(trusted()))))
-        .route("/untrusted", hello().layer(one(ForwardedIp::x_forwarded_for(Trusted::networks([])))))
+        .route("/untrusted", hello().layer(one(ForwardedIp::x_forwarded_for(TrustedProxies::networks([])))))
         .route("/cost", hello().layer(cost))
         .route("/method", hello().layer(one(Method)))
         .route("/matched/{id}", hello().layer(one(MatchedPath)))

@@ -1,15 +1,15 @@
 use http::{HeaderMap, Method, header, request::Parts};
 
-/// The form of an answer that the client can read.
+/// Selects a body that the client can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum BodyFormat {
     Json,
     Text,
     Empty,
 }
 
-impl Form {
-    /// By the method, and by `Accept` (RFC 9110 §12.5.1): JSON if it is liked no less than text.
+impl BodyFormat {
+    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text.
     pub(super) fn of(request: &Parts) -> Self {
         if request.method == Method::HEAD || request.method == Method::CONNECT {
             return Self::Empty;
@@ -27,8 +27,7 @@ impl Form {
     }
 }
 
-/// How much the client likes a family of types, in thousandths: by the most specific range that
-/// speaks of it.
+/// Returns the quality of a family of media types in thousandths, by the most specific range that matches.
 fn quality(headers: &HeaderMap, types: &[&str], range: &str) -> u16 {
     let mut best = (0, 0);
     for line in headers.get_all(header::ACCEPT) {
@@ -59,46 +58,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_gets_what_it_can_read() {
+    fn the_body_has_the_format_that_the_client_prefers() {
         for (accept, expected) in [
-            (None, Form::Json),
-            (Some("*/*"), Form::Json),
-            (Some("application/json"), Form::Json),
-            (Some("application/problem+json"), Form::Json),
-            (Some("Application/Json; charset=utf-8"), Form::Json),
-            (Some("text/html, application/json"), Form::Json),
-            (Some("text/html;q=0.5, application/json;q=0.4"), Form::Text),
+            (None, BodyFormat::Json),
+            (Some("*/*"), BodyFormat::Json),
+            (Some("application/json"), BodyFormat::Json),
+            (Some("application/problem+json"), BodyFormat::Json),
+            (Some("Application/Json; charset=utf-8"), BodyFormat::Json),
+            (Some("text/html, application/json"), BodyFormat::Json),
+            (Some("text/html;q=0.5, application/json;q=0.4"), BodyFormat::Text),
             // A browser.
-            (Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), Form::Text),
-            (Some("text/*"), Form::Text),
-            (Some("text/plain;q=0"), Form::Empty),
-            (Some("application/json;q=0, */*"), Form::Text),
-            (Some("application/json;q=nonsense"), Form::Empty),
-            (Some("image/avif,image/webp"), Form::Empty),
-            (Some("*/*;q=0"), Form::Empty),
-            (Some(""), Form::Empty),
-            (Some(";;,=;q"), Form::Empty),
+            (Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), BodyFormat::Text),
+            (Some("text/*"), BodyFormat::Text),
+            (Some("text/plain;q=0"), BodyFormat::Empty),
+            (Some("application/json;q=0, */*"), BodyFormat::Text),
+            (Some("application/json;q=nonsense"), BodyFormat::Empty),
+            (Some("image/avif,image/webp"), BodyFormat::Empty),
+            (Some("*/*;q=0"), BodyFormat::Empty),
+            (Some(""), BodyFormat::Empty),
+            (Some(";;,=;q"), BodyFormat::Empty),
         ] {
             let mut request = Request::builder();
             if let Some(accept) = accept {
                 request = request.header("accept", accept);
             }
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            assert_eq!(Form::of(&parts), expected, "{accept:?}");
+            assert_eq!(BodyFormat::of(&parts), expected, "{accept:?}");
         }
     }
 
     #[test]
-    fn several_lines_are_one_list() {
+    fn several_accept_lines_are_one_list() {
         let request = Request::builder().header("accept", "image/png").header("accept", "text/plain").body(()).unwrap();
-        assert_eq!(Form::of(&request.into_parts().0), Form::Text);
+        assert_eq!(BodyFormat::of(&request.into_parts().0), BodyFormat::Text);
     }
 
     #[test]
-    fn a_head_request_gets_no_body() {
+    fn head_and_connect_have_an_empty_body() {
         for method in ["HEAD", "CONNECT"] {
             let request = Request::builder().method(method).body(()).unwrap();
-            assert_eq!(Form::of(&request.into_parts().0), Form::Empty);
+            assert_eq!(BodyFormat::of(&request.into_parts().0), BodyFormat::Empty);
         }
     }
 }

@@ -31,13 +31,13 @@ async fn answers_like_new(limiter: Limiter, clock: Clock, steps: u32, step: Dura
     for exposes in [false, true] {
         let problem = |dialect| {
             let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).cost(cost);
-            builder.expose_to_browsers(exposes).build()
+            builder.expose_headers(exposes).build()
         };
         let empty = |dialect| {
             let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(dialect).cost(cost);
             builder.respond_with(Empty).build()
         };
-        let seasoned: Vec<_> = DIALECTS.map(|dialect| (dialect, problem(dialect), empty(dialect))).into();
+        let seasoned: Vec<_> = HEADER_FORMATS.map(|dialect| (dialect, problem(dialect), empty(dialect))).into();
         for _ in 0..steps {
             for (dialect, seasoned, seasoned_empty) in &seasoned {
                 for _ in 0..3 {
