@@ -1,10 +1,6 @@
-//! Over real connections: servers of axum and of hyper, clients of HTTP/1.1 and HTTP/2.
+//! Requests over real connections: servers of axum and hyper, clients of HTTP/1.1 and HTTP/2.
 
-use std::{
-    convert::Infallible,
-    net::{Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, Version};
@@ -16,7 +12,6 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use tokio::net::TcpListener;
 use tollgate::{Limiter, MemoryStore, Policy, Quota};
 use tollgate_tower::{
     RateLimitLayer,
@@ -28,22 +23,9 @@ use tower_http::{
     trace::TraceLayer,
 };
 
-use crate::support::{TWO, still};
+use crate::support::{TWO, listen, serve, still};
 
-async fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener, address)
-}
-
-async fn serve(router: Router) -> SocketAddr {
-    let (listener, address) = listen().await;
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(async move { axum::serve(listener, service).await });
-    address
-}
-
-/// A service of plain hyper behind a limit, which inserts the peer's address itself.
+/// Serves a limited service with plain hyper, and inserts the address of the peer.
 async fn serve_hyper() -> SocketAddr {
     let (listener, address) = listen().await;
     let hello = service_fn(|request: Request<Incoming>| async move {
@@ -66,7 +48,7 @@ async fn serve_hyper() -> SocketAddr {
     address
 }
 
-/// Requests one after the other over one connection: status, version, the fields, the body.
+/// Sends `count` requests, one after the other, and returns their responses.
 async fn exchange(address: SocketAddr, is_http2: bool, method: Method, count: usize) -> Vec<Response<String>> {
     let client = Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http::<Full<bytes::Bytes>>();
     let mut responses = Vec::new();
@@ -82,7 +64,7 @@ async fn exchange(address: SocketAddr, is_http2: bool, method: Method, count: us
 }
 
 fn assert_limited(responses: &[Response<String>]) {
-    let statuses: Vec<_> = responses.iter().map(|it| it.status().as_u16()).collect();
+    let statuses: Vec<_> = responses.iter().map(|response| response.status().as_u16()).collect();
     assert_eq!(statuses, [200, 200, 429]);
     assert_eq!(responses[0].headers()["ratelimit"], r#""two";r=1;t=30"#);
     let denied = &responses[2];
@@ -93,7 +75,7 @@ fn assert_limited(responses: &[Response<String>]) {
 }
 
 #[tokio::test]
-async fn axum_over_http_1_and_http_2() {
+async fn axum_is_limited_over_http_1_and_http_2() {
     for is_http2 in [false, true] {
         let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
         let address = serve(Router::new().route("/", get(|| async { "hello" }).layer(layer))).await;
@@ -104,21 +86,21 @@ async fn axum_over_http_1_and_http_2() {
 }
 
 #[tokio::test]
-async fn hyper_over_http_1_and_http_2() {
+async fn hyper_is_limited_over_http_1_and_http_2() {
     for is_http2 in [false, true] {
         assert_limited(&exchange(serve_hyper().await, is_http2, Method::GET, 3).await);
     }
 }
 
 #[tokio::test]
-async fn a_head_request_is_answered_without_a_body_on_the_wire() {
+async fn a_rejected_head_request_has_no_body_on_the_wire() {
     let responses = exchange(serve_hyper().await, false, Method::HEAD, 4).await;
     assert_limited(&responses[..3]);
     assert_eq!(responses[3].body(), "");
 }
 
 #[tokio::test]
-async fn both_clients_of_one_address_share_its_limit() {
+async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
     let address = serve_hyper().await;
     let mut statuses = Vec::new();
     for is_http2 in [false, true, false] {
@@ -127,9 +109,9 @@ async fn both_clients_of_one_address_share_its_limit() {
     assert_eq!(statuses, [200, 200, 429]);
 }
 
-/// The layers that most services have, around the limit and inside it.
+/// Tests the layers that most services have, outside and inside of the limit.
 #[tokio::test]
-async fn layers_of_tower_http_fit_on_both_sides() {
+async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
     let limit = || RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
     let timeout = || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
     let route = || Router::new().route("/", get(|| async { "hello" }));
@@ -144,7 +126,7 @@ async fn layers_of_tower_http_fit_on_both_sides() {
                 .layer(timeout())
                 .layer(limit()),
         ),
-        // Outside of a layer whose body nobody can make, one that boxes it comes in between.
+        // The responder cannot build the body of `TraceLayer`, so a layer between the two boxes it.
         route().layer(
             ServiceBuilder::new()
                 .layer(limit())
@@ -160,7 +142,7 @@ async fn layers_of_tower_http_fit_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_handler_is_given_back_behind_a_layer_that_catches_it() {
+async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
     let limiter = Limiter::new(still(), TWO);
     let layer = || {
         RateLimitLayer::builder(limiter.clone(), PeerIp::new()).charge_on(|status| !status.is_server_error()).build()
@@ -179,15 +161,18 @@ async fn a_panic_in_the_handler_is_given_back_behind_a_layer_that_catches_it() {
         [route().layer(layer()).layer(CatchPanicLayer::new()), route().layer(CatchPanicLayer::new()).layer(layer())]
     {
         let responses = exchange(serve(router).await, false, Method::GET, 4).await;
-        assert!(responses.iter().all(|it| it.status() == StatusCode::INTERNAL_SERVER_ERROR), "{responses:?}");
+        assert!(
+            responses.iter().all(|response| response.status() == StatusCode::INTERNAL_SERVER_ERROR),
+            "{responses:?}"
+        );
     }
 }
 
-/// A client that has to stay below another side's limit waits for its turn.
+/// A client that knows the limit of a server waits instead of exceeding it.
 #[tokio::test]
-async fn a_client_behind_the_layer_stays_below_the_limit_of_the_other_side() {
-    const TEN: Policy = Policy::token_bucket("ten", Quota::per_second(20).with_burst(1));
-    let theirs = RateLimitLayer::new(Limiter::new(MemoryStore::new(), TEN), PeerIp::new());
+async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
+    const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
+    let theirs = RateLimitLayer::new(Limiter::new(MemoryStore::new(), TWENTY), PeerIp::new());
     let address = serve(Router::new().route("/", get(|| async { "hello" }).layer(theirs))).await;
 
     let ours = Policy::token_bucket("ours", Quota::per_second(10).with_burst(1));

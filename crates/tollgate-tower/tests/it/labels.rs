@@ -1,4 +1,4 @@
-//! What requests are called in the metrics and in the log, and what they spend on their way.
+//! Names of requests in the log and in the metrics, and the request limiter.
 
 use std::convert::Infallible;
 
@@ -10,20 +10,20 @@ use tollgate_tower::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{observability::logged, support::*};
+use crate::support::*;
 
-fn of(path: &str) -> Request<()> {
+fn post(path: &str) -> Request<()> {
     Request::post(path).body(()).unwrap()
 }
 
 #[tokio::test]
-async fn a_denied_call_is_logged_with_its_names_which_are_cut() {
+async fn a_denial_is_logged_with_the_truncated_names_of_the_call() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
         .rpc_name(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
         .build();
     let lines = logged("message=denied", async {
         for path in ["/a.B/C", "/a.B/C", "/a.B/C", "/other", &format!("/a.B/{}", "c".repeat(1000))] {
-            send(&layer, of(path)).await;
+            send(&layer, post(path)).await;
         }
     });
     let denied = r#"DEBUG message=denied policy="two" shadow=false"#;
@@ -37,7 +37,7 @@ async fn a_denied_call_is_logged_with_its_names_which_are_cut() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_refused_for_another_reason_is_logged_with_its_names() {
+async fn every_rejection_is_logged_with_the_names_of_the_call() {
     let layer = |limiter, key| {
         RateLimitLayer::builder(limiter, key)
             .rpc_name(|parts| parts.uri.path().strip_prefix('/')?.split_once('/'))
@@ -45,7 +45,7 @@ async fn a_call_that_is_refused_for_another_reason_is_logged_with_its_names() {
             .build()
     };
     let lines = logged("message=rejected", async {
-        send(&layer(Limiter::new(still(), TWO), Header::new("x-api-key")), of("/a.B/C")).await;
+        send(&layer(Limiter::new(still(), TWO), Header::new("x-api-key")), post("/a.B/C")).await;
         let request = || Request::post("/a.B/C").header("x-api-key", "acme").body(()).unwrap();
         send(&layer(Limiter::new(still(), TWO), Header::new("x-api-key")), request()).await;
     });
@@ -55,29 +55,28 @@ async fn a_call_that_is_refused_for_another_reason_is_logged_with_its_names() {
     assert_eq!(lines.await, expected);
 }
 
-/// How many of `count` more units, asked for one by one, are admitted by the account of a request.
+/// Charges `count` further units for one request, one by one. Returns how many the request limiter admits.
 async fn admitted<L>(layer: &L, count: usize) -> usize
 where
-    L: Layer<tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>>,
+    L: Layer<BoxedService>,
     L::Service: tower::Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let service = service_fn(move |request: Request<()>| async move {
-        let account = request.extensions().get::<RequestLimiter>().unwrap();
+        let limiter = request.extensions().get::<RequestLimiter>().unwrap();
         let mut admitted = 0;
         for _ in 0..count {
-            let answer = account.check(Cost::ONE).await;
-            admitted += usize::from(account.admits(&answer));
+            let result = limiter.check(Cost::ONE).await;
+            admitted += usize::from(limiter.admits(&result));
         }
         Ok(Response::new(admitted.to_string()))
     });
-    let service = tower::util::BoxCloneService::new(service);
-    let Ok(response) = layer.layer(service).oneshot(of("/a.B/C")).await;
+    let Ok(response) = layer.layer(BoxedService::new(service)).oneshot(post("/a.B/C")).await;
     assert_eq!(response.status(), StatusCode::OK);
     response.into_body().parse().unwrap()
 }
 
 #[tokio::test]
-async fn an_account_spends_from_the_limiter_of_the_request_or_from_its_own() {
+async fn a_request_limiter_charges_the_limiter_of_the_request_or_its_own() {
     let (requests, units) = (Limiter::new(still(), TWO), Limiter::new(still(), HOURLY));
     let same = RateLimitLayer::builder(requests.clone(), Global).expose_request_limiter(None).build();
     assert_eq!(admitted(&same, 5).await, 1);
@@ -89,12 +88,12 @@ async fn an_account_spends_from_the_limiter_of_the_request_or_from_its_own() {
         RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).expose_request_limiter(None).build();
     assert_eq!(admitted(&shadow, 5).await, 5);
     let closed = RateLimitLayer::builder(Limiter::new(still(), TWO), Global);
-    let closed = closed.expose_request_limiter(Some(away(Outage::Closed))).build();
+    let closed = closed.expose_request_limiter(Some(unavailable(Outage::Closed))).build();
     assert_eq!(admitted(&closed, 5).await, 0);
 }
 
 #[tokio::test]
-async fn nobody_has_an_account_unless_asked_for() {
+async fn there_is_no_request_limiter_by_default() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     let service = service_fn(|request: Request<()>| async move {
         Ok::<_, Infallible>(Response::new(request.extensions().get::<RequestLimiter>().is_some().to_string()))
@@ -104,49 +103,44 @@ async fn nobody_has_an_account_unless_asked_for() {
 
 #[cfg(feature = "metrics")]
 mod counts {
-    use metrics_util::debugging::DebugValue;
     use tollgate_tower::MetricLabels;
 
     use super::*;
-    use crate::observability::counts::recorded;
+    use crate::support::recorder::Series;
 
     #[test]
-    fn only_what_is_listed_is_a_label_whatever_paths_are_invented() {
+    fn invented_paths_create_no_label_values() {
         const PATHS: [&str; 2] = ["/search", "/export"];
         let labels = MetricLabels::new(["path"], PATHS.map(|path| [path]), |parts| {
             PATHS.iter().position(|path| *path == parts.uri.path())
         });
-        let series = recorded(async {
+        let series = Series::of(async {
             let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).metric_labels(labels).build();
             let service = layer.layer(hello());
-            send(&layer, of("/search")).await;
+            send(&layer, post("/search")).await;
             for number in 0..20_000 {
-                let Ok(_) = service.clone().oneshot(of(&format!("/invented/{number}"))).await;
+                let Ok(_) = service.clone().oneshot(post(&format!("/invented/{number}"))).await;
             }
-            send(&layer, of("/export")).await;
+            send(&layer, post("/export")).await;
         });
-        let count = |name: &str| match series.get(name) {
-            Some(DebugValue::Counter(count)) => *count,
-            other => panic!("{name}: {other:?} in {:?}", series.keys()),
-        };
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=allowed path=/search"), 1);
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=allowed path=other"), 1);
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=denied path=other"), 19_999);
-        assert_eq!(count("tollgate_rejections_total reason=denied path=other"), 19_999);
-        assert_eq!(count("tollgate_rejections_total reason=denied path=/export"), 1);
-        // Three outcomes of three paths, two reasons, and the duration.
-        assert_eq!(series.len(), 3 * 3 + 2 + 1, "{:?}", series.keys());
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed path=/search"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed path=other"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied path=other"), 19_999);
+        assert_eq!(series.count("tollgate_rejections_total reason=denied path=other"), 19_999);
+        assert_eq!(series.count("tollgate_rejections_total reason=denied path=/export"), 1);
+        // Three outcomes for each of three paths, two reasons and the duration.
+        assert_eq!(series.0.len(), 3 * 3 + 2 + 1, "{:?}", series.0.keys());
     }
 
     #[test]
-    fn what_a_request_spends_on_its_way_is_counted_as_the_request_is() {
-        let series = recorded(async {
+    fn the_checks_of_a_request_limiter_are_counted() {
+        let series = Series::of(async {
             let layer =
                 RateLimitLayer::builder(Limiter::new(still(), TWO), Global).expose_request_limiter(None).build();
             assert_eq!(admitted(&layer, 4).await, 1);
         });
-        assert_eq!(series["tollgate_decisions_total policy=two outcome=allowed"], DebugValue::Counter(2));
-        assert_eq!(series["tollgate_decisions_total policy=two outcome=denied"], DebugValue::Counter(3));
-        assert_eq!(series["tollgate_rejections_total reason=denied"], DebugValue::Counter(3));
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 3);
+        assert_eq!(series.count("tollgate_rejections_total reason=denied"), 3);
     }
 }

@@ -1,14 +1,14 @@
-//! The middleware from outside, one file per subject.
+//! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod charging;
 mod connections;
+mod denials;
 mod header_formats;
 mod labels;
 mod observability;
 mod placement;
 mod raw_requests;
-mod repeated_denials;
 mod responses;
 mod retry_after;
 mod service;

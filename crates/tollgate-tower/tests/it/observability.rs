@@ -1,8 +1,8 @@
-//! What an operator sees: decisions, shadow, double counts, metrics.
+//! Decisions in extensions, shadow mode, log lines and metrics.
 
 use std::{
     convert::Infallible,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, Mutex},
 };
 
 use axum::{Router, body::Body, routing::get};
@@ -13,12 +13,11 @@ use tollgate_tower::{
     key::{Global, Header, Network, PeerIp, TrustedProxies},
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
 use crate::support::*;
 
 #[tokio::test]
-async fn the_service_and_the_layers_outside_see_the_decisions() {
+async fn the_service_and_outer_layers_find_the_decisions_in_extensions() {
     let layer = |limiter: Limiter| RateLimitLayer::builder(limiter, Global).expose_decisions(true).build();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let service = {
@@ -32,7 +31,7 @@ async fn the_service_and_the_layers_outside_see_the_decisions() {
     for allowed in [true, true, false] {
         let Ok(response) = stack.clone().oneshot(request()).await;
         let decisions = response.extensions().get::<Decisions>().unwrap();
-        assert_eq!(decisions.iter().map(|it| it.is_allowed()).collect::<Vec<_>>(), [true, allowed]);
+        assert_eq!(decisions.iter().map(|decision| decision.is_allowed()).collect::<Vec<_>>(), [true, allowed]);
         assert_eq!(decisions.iter().next().unwrap().policies().iter().next().unwrap().name(), "hourly");
     }
     let seen = seen.lock().unwrap();
@@ -42,7 +41,7 @@ async fn the_service_and_the_layers_outside_see_the_decisions() {
 }
 
 #[tokio::test]
-async fn nothing_is_put_into_extensions_unless_asked_for() {
+async fn there_are_no_decisions_in_extensions_by_default() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     assert!(send(&layer, request()).await.extensions().get::<Decisions>().is_none());
 }
@@ -67,17 +66,18 @@ async fn axum_handlers_extract_the_decisions() {
 }
 
 #[tokio::test]
-async fn a_shadow_refuses_nobody_and_tells_the_client_nothing() {
+async fn shadow_mode_rejects_no_request_and_adds_no_header() {
     let layers = [
         RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).expose_decisions(true).build(),
-        RateLimitLayer::builder(away(Outage::Closed), Global).shadow(true).expose_decisions(true).build(),
+        RateLimitLayer::builder(unavailable(Outage::Closed), Global).shadow(true).expose_decisions(true).build(),
     ];
     for (layer, decides) in layers.into_iter().zip([true, false]) {
         for number in 0..4 {
             let response = send(&layer, request()).await;
             assert_eq!(response.status(), StatusCode::OK);
             assert!(response.headers().is_empty(), "{:?}", response.headers());
-            let decision = response.extensions().get::<Decisions>().map(|it| it.iter().next().unwrap().is_allowed());
+            let decision =
+                response.extensions().get::<Decisions>().map(|decisions| decisions.iter().next().unwrap().is_allowed());
             assert_eq!(decision, decides.then_some(number < 2));
         }
     }
@@ -85,55 +85,8 @@ async fn a_shadow_refuses_nobody_and_tells_the_client_nothing() {
     assert_eq!(send(&keyless, request()).await.status(), StatusCode::OK);
 }
 
-/// Keeps the fields of all events.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tollgate")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        struct Line(String);
-        impl Visit for Line {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!(" {}={value:?}", field.name());
-            }
-        }
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// The lines that were logged while `work` ran, with this text in them.
-pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
-    // One more that lives on: were there a single one, a thread without it could switch the event off for all.
-    static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| tracing::Dispatch::new(Log::default()));
-    LazyLock::force(&ANOTHER);
-    let log = Log::default();
-    let guard = tracing::subscriber::set_default(log.clone());
-    work.await;
-    drop(guard);
-    let lines = log.0.lock().unwrap();
-    lines.iter().filter(|line| line.contains(text)).cloned().collect()
-}
-
 #[tokio::test]
-async fn the_same_policy_twice_on_one_path_is_told_once() {
+async fn a_double_count_is_logged_once() {
     let limiter = Limiter::new(still(), HOURLY);
     let layer = RateLimitLayer::new(limiter.clone(), Global);
     let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
@@ -148,7 +101,7 @@ async fn the_same_policy_twice_on_one_path_is_told_once() {
 }
 
 #[tokio::test]
-async fn layers_with_other_policies_or_other_keys_are_no_double_count() {
+async fn layers_with_other_policies_or_other_keys_are_not_a_double_count() {
     let store = still();
     let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
         let by_header = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Header::new("x-api-key"));
@@ -161,8 +114,8 @@ async fn layers_with_other_policies_or_other_keys_are_no_double_count() {
 }
 
 #[tokio::test]
-async fn headers_believed_from_everywhere_are_told() {
-    let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<Vec<Network>>();
+async fn trusting_every_address_is_logged() {
+    let networks = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<Network>>();
     for everywhere in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"]] {
         let lines = logged("TOLLGATE-TRUST-ALL", async {
             let _ = TrustedProxies::networks(networks(everywhere));
@@ -180,7 +133,7 @@ async fn headers_believed_from_everywhere_are_told() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_set_up_wrongly_says_so_once() {
+async fn a_misconfiguration_is_logged_once() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
     let lines = logged("into_make_service_with_connect_info", async {
         statuses(&layer, 3).await;
@@ -203,61 +156,43 @@ async fn a_denial_is_logged_at_debug_without_the_key() {
 }
 
 #[cfg(feature = "metrics")]
-pub(crate) mod counts {
-    use std::collections::BTreeMap;
-
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+mod counts {
+    use metrics_util::debugging::DebugValue;
 
     use super::*;
-
-    /// Runs the requests under a recorder of its own; all series, and what they count.
-    pub(crate) fn recorded(work: impl Future<Output = ()>) -> BTreeMap<String, DebugValue> {
-        let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        ::metrics::with_local_recorder(&recorder, || runtime.block_on(work));
-        let series = snapshotter.snapshot().into_vec().into_iter().map(|(key, _, _, value)| {
-            let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-            (format!("{} {}", key.key().name(), labels.join(" ")), value)
-        });
-        series.collect()
-    }
+    use crate::support::recorder::Series;
 
     #[test]
     fn decisions_are_counted_by_policy_and_outcome() {
-        let series = recorded(async {
+        let series = Series::of(async {
             let layer = RateLimitLayer::new(Limiter::new(still(), [TWO, HOURLY]), Global);
             statuses(&layer, 3).await;
             let shadow = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).build();
             statuses(&shadow, 3).await;
             let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless, 1).await;
-            statuses(&RateLimitLayer::new(away(Outage::Open), Global), 1).await;
-            statuses(&RateLimitLayer::new(away(Outage::Closed), Global), 2).await;
+            statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
+            statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;
         });
-        let count = |name: &str| match series.get(name) {
-            Some(DebugValue::Counter(count)) => *count,
-            other => panic!("{name}: {other:?} in {:?}", series.keys()),
-        };
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=allowed"), 4);
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=denied"), 1);
-        assert_eq!(count("tollgate_decisions_total policy=two outcome=shadowed"), 1);
-        assert_eq!(count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
-        assert_eq!(count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
-        assert_eq!(count("tollgate_rejections_total reason=denied"), 1);
-        assert_eq!(count("tollgate_rejections_total reason=missing_key"), 1);
-        assert_eq!(count("tollgate_degraded_total reason=unavailable"), 1);
-        assert_eq!(count("tollgate_errors_total reason=unavailable"), 2);
-        assert_eq!(count("tollgate_rejections_total reason=unavailable"), 2);
-        let Some(DebugValue::Histogram(durations)) = series.get("tollgate_check_duration_seconds ") else {
-            panic!("{:?}", series.keys())
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 4);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=shadowed"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
+        assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
+        assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
+        assert_eq!(series.count("tollgate_degraded_total reason=unavailable"), 1);
+        assert_eq!(series.count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
+        let Some(DebugValue::Histogram(durations)) = series.0.get("tollgate_check_duration_seconds ") else {
+            panic!("{:?}", series.0.keys())
         };
         assert_eq!(durations.len(), 7);
     }
 
     #[test]
-    fn a_hundred_thousand_keys_make_no_series() {
-        let series = recorded(async {
+    fn a_hundred_thousand_keys_create_no_further_series() {
+        let series = Series::of(async {
             let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"))
                 .wait(std::time::Duration::ZERO)
                 .build();
@@ -268,8 +203,8 @@ pub(crate) mod counts {
                 assert_eq!(response.status(), StatusCode::OK);
             }
         });
-        assert_eq!(series.len(), 5, "{:?}", series.keys());
-        assert!(!format!("{:?}", series.keys()).contains("key-"));
-        assert_eq!(series["tollgate_waiting "], DebugValue::Gauge(0.0.into()));
+        assert_eq!(series.0.len(), 5, "{:?}", series.0.keys());
+        assert!(!format!("{:?}", series.0.keys()).contains("key-"));
+        assert_eq!(series.0["tollgate_waiting "], DebugValue::Gauge(0.0.into()));
     }
 }

@@ -1,11 +1,11 @@
-//! Where the layer fits: the types, and that it works there.
+//! The places in axum and tower where the layer can be added.
 
 use std::{convert::Infallible, mem::size_of, sync::Arc};
 
 use crate::support::*;
 use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
-use tollgate::{Limiter, Policy, Quota};
+use tollgate::Limiter;
 use tollgate_tower::{
     KeyExtractor, RateLimit, RateLimitLayer,
     future::ResponseFuture,
@@ -13,8 +13,6 @@ use tollgate_tower::{
     rejection::Problem,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::option_layer};
-
-const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 
 fn layer() -> RateLimitLayer<Global> {
     RateLimitLayer::new(Limiter::new(still(), ONE), Global)
@@ -62,7 +60,7 @@ async fn nested_routers_are_limited_by_their_own_layer() {
 }
 
 #[tokio::test]
-async fn option_layer_takes_it() {
+async fn option_layer_accepts_the_layer() {
     let router =
         |it: Option<RateLimitLayer<Global>>| Router::new().route("/a", get(|| async {})).layer(option_layer(it));
     assert_eq!(get_twice(router(Some(layer())), "/a").await, LIMITED);
@@ -70,7 +68,7 @@ async fn option_layer_takes_it() {
 }
 
 #[tokio::test]
-async fn service_builder_takes_it() {
+async fn service_builder_accepts_the_layer() {
     let router = Router::new()
         .route("/a", get(|| async {}))
         .layer(ServiceBuilder::new().layer(layer()).map_request(|it: Request<Body>| it));
@@ -84,20 +82,20 @@ async fn service_builder_takes_it() {
 }
 
 #[tokio::test]
-async fn a_shared_extractor_is_one() {
+async fn a_shared_extractor_is_accepted() {
     let key: Arc<dyn KeyExtractor> = Arc::new(Global);
     let layer: RateLimitLayer<Arc<dyn KeyExtractor>> = RateLimitLayer::new(Limiter::new(still(), ONE), key);
     assert_eq!(statuses(&layer, 2).await, LIMITED);
 }
 
-/// Two parameters name it, one pointer holds it.
+/// The type of the layer has two parameters, and its size is one pointer.
 #[derive(Clone)]
 struct Holder {
     layer: RateLimitLayer<PeerIp, Problem>,
 }
 
 #[test]
-fn the_layer_is_one_pointer_wide_and_cloneable_whatever_its_parts_are() {
+fn the_layer_is_one_pointer_wide_and_always_cloneable() {
     struct Neither;
     fn clone_send_sync<T: Clone + Send + Sync + 'static>() {}
     clone_send_sync::<Holder>();
@@ -111,15 +109,15 @@ fn the_layer_is_one_pointer_wide_and_cloneable_whatever_its_parts_are() {
 
 #[test]
 fn the_future_can_be_named_and_sent() {
-    type Future = ResponseFuture<BoxedHello, Global, Problem, ()>;
+    type Future = ResponseFuture<BoxedService, Global, Problem, ()>;
     fn send<T: Send>(_: &T) {}
-    let mut service: RateLimit<BoxedHello, Global> = layer().layer(BoxedHello::new(hello()));
+    let mut service: RateLimit<BoxedService, Global> = layer().layer(BoxedService::new(hello()));
     let future: Future = service.call(request());
     send(&future);
 }
 
 #[tokio::test]
-async fn a_matched_path_is_one_quota_for_each_route() {
+async fn matched_path_has_one_quota_for_each_route() {
     let layer = RateLimitLayer::new(Limiter::new(still(), ONE), MatchedPath);
     let router = Router::new()
         .route("/users/{id}", get(|| async {}))

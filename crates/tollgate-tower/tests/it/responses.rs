@@ -1,4 +1,4 @@
-//! What the client reads.
+//! The responses that clients receive.
 
 use crate::support::*;
 use http::{Method, Request, Response, StatusCode, header};
@@ -13,27 +13,27 @@ use tollgate_tower::{
 use tower::{Layer, ServiceExt};
 
 #[tokio::test]
-async fn every_answer_tells_the_policies_and_what_is_left() {
+async fn every_response_carries_the_policies_and_the_remaining_units() {
     let layer = RateLimitLayer::new(Limiter::new(still(), [TWO, HOURLY]), Global);
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(field(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
-    assert_eq!(field(&response, "ratelimit"), Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#));
-    assert_eq!(field(&response, "retry-after"), None);
-    assert_eq!(field(&response, "cache-control"), None);
+    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
+    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#));
+    assert_eq!(header(&response, "retry-after"), None);
+    assert_eq!(header(&response, "cache-control"), None);
 }
 
 #[tokio::test]
-async fn a_denial_is_429_and_says_when_to_come_back() {
+async fn a_denial_is_429_with_retry_after() {
     let layer = RateLimitLayer::new(Limiter::new(still(), [TWO, HOURLY]), Global);
     statuses(&layer, 2).await;
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(field(&response, "retry-after"), Some("30"));
-    assert_eq!(field(&response, "cache-control"), Some("no-store"));
-    assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
-    assert_eq!(field(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
-    assert_eq!(field(&response, "ratelimit"), Some(r#""two";r=0;t=30, "hourly";r=1;t=3600"#));
+    assert_eq!(header(&response, "retry-after"), Some("30"));
+    assert_eq!(header(&response, "cache-control"), Some("no-store"));
+    assert_eq!(header(&response, "content-type"), Some("application/problem+json"));
+    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
+    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=0;t=30, "hourly";r=1;t=3600"#));
     assert!(response.body().contains(r#""violated-policies":["two"]"#), "{}", response.body());
 }
 
@@ -45,7 +45,7 @@ async fn retry_after_is_rounded_up_and_never_zero() {
         Limiter::new(store, Policy::token_bucket("one", Quota::new(1, std::time::Duration::from_millis(1500)))),
         Global,
     );
-    let retry = async || field(&send(&layer, request()).await, "retry-after").map(str::to_owned);
+    let retry = async || header(&send(&layer, request()).await, "retry-after").map(str::to_owned);
     assert_eq!(retry().await, None);
     assert_eq!(retry().await.as_deref(), Some("2"));
     clock.advance(std::time::Duration::from_micros(1_499_999));
@@ -55,37 +55,37 @@ async fn retry_after_is_rounded_up_and_never_zero() {
 }
 
 #[tokio::test]
-async fn a_window_below_a_second_is_told_as_one_second() {
+async fn a_period_below_one_second_is_written_as_one_second() {
     let quota = Quota::new(20, std::time::Duration::from_millis(200));
     let layer = RateLimitLayer::new(Limiter::new(still(), Policy::token_bucket("fast", quota)), Global);
-    assert_eq!(field(&send(&layer, request()).await, "ratelimit-policy"), Some(r#""fast";q=20;w=1"#));
+    assert_eq!(header(&send(&layer, request()).await, "ratelimit-policy"), Some(r#""fast";q=20;w=1"#));
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_413_without_a_time_to_come_back() {
+async fn a_cost_that_never_fits_is_413_without_retry_after() {
     let limiter = Limiter::new(still(), TWO);
     assert!(limiter.check_cost("k", Cost::new(3)).await.is_err());
     let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(3)).build();
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(field(&response, "retry-after"), None);
-    assert_eq!(field(&response, "ratelimit"), None);
-    assert_eq!(field(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60"#));
+    assert_eq!(header(&response, "retry-after"), None);
+    assert_eq!(header(&response, "ratelimit"), None);
+    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60"#));
     assert!(response.body().contains("cost 3 exceeds the burst 2 of policy two"), "{}", response.body());
 }
 
 #[tokio::test]
-async fn a_key_that_the_client_left_out_is_400_and_spends_nothing() {
+async fn a_missing_key_is_400() {
     let limiter = Limiter::new(still(), TWO);
     let layer = RateLimitLayer::new(limiter, Header::new("x-api-key"));
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(field(&response, "retry-after"), None);
+    assert_eq!(header(&response, "retry-after"), None);
     assert_eq!(response.body(), r#"{"title":"Bad Request","status":400,"detail":"header x-api-key is missing"}"#);
 }
 
 #[tokio::test]
-async fn a_service_that_is_set_up_wrongly_is_500_and_tells_the_client_nothing() {
+async fn a_misconfigured_service_is_500_without_details() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
@@ -93,47 +93,47 @@ async fn a_service_that_is_set_up_wrongly_is_500_and_tells_the_client_nothing() 
 }
 
 #[tokio::test]
-async fn an_outage_of_a_closed_limiter_is_503_and_no_denial() {
-    let response = send(&RateLimitLayer::new(away(Outage::Closed), Global), request()).await;
+async fn an_outage_of_a_closed_limiter_is_503() {
+    let response = send(&RateLimitLayer::new(unavailable(Outage::Closed), Global), request()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(field(&response, "retry-after"), None);
-    assert_eq!(field(&response, "ratelimit"), None);
+    assert_eq!(header(&response, "retry-after"), None);
+    assert_eq!(header(&response, "ratelimit"), None);
 }
 
 #[tokio::test]
-async fn an_outage_of_an_open_limiter_tells_nothing_of_limits() {
-    let response = send(&RateLimitLayer::new(away(Outage::Open), Global), request()).await;
+async fn an_outage_of_an_open_limiter_adds_no_rate_limit_headers() {
+    let response = send(&RateLimitLayer::new(unavailable(Outage::Open), Global), request()).await;
     assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(field(&response, "ratelimit"), None);
-    assert_eq!(field(&response, "ratelimit-policy"), None);
+    assert_eq!(header(&response, "ratelimit"), None);
+    assert_eq!(header(&response, "ratelimit-policy"), None);
 }
 
 #[tokio::test]
-async fn a_share_tells_its_own_quota() {
+async fn during_an_outage_the_headers_show_the_share_of_the_replica() {
     let outage = Outage::Local { replicas: std::num::NonZeroU32::new(2).unwrap() };
-    let response = send(&RateLimitLayer::new(away(outage), Global), request()).await;
-    assert_eq!(field(&response, "ratelimit-policy"), Some(r#""two";q=1;w=60"#));
+    let response = send(&RateLimitLayer::new(unavailable(outage), Global), request()).await;
+    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=1;w=60"#));
 }
 
 #[tokio::test]
-async fn an_exempt_request_passes_and_is_told_nothing() {
+async fn an_exempt_request_passes_without_rate_limit_headers() {
     let limiter = Limiter::new(still(), TWO);
     let layer = RateLimitLayer::new(limiter.clone(), key_fn(|_| None::<Key>));
     assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
-    assert_eq!(field(&send(&layer, request()).await, "ratelimit"), None);
+    assert_eq!(header(&send(&layer, request()).await, "ratelimit"), None);
 }
 
 #[tokio::test]
-async fn a_browser_reads_a_line_of_text() {
+async fn a_browser_receives_a_line_of_text() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     statuses(&layer, 2).await;
     let response = send(&layer, Request::builder().header("accept", "text/html,*/*;q=0.8").body(()).unwrap()).await;
-    assert_eq!(field(&response, "content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(header(&response, "content-type"), Some("text/plain; charset=utf-8"));
     assert_eq!(response.body(), "Quota exceeded. Policy two: try again in 30 s.\n");
 }
 
 #[tokio::test]
-async fn a_problem_may_have_types_of_ones_own() {
+async fn a_problem_document_may_have_types_of_the_user() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), [TWO, HOURLY]), Global)
         .respond_with(Problem::types_at("https://example.com/problems"))
         .build();
@@ -150,14 +150,14 @@ async fn a_problem_may_have_types_of_ones_own() {
 }
 
 #[tokio::test]
-async fn a_head_request_is_refused_without_a_body() {
+async fn a_rejected_head_request_has_an_empty_body() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), key_fn(|_| Err::<Key, _>(KeyError::missing("no"))));
     let head = Request::builder().method(Method::HEAD).body(()).unwrap();
     assert_eq!(send(&layer, head).await.body(), "");
 }
 
 #[tokio::test]
-async fn a_responder_of_ones_own_still_tells_when_to_come_back() {
+async fn the_middleware_adds_retry_after_to_any_responder() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
         .respond_with(respond_fn(|rejection| {
             assert!(matches!(rejection.reason(), Reason::Denied(_)));
@@ -169,13 +169,13 @@ async fn a_responder_of_ones_own_still_tells_when_to_come_back() {
     statuses(&layer, 2).await;
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), response.body().as_str()), (StatusCode::IM_A_TEAPOT, "teapot"));
-    assert_eq!(field(&response, "retry-after"), Some("30"));
-    assert_eq!(field(&response, "ratelimit"), Some(r#""two";r=0;t=30"#));
-    assert_eq!(field(&response, "cache-control"), Some("no-store"));
+    assert_eq!(header(&response, "retry-after"), Some("30"));
+    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=0;t=30"#));
+    assert_eq!(header(&response, "cache-control"), Some("no-store"));
 }
 
 #[tokio::test]
-async fn a_responder_keeps_the_fields_it_sets() {
+async fn the_middleware_keeps_the_headers_of_a_responder() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
         .respond_with(respond_fn(|_| {
             Response::builder()
@@ -188,22 +188,22 @@ async fn a_responder_keeps_the_fields_it_sets() {
         .build();
     statuses(&layer, 2).await;
     let response = send(&layer, request()).await;
-    assert_eq!(field(&response, "retry-after"), Some("99"));
-    assert_eq!(field(&response, "ratelimit"), Some(r#""mine";r=0"#));
-    assert_eq!(field(&response, "cache-control"), Some("private"));
+    assert_eq!(header(&response, "retry-after"), Some("99"));
+    assert_eq!(header(&response, "ratelimit"), Some(r#""mine";r=0"#));
+    assert_eq!(header(&response, "cache-control"), Some("private"));
 }
 
 #[tokio::test]
-async fn an_empty_answer_has_all_the_fields() {
+async fn an_empty_rejection_has_all_headers() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).respond_with(Empty).build();
     statuses(&layer, 2).await;
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), response.body().as_str()), (StatusCode::TOO_MANY_REQUESTS, ""));
-    assert_eq!(field(&response, "retry-after"), Some("30"));
+    assert_eq!(header(&response, "retry-after"), Some("30"));
 }
 
 #[tokio::test]
-async fn stacked_layers_add_up_their_members() {
+async fn stacked_layers_append_to_the_rate_limit_headers() {
     let store = still();
     let outer = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Global);
     let inner = RateLimitLayer::new(Limiter::new(store, TWO), Header::new("x-api-key"));
@@ -216,17 +216,17 @@ async fn stacked_layers_add_up_their_members() {
     ] {
         let Ok(response) = service.clone().oneshot(request()).await;
         assert_eq!(response.status(), status);
-        assert_eq!(field(&response, "ratelimit"), Some(ratelimit));
-        assert_eq!(field(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
+        assert_eq!(header(&response, "ratelimit"), Some(ratelimit));
+        assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#));
         if status != StatusCode::OK {
-            // The inner layer says 30; the outer would deny until the hour is over.
-            assert_eq!(field(&response, "retry-after"), Some("3600"));
+            // The inner layer writes 30. The outer layer denies until the hour is over.
+            assert_eq!(header(&response, "retry-after"), Some("3600"));
         }
     }
 }
 
 #[tokio::test]
-async fn a_retry_after_of_the_service_is_raised_but_never_lowered() {
+async fn retry_after_of_the_service_is_raised_but_never_lowered() {
     let service = |retry: &'static str| {
         tower::service_fn(move |_: Request<()>| async move {
             Ok::<_, std::convert::Infallible>(
@@ -240,6 +240,6 @@ async fn a_retry_after_of_the_service_is_raised_but_never_lowered() {
         let one = Policy::token_bucket("one", Quota::per_minute(1));
         let layer = RateLimitLayer::new(Limiter::new(still(), one), Global);
         let Ok(response) = layer.layer(service(retry)).oneshot(request()).await;
-        assert_eq!(field(&response, "retry-after"), Some(expected));
+        assert_eq!(header(&response, "retry-after"), Some(expected));
     }
 }

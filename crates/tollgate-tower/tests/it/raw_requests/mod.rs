@@ -1,25 +1,23 @@
-//! What strangers send over a real connection, byte for byte, and what becomes of it.
+//! Hostile and unusual requests, byte for byte over a real connection, with the expected statuses.
 //!
-//! Every key has a quota of one request. So two requests that are answered 200 and 429 had one key, and two that are
-//! answered 200 had two.
+//! Every key has a quota of one request. So two requests with the statuses 200 and 429 had the same key, and two requests
+//! with the status 200 had different keys.
 
 mod raw;
 mod rows;
-
-use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::{
     Router,
     routing::{any, get},
 };
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer,
     key::{ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, TrustedProxies},
 };
 
-use crate::support::still;
+use crate::support::{serve, still};
 use rows::{Row, SECRET};
 
 const ONE: Policy = Policy::token_bucket("one", Quota::per_hour(1));
@@ -29,7 +27,7 @@ fn one<K: KeyExtractor>(key: K) -> RateLimitLayer<K> {
     RateLimitLayer::new(Limiter::new(still(), ONE), key)
 }
 
-/// A route for each way to a key.
+/// Creates a router with one route for each extractor.
 fn router() -> Router {
     let trusted =
         || TrustedProxies::networks(["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse::<Network>().unwrap()));
@@ -53,37 +51,29 @@ fn router() -> Router {
         .route("/method", hello().layer(one(Method)))
         .route("/matched/{id}", hello().layer(one(MatchedPath)))
         .route("/path/{*rest}", hello().layer(one(Path)))
-        // Where no route matches there is no template.
         .fallback_service(get(|| async { "elsewhere" }).layer(one(MatchedPath)))
 }
 
-async fn serve() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let service = router().into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(async move { axum::serve(listener, service).await });
-    address
-}
-
+/// Sends the requests of a row to a new server, and compares the statuses.
 async fn try_row(row: &Row) -> Result<(), String> {
-    let address = serve().await;
+    let address = serve(router()).await;
     let mut statuses = Vec::new();
     for request in &row.requests {
-        let answer = raw::send(tokio::net::TcpStream::connect(address).await.unwrap(), request).await;
-        statuses.push(raw::status(&answer));
-        if String::from_utf8_lossy(&answer).contains(SECRET) {
-            return Err(format!("{}: the answer tells what was sent", row.input));
+        let response = raw::send(TcpStream::connect(address).await.unwrap(), request).await;
+        statuses.push(raw::status(&response));
+        if String::from_utf8_lossy(&response).contains(SECRET) {
+            return Err(format!("{}: the response contains the value that was sent", row.input));
         }
     }
     if statuses == row.expected {
         Ok(())
     } else {
-        Err(format!("{}: {statuses:?} where {:?} belongs", row.input, row.expected))
+        Err(format!("{}: got {statuses:?}, expected {:?}", row.input, row.expected))
     }
 }
 
 #[tokio::test]
-async fn every_input_has_the_status_that_the_catalogue_says() {
+async fn every_row_has_the_expected_statuses() {
     let rows = rows::all();
     let mut wrong = Vec::new();
     for row in &rows {
@@ -94,20 +84,20 @@ async fn every_input_has_the_status_that_the_catalogue_says() {
 }
 
 #[tokio::test]
-async fn the_service_answers_others_after_every_row() {
-    let address = serve().await;
+async fn the_service_serves_other_clients_after_every_row() {
+    let address = serve(router()).await;
     for row in rows::all() {
         for request in &row.requests {
-            raw::send(tokio::net::TcpStream::connect(address).await.unwrap(), request).await;
+            raw::send(TcpStream::connect(address).await.unwrap(), request).await;
         }
     }
-    let request = raw::get("/header", &[("x-api-key", "somebody else")]);
-    let answer = raw::send(tokio::net::TcpStream::connect(address).await.unwrap(), &request).await;
-    assert_eq!(raw::status(&answer), 200);
+    let request = raw::get("/header", &[("x-api-key", "another client")]);
+    let response = raw::send(TcpStream::connect(address).await.unwrap(), &request).await;
+    assert_eq!(raw::status(&response), 200);
 }
 
 #[tokio::test]
-async fn the_peer_of_a_unix_socket_and_one_that_nobody_tells_are_a_mistake_of_the_setup() {
+async fn a_unix_socket_and_a_server_without_peer_addresses_are_misconfigurations() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
@@ -115,8 +105,8 @@ async fn the_peer_of_a_unix_socket_and_one_that_nobody_tells_are_a_mistake_of_th
     for (target, status) in
         [("/peer", 500), ("/forwarded-for", 500), ("/forwarded", 500), ("/header", 400), ("/method", 200)]
     {
-        let stream = tokio::net::UnixStream::connect(&path).await.unwrap();
-        let answer = raw::send(stream, &raw::get(target, &[("x-forwarded-for", "203.0.113.7")])).await;
-        assert_eq!(raw::status(&answer), status, "{target}");
+        let stream = UnixStream::connect(&path).await.unwrap();
+        let response = raw::send(stream, &raw::get(target, &[("x-forwarded-for", "203.0.113.7")])).await;
+        assert_eq!(raw::status(&response), status, "{target}");
     }
 }

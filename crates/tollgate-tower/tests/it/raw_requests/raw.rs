@@ -1,8 +1,8 @@
-//! HTTP/1.1 as bytes, since no client sends what a stranger does.
+//! HTTP/1.1 as bytes, because HTTP clients refuse to send invalid requests.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A request as it is written on the wire.
+/// Returns a request as it is written to the connection.
 pub(super) fn request(method: &str, target: &str, headers: &[(&str, &[u8])]) -> Vec<u8> {
     let mut bytes = format!("{method} {target} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
@@ -20,20 +20,20 @@ pub(super) fn get(target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     request("GET", target, &headers)
 }
 
-/// Everything that is answered until the server closes the connection.
+/// Returns all bytes that the server sends until it closes the connection.
 pub(super) async fn send(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> Vec<u8> {
-    // A server that refuses early does not read the rest.
+    // A server that rejects the request early does not read the rest.
     let _ = stream.write_all(request).await;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        answer.extend_from_slice(&buffer[..length]);
+        response.extend_from_slice(&buffer[..length]);
     }
-    answer
+    response
 }
 
-/// The status of the answer; 0 where there is none.
-pub(super) fn status(answer: &[u8]) -> u16 {
-    let digits = answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
+/// Returns the status of a response, or 0 without one.
+pub(super) fn status(response: &[u8]) -> u16 {
+    let digits = response.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
     digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
 }

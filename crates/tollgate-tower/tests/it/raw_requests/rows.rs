@@ -1,20 +1,20 @@
-//! The catalogue.
+//! The requests and their expected statuses.
 
 use super::raw::{get, request};
 
-/// Requests one after the other, and the status of each.
+/// Stores requests that are sent one after the other, and the status of each.
 pub(super) struct Row {
     pub(super) input: String,
     pub(super) requests: Vec<Vec<u8>>,
     pub(super) expected: Vec<u16>,
 }
 
-/// Stands in what is sent, and must not come back.
-pub(super) const SECRET: &str = "planted-by-a-stranger";
+/// Marks a value that a response must not contain.
+pub(super) const SECRET: &str = "secret-of-the-client";
 
-/// Two requests of one key, of two keys.
+/// The statuses of two requests with the same key, and with different keys.
 const SAME: [u16; 2] = [200, 429];
-const OTHER: [u16; 2] = [200, 200];
+const DIFFERENT: [u16; 2] = [200, 200];
 
 fn row(input: impl Into<String>, requests: impl IntoIterator<Item = Vec<u8>>, expected: &[u16]) -> Row {
     let row = Row { input: input.into(), requests: requests.into_iter().collect(), expected: expected.to_vec() };
@@ -35,45 +35,45 @@ pub(super) fn all() -> Vec<Row> {
 
 fn keys() -> Vec<Row> {
     let twice: [(&str, &[u8]); 2] = [("x-api-key", b"a"), ("X-Api-Key", b"a")];
-    let planted = |bytes: &[u8]| [SECRET.as_bytes(), bytes].concat();
+    let secret = |bytes: &[u8]| [SECRET.as_bytes(), bytes].concat();
     vec![
         row("no key", [get("/header", &[])], &[400]),
-        row("no key, and the peer instead", [get("/or", &[]), get("/or", &[])], &SAME),
-        row("no key, and exempt", [get("/exempt", &[]), get("/exempt", &[])], &OTHER),
+        row("no key, the peer instead", [get("/or", &[]), get("/or", &[])], &SAME),
+        row("no key, exempt", [get("/exempt", &[]), get("/exempt", &[])], &DIFFERENT),
         row("an empty value", [api_key(b"")], &[400]),
         row("a blank value", [api_key(b" \t ")], &[400]),
         row("an empty value is not the peer", [request("GET", "/or", &[("x-api-key", b"")]), get("/or", &[])], &SAME),
         row("a value in two lines", [request("GET", "/header", &twice)], &[400]),
-        row("two values in one line are one value", [api_key(b"a, b"), api_key(b"a")], &OTHER),
+        row("two values in one line are one value", [api_key(b"a, b"), api_key(b"a")], &DIFFERENT),
         row("blanks around a value", [api_key(b"  a\t"), api_key(b"a")], &SAME),
         row(
             "the name of a header in capitals",
             [request("GET", "/header", &[("X-API-KEY", b"a")]), api_key(b"a")],
             &SAME,
         ),
-        row("the value of a header in capitals", [api_key(b"a"), api_key(b"A")], &OTHER),
+        row("the value of a header in capitals", [api_key(b"a"), api_key(b"A")], &DIFFERENT),
         row(
-            "no UTF-8",
-            [api_key(&planted(b"\xff\xfe")), api_key(&planted(b"\xff\xfe")), api_key(&planted(b"\xff\xff"))],
+            "invalid UTF-8",
+            [api_key(&secret(b"\xff\xfe")), api_key(&secret(b"\xff\xfe")), api_key(&secret(b"\xff\xff"))],
             &[200, 429, 200],
         ),
         row("UTF-8", [api_key("ключ".as_bytes()), api_key("ключ".as_bytes())], &SAME),
-        row("NUL", [api_key(&planted(b"\0"))], &[400]),
-        row("a control byte", [api_key(&planted(b"\x01"))], &[400]),
-        row("DEL", [api_key(&planted(b"\x7f"))], &[400]),
-        row("a tab inside", [api_key(b"a\tb"), api_key(b"a b")], &OTHER),
-        row("CR and LF make another header", [api_key(&planted(b"\r\nx-other: b")), api_key(SECRET.as_bytes())], &SAME),
-        row("CR alone", [api_key(&planted(b"\rb"))], &[400]),
-        row("a folded line", [api_key(&planted(b"\r\n b"))], &[400]),
-        row("Lua and RESP", [api_key(b"'] = 1; redis.call('FLUSHALL')"), api_key(b"$3\\r\\nfoo")], &OTHER),
+        row("NUL", [api_key(&secret(b"\0"))], &[400]),
+        row("a control byte", [api_key(&secret(b"\x01"))], &[400]),
+        row("DEL", [api_key(&secret(b"\x7f"))], &[400]),
+        row("a tab inside", [api_key(b"a\tb"), api_key(b"a b")], &DIFFERENT),
+        row("CR and LF make another header", [api_key(&secret(b"\r\nx-other: b")), api_key(SECRET.as_bytes())], &SAME),
+        row("CR alone", [api_key(&secret(b"\rb"))], &[400]),
+        row("a folded line", [api_key(&secret(b"\r\n b"))], &[400]),
+        row("Lua and RESP", [api_key(b"'] = 1; redis.call('FLUSHALL')"), api_key(b"$3\\r\\nfoo")], &DIFFERENT),
         row(
             "braces",
             [api_key(b"{}"), api_key(b"{"), api_key(b"}"), api_key(b"}{"), api_key(b"{}")],
             &[200, 200, 200, 200, 429],
         ),
-        row("what braces are written as", [api_key(b"{"), api_key(b"%7b"), api_key(b"%7B")], &[200, 200, 200]),
+        row("escaped braces", [api_key(b"{"), api_key(b"%7b"), api_key(b"%7B")], &[200, 200, 200]),
         row("a colon, a comma, a per cent", [api_key(b":"), api_key(b","), api_key(b"%"), api_key(b"%%")], &[200; 4]),
-        row("the text of a number is not the number", [api_key(b"7"), api_key(b"#7")], &OTHER),
+        row("the text of a number is not the number", [api_key(b"7"), api_key(b"#7")], &DIFFERENT),
     ]
 }
 
@@ -83,7 +83,7 @@ fn lengths() -> Vec<Row> {
         let requests = [long(bytes, "a"), long(bytes, "a"), long(bytes, "b")];
         row(format!("{bytes} bytes"), requests, &[200, 429, 200])
     });
-    // hyper takes no head of over 400 KB.
+    // hyper accepts no head above 400 KB.
     let mut rows = Vec::from(rows);
     rows.push(row("1 MiB", [long(1 << 20, "a")], &[431]));
     rows
@@ -93,11 +93,15 @@ fn parts() -> Vec<Row> {
     let pair = |a: &str, b: &str| get("/pair", &[("a", a), ("b", b)]);
     let long = "x".repeat(70);
     vec![
-        row("a delimiter in a part", [pair("a", "b:c"), pair("a:b", "c")], &OTHER),
-        row("a comma in a part", [pair("a", "b,c"), pair("a,b", "c")], &OTHER),
+        row("a delimiter in a part", [pair("a", "b:c"), pair("a:b", "c")], &DIFFERENT),
+        row("a comma in a part", [pair("a", "b,c"), pair("a,b", "c")], &DIFFERENT),
         row("parentheses in a part", [pair("(a", "b)"), pair("a", "b"), pair("(a,b)", "c")], &[200; 3]),
-        row("letters that change places", [pair("ab", "c"), pair("a", "bc"), pair("ab", "c")], &[200, 200, 429]),
-        row("parts that change places", [pair("a", "b"), pair("b", "a")], &OTHER),
+        row(
+            "letters that move to the other part",
+            [pair("ab", "c"), pair("a", "bc"), pair("ab", "c")],
+            &[200, 200, 429],
+        ),
+        row("swapped parts", [pair("a", "b"), pair("b", "a")], &DIFFERENT),
         row("a long part", [pair(&long, "a"), pair(&long, "b"), pair(&long, "a")], &[200, 200, 429]),
         row("one part of two", [get("/pair", &[("a", "a")])], &[400]),
         row("an empty part", [pair("a", "")], &[400]),
@@ -110,15 +114,15 @@ fn targets() -> Vec<Row> {
     let method = |method: &str| request(method, "/method", &[]);
     let mut rows: Vec<Row> =
         ["/path/%61", "/path//a", "/path/./a", "/path/a/", "/path/A", "/path/a;p", "/path/a%2f", "/path/x/../a"]
-            .map(|other| row(format!("{other} as a path of its own"), path(other), &OTHER))
+            .map(|other| row(format!("{other} is another path"), path(other), &DIFFERENT))
             .into();
     rows.extend([
-        row("a query is no part of a path", path("/path/a?b=c"), &SAME),
+        row("a query is not part of the path", path("/path/a?b=c"), &SAME),
         row("an absolute target", path("http://other.example/path/a"), &SAME),
         row("an absolute target without a path", [to("http://other.example")], &[400]),
         row("HEAD of a path", [to("/path/a"), request("HEAD", "/path/a", &[])], &SAME),
         row("a fragment", [to("/path/a#b"), to("/path/a")], &SAME),
-        row("a path that is not ASCII", [request("GET", "/path/\u{e9}", &[]), to("/path/%C3%A9")], &OTHER),
+        row("a path that is not ASCII", [request("GET", "/path/\u{e9}", &[]), to("/path/%C3%A9")], &DIFFERENT),
         row("one route, other parameters", [to("/matched/a"), to("/matched/b")], &SAME),
         row("one route, escaped", [to("/matched/a"), to("/matched/%2e%2e")], &SAME),
         row("one route, HEAD", [to("/matched/a"), request("HEAD", "/matched/b", &[])], &SAME),
@@ -131,12 +135,8 @@ fn targets() -> Vec<Row> {
         row("no route", [to("/nowhere")], &[400]),
         row("no route, by `//`", [to("//matched/a")], &[400]),
         row("HEAD is GET", [method("GET"), method("HEAD")], &SAME),
-        row("methods that nobody knows are one", [method("BREW"), method("PROPFIND")], &SAME),
-        row(
-            "a method in small letters is none that is known",
-            [method("get"), method("BREW"), method("GET")],
-            &[200, 429, 200],
-        ),
+        row("unknown methods share a key", [method("BREW"), method("PROPFIND")], &SAME),
+        row("a lower-case method is unknown", [method("get"), method("BREW"), method("GET")], &[200, 429, 200]),
         row(
             "a header does not change the method",
             [method("GET"), get("/method", &[("x-http-method-override", "PUT")])],
@@ -200,7 +200,7 @@ fn forwarded_for() -> Vec<Row> {
             &SAME,
         ),
         row(
-            "no UTF-8 in the list",
+            "invalid UTF-8 in the list",
             [proxy(), request("GET", "/forwarded-for", &[("x-forwarded-for", b"203.0.113.7, \xff")])],
             &SAME,
         ),
@@ -259,19 +259,19 @@ fn addresses() -> Vec<Row> {
     let rows: [(&str, &str, &[u16]); 14] = [
         ("2001:db8::1", "2001:DB8:0:0:0:0:0:1", &SAME),
         ("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", &SAME),
-        ("2001:db8::1", "2001:db8:0:1::1", &OTHER),
+        ("2001:db8::1", "2001:db8:0:1::1", &DIFFERENT),
         ("2001:db8::1", "2001:db8::2.0.2.1", &SAME),
         ("::ffff:1.2.3.4", "1.2.3.4", &SAME),
         ("::ffff:102:304", "1.2.3.4", &SAME),
-        ("::ffff:1.2.3.4", "::ffff:1.2.3.5", &OTHER),
+        ("::ffff:1.2.3.4", "::ffff:1.2.3.5", &DIFFERENT),
         ("fe80::1%eth0", "fe80::1%eth1", &SAME),
-        // Not mapped: addresses of IPv6, of one network of 64 bits each.
-        ("64:ff9b::1.2.3.4", "1.2.3.4", &OTHER),
-        ("::1.2.3.4", "1.2.3.4", &OTHER),
+        // These are not IPv4-mapped: each counts as IPv6, by its first 64 bits.
+        ("64:ff9b::1.2.3.4", "1.2.3.4", &DIFFERENT),
+        ("::1.2.3.4", "1.2.3.4", &DIFFERENT),
         ("2002:102:304::1", "2002:102:304::2", &SAME),
         ("2001:0:102:304::1", "2001:0:102:304::2", &SAME),
-        ("1.2.3.4", "01.2.3.4", &OTHER),
-        ("1.2.3.4", "0x1020304", &OTHER),
+        ("1.2.3.4", "01.2.3.4", &DIFFERENT),
+        ("1.2.3.4", "0x1020304", &DIFFERENT),
     ];
     rows.map(|(one, other, expected)| row(format!("{one} and {other}"), [from(one), from(other)], expected)).into()
 }
@@ -279,12 +279,12 @@ fn addresses() -> Vec<Row> {
 fn costs() -> Vec<Row> {
     let of = |cost: &str| get("/cost", &[("x-cost", cost)]);
     vec![
-        row("cost 0 is a look", [of("5"), of("0"), of("0"), of("1")], &[200, 200, 200, 429]),
-        row("the burst at once", [of("5"), of("1")], &SAME),
+        row("a cost of 0 spends nothing", [of("5"), of("0"), of("0"), of("1")], &[200, 200, 200, 429]),
+        row("the whole burst at once", [of("5"), of("1")], &SAME),
         row("a cost above the burst", [of("6"), of("5")], &[413, 200]),
-        row("the greatest cost", [of("4294967295")], &[413]),
+        row("the largest cost", [of("4294967295")], &[413]),
         row(
-            "what is no cost",
+            "invalid costs",
             [of("4294967296"), of("-1"), of("1e3"), of(""), of("nan"), of("1")],
             &[200, 200, 200, 200, 200, 429],
         ),
