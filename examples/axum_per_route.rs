@@ -1,17 +1,17 @@
-//! A limit for each route, one for a nested router, and one for the service as a whole.
+//! Sets a limit for a route, for each route of a nested router, and for the whole service.
 //!
 //! ```text
 //! cargo run --example axum_per_route
-//! curl -i http://127.0.0.1:3000/search
+//! for i in $(seq 4); do curl -i http://127.0.0.1:3000/search; done
 //! curl -i http://127.0.0.1:3000/v1/users/7
 //! ```
 //!
-//! The `RateLimit` fields of `/search` have two members: `search`, which belongs to the caller and the route, and
-//! `service`, which all callers share. Four quick requests to `/search` are one too many; `/v1/users/7` and
-//! `/v1/users/8` have one quota, because they are one route. A page that does not exist has no route, and no limit but
-//! the service's.
+//! Three requests to `/search` pass, the fourth gets 429. The `RateLimit` fields of `/search` have two members: `search` is
+//! counted for each client, `service` for all clients together. `/v1/users/7` and `/v1/users/8` share one quota, because they
+//! match the same route. A path that matches no route gets 404 and is limited by the service's limit only.
 //!
-//! The order of layers is: trace, then CORS, then limits, then the rest. In axum the layer added last is the outermost.
+//! Add layers in this order, from the outside to the inside: trace, CORS, rate limits, everything else. In axum the layer that
+//! is added last is the outermost.
 
 use axum::{
     Router,
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Failure> {
     let store = store()?;
     let service = RateLimitLayer::new(Limiter::new(store.clone(), SERVICE), Global);
     let search = RateLimitLayer::new(Limiter::new(store.clone(), SEARCH), PeerIp::new());
-    // Every caller has a quota for each route and method.
+    // One quota for each client, method and route.
     let each_route = RateLimitLayer::new(Limiter::new(store, EACH_ROUTE), (PeerIp::new(), Method, MatchedPath));
 
     let users = Router::new()
@@ -47,10 +47,10 @@ async fn main() -> Result<(), Failure> {
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}:");
-    println!("  GET  /search         1 per second and caller, at most 3 at once");
-    println!("  GET  /v1/users/{{id}}  10 per minute and caller, whatever the id");
-    println!("  POST /v1/users       10 per minute and caller, counted apart");
-    println!("  all together         100 per second");
+    println!("  GET  /search         1 per second for each client, at most 3 at once");
+    println!("  GET  /v1/users/{{id}}  10 per minute for each client, one quota for all ids");
+    println!("  POST /v1/users       10 per minute for each client, counted separately");
+    println!("  all routes           100 per second for all clients together");
     println!("Try:");
     println!(
         "  for i in $(seq 4); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/search; done; curl -i {url}/search"

@@ -1,14 +1,17 @@
-//! A service behind a proxy: the client's address is what the proxy says it is, and nobody else.
+//! Limits each client behind a proxy, by the address that a trusted proxy reports.
 //!
 //! ```text
 //! cargo run --example behind_a_proxy
-//! curl -i -H 'X-Forwarded-For: 203.0.113.7' http://127.0.0.1:3000/
+//! for i in 1 2 3; do curl -i -H 'X-Forwarded-For: 203.0.113.7' http://127.0.0.1:3000/; done
+//! curl -i -H 'X-Forwarded-For: 203.0.113.8' http://127.0.0.1:3000/
 //! ```
 //!
-//! Here the proxy is your own curl: connections from this machine are trusted. Two clients have a limit each: send the
-//! request three times for `203.0.113.7`, then once for `203.0.113.8`. What stands left of the address that the proxy
-//! appends is the client's own invention and changes nothing: `X-Forwarded-For: 1.1.1.1, 203.0.113.7` is still
-//! `203.0.113.7`. Started with `TRUSTED=10.0.0.0/8`, it trusts this machine no more, and the header is ignored.
+//! The third request for `203.0.113.7` gets 429. `203.0.113.8` is another client and gets 200. Here curl takes the place of
+//! the proxy, because connections from this machine are trusted.
+//!
+//! A proxy appends the address of its client to the header. Addresses to the left of it were written by the client and are
+//! ignored: `X-Forwarded-For: 1.1.1.1, 203.0.113.7` still counts for `203.0.113.7`. With `TRUSTED=10.0.0.0/8` this machine is
+//! not trusted, and the header is ignored.
 
 use std::env;
 
@@ -29,10 +32,10 @@ async fn main() -> Result<(), Failure> {
     let networks = trusted.split(',').map(str::parse).collect::<Result<Vec<Network>, _>>()?;
     let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks));
 
-    // The extractor also tells the address, for a log or an answer of one's own.
-    let who = client.clone();
+    // The extractor also returns the address, for example for a log.
+    let extractor = client.clone();
     let hello = move |request: Request| async move {
-        match who.address(&request.into_parts().0) {
+        match extractor.address(&request.into_parts().0) {
             Ok(address) => format!("you are {address}\n"),
             Err(error) => format!("{error}\n"),
         }
@@ -41,7 +44,7 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}, limited to 2 per minute and client; proxies at {trusted} are trusted.");
+    println!("Listening on {url}, limited to 2 per minute for each client; proxies at {trusted} are trusted.");
     println!("Try:");
     println!("  curl -i -H 'X-Forwarded-For: 1.1.1.1, 203.0.113.7' {url}/");
     serve(listener, router).await

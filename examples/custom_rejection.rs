@@ -1,4 +1,4 @@
-//! Answers in the service's own words: another body, another dialect, and a limit that is only tried out.
+//! Replaces the body of rejections and the header format, and tries out a limit in shadow mode.
 //!
 //! ```text
 //! cargo run --example custom_rejection
@@ -6,9 +6,9 @@
 //! for i in 1 2 3; do curl -i http://127.0.0.1:3000/trial; done
 //! ```
 //!
-//! `/` answers the third request in a minute with the service's own error document; the middleware adds `Retry-After`
-//! and the `X-RateLimit` fields to it. `/trial` has the same limit in shadow: nobody is refused, and the decision says
-//! who would have been.
+//! The third request to `/` within a minute gets 429 with the JSON body of this service. The middleware adds `Retry-After`
+//! and the `X-RateLimit` fields. `/trial` has the same limit in shadow mode: the third request passes, and its handler reads
+//! from the decision that it would have been denied.
 
 use axum::{
     Json, Router,
@@ -27,8 +27,8 @@ const TRIAL: Policy = Policy::token_bucket("trial", Quota::per_minute(2));
 fn refuse(rejection: &Rejection<'_>) -> Response {
     let message = match rejection.reason() {
         Reason::Denied(_) => "slow down, please",
-        Reason::Unavailable(_) => "we cannot serve you now",
-        _ => "we cannot serve this",
+        Reason::Unavailable(_) => "the service is not available now",
+        _ => "this request cannot be served",
     };
     let body = serde_json::json!({ "error": { "message": message, "retry_in": rejection.retry_after_seconds() } });
     (rejection.status(), Json(body)).into_response()
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: GET / is limited to 2 per minute, GET /trial to the same in shadow.");
+    println!("Listening on {url}: GET / is limited to 2 per minute, GET /trial has the same limit in shadow mode.");
     println!("Try:");
     println!("  for i in 1 2 3; do curl -i {url}/; curl -i {url}/trial; done");
     serve(listener, router).await

@@ -1,14 +1,15 @@
-//! A log-in where only failures count.
+//! Limits failed log-ins. Successful log-ins are not counted.
 //!
 //! ```text
 //! cargo run --example login_protection
-//! curl -i -X POST 'http://127.0.0.1:3000/login?user=anna&password=guess'
-//! curl -i -X POST 'http://127.0.0.1:3000/login?user=anna&password=secret'
+//! for i in $(seq 4); do curl -i -X POST 'http://127.0.0.1:3000/login?user=anna&password=guess'; done
+//! curl -i -X POST 'http://127.0.0.1:3000/login?user=berta&password=secret'
 //! ```
 //!
-//! Three wrong passwords for one user from one address, or ten from one address for whatever users, and the log-in
-//! answers 429; the right password costs nothing, however often it is used. While Redis is away the log-in answers 503
-//! (`Outage::Closed`): better no log-in than unlimited guesses.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429. Ten wrong passwords from one address, for any users,
+//! also lead to 429. A right password is refunded, so `berta` can log in as often as she likes.
+//!
+//! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ struct LogIn {
 async fn log_in(Query(LogIn { user, password }): Query<LogIn>) -> (StatusCode, String) {
     match password.as_str() {
         "secret" => (StatusCode::OK, format!("welcome, {user}\n")),
-        _ => (StatusCode::UNAUTHORIZED, "no\n".to_owned()),
+        _ => (StatusCode::UNAUTHORIZED, "wrong password\n".to_owned()),
     }
 }
 
@@ -41,22 +42,22 @@ async fn log_in(Query(LogIn { user, password }): Query<LogIn>) -> (StatusCode, S
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let closed = |policy| Limiter::builder(store.clone()).policies(policy).on_outage(Outage::Closed).build();
-    let is_guess = |status| status == StatusCode::UNAUTHORIZED;
+    let is_wrong_password = |status| status == StatusCode::UNAUTHORIZED;
 
-    // A key per user and address: nobody locks somebody else out. The name is read as the handler reads it, so that
-    // `user=%61nna` is no way around.
+    // The key contains the address, so that a client cannot lock out users at other addresses. The name is decoded in the
+    // same way as in the handler, so that `user=%61nna` counts for `anna`.
     let user = key_fn(|parts| match Query::<LogIn>::try_from_uri(&parts.uri) {
         Ok(Query(LogIn { user, .. })) => Ok(Key::new(user.to_lowercase())),
         Err(_) => Err(KeyError::missing("user and password are missing")),
     });
-    let guesses = RateLimitLayer::builder(closed(GUESSES), (PeerIp::new(), user)).charge_on(is_guess).build();
-    let address = RateLimitLayer::builder(closed(ADDRESS), PeerIp::new()).charge_on(is_guess).build();
+    let guesses = RateLimitLayer::builder(closed(GUESSES), (PeerIp::new(), user)).charge_on(is_wrong_password).build();
+    let address = RateLimitLayer::builder(closed(ADDRESS), PeerIp::new()).charge_on(is_wrong_password).build();
     let router = Router::new().route("/login", post(log_in)).route_layer(guesses).route_layer(address);
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}; failed log-ins are limited to 3 per 5 minutes, user and address,");
-    println!("and to 10 per 5 minutes and address. The password is `secret`.");
+    println!("Listening on {url}; failed log-ins are limited to 3 per 5 minutes for each user and address,");
+    println!("and to 10 per 5 minutes for each address. The password is `secret`.");
     println!("Try:");
     println!("  for i in $(seq 4); do curl -i -X POST '{url}/login?user=anna&password=guess'; done");
     serve(listener, router).await

@@ -1,14 +1,15 @@
-//! An axum service with a limit per caller.
+//! Limits an axum service for each client address.
 //!
 //! ```text
 //! cargo run --example quickstart
 //! for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
+//! curl -i http://127.0.0.1:3000/
 //! ```
 //!
-//! Ten requests pass, the next are denied, and after a second five more pass: the bucket holds ten and gains five a
-//! second. `curl -i` shows the fields that tell the client so.
+//! Ten requests get 200, the next ones get 429. After one second five more pass: the bucket holds ten units and gains five
+//! per second. `curl -i` shows the header fields that report the limit to the client.
 //!
-//! Start a second instance with another `LISTEN` and the same `REDIS_URL` on both: they share one limit.
+//! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both.
 
 use axum::{Router, routing::get};
 use tollgate::{Limiter, Policy, Quota};
@@ -17,7 +18,7 @@ use tollgate_tower::{RateLimitLayer, key::PeerIp};
 
 const HOME: Policy = Policy::token_bucket("home", Quota::per_second(5).with_burst(10));
 
-// Two policies of one limiter are decided together: all are charged, or none.
+// The policies of one limiter are decided in one step: all are charged, or none.
 const REPORT: [Policy; 2] = [
     Policy::token_bucket("report-burst", Quota::per_second(1).with_burst(2)),
     Policy::fixed_window("report-daily", Quota::per_day(100)),
@@ -32,11 +33,11 @@ async fn main() -> Result<(), Failure> {
     let router = Router::new()
         .route("/", get(|| async { "hello\n" }).layer(RateLimitLayer::new(home, PeerIp::new())))
         .route("/report", get(|| async { "a report\n" }).layer(RateLimitLayer::new(report, PeerIp::new())))
-        .route("/healthz", get(|| async { "well\n" }));
+        .route("/healthz", get(|| async { "healthy\n" }));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}, limited per peer address:");
+    println!("Listening on {url}, limited for each client address:");
     println!("  GET /         5 per second, at most 10 at once");
     println!("  GET /report   1 per second, at most 2 at once, and 100 per day (UTC)");
     println!("  GET /healthz  not limited");

@@ -1,8 +1,7 @@
-//! What all examples do alike: where they listen, where they count, and how they stop.
+//! Contains what all examples share: the listener, the store and the shutdown.
 //!
-//! `LISTEN` is the address to listen on, 127.0.0.1:3000 unless set. `REDIS_URL` moves the counts to Redis, where all
-//! instances with the same URL share them; without it they stay in the process. `RUST_LOG` is not read: the examples
-//! log what is at least `info`.
+//! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to Redis, where all instances
+//! with the same URL share them. Without it the counts stay in the process. The examples log events of level `info` and above.
 
 use std::{env, net::SocketAddr};
 
@@ -10,63 +9,63 @@ use axum::Router;
 use tokio::{net::TcpListener, signal};
 use tollgate::{Check, CheckFuture, Decision, Key, MemoryStore, PolicySet, RedisStore, Store, StoreFuture};
 
-/// What ends an example.
+/// Ends an example with a message.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The store that `REDIS_URL` names, or one inside the process.
+/// Stores counts in the process or in Redis.
 #[derive(Clone, Debug)]
 pub enum AnyStore {
-    /// Inside the process.
+    /// Counts in the process.
     Memory(MemoryStore),
-    /// In Redis.
+    /// Counts in Redis.
     Redis(RedisStore),
 }
 
-/// The store that `REDIS_URL` names, or one inside the process; and begins to log.
+/// Starts logging, and returns the store at `REDIS_URL`, or a store in the process if it is not set.
 ///
-/// Redis need not be there yet: until it is, each instance limits by itself.
+/// Redis may be away when the example starts. Until it answers, each instance enforces the limit by itself.
 ///
 /// # Errors
 ///
-/// `REDIS_URL` does not parse.
+/// Returns an error if `REDIS_URL` does not parse.
 pub fn store() -> Result<AnyStore, Failure> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     match env::var("REDIS_URL") {
         Ok(url) if !url.is_empty() => {
-            println!("Counts are in Redis (REDIS_URL).");
+            println!("The counts are in Redis (REDIS_URL).");
             Ok(AnyStore::Redis(RedisStore::open(url)?))
         }
         _ => {
-            println!("Counts are in this process; set REDIS_URL to share them.");
+            println!("The counts are in this process; set REDIS_URL to share them.");
             Ok(AnyStore::Memory(MemoryStore::new()))
         }
     }
 }
 
-/// Listens where `LISTEN` says.
+/// Listens on the address in `LISTEN`, or on 127.0.0.1:3000.
 ///
 /// # Errors
 ///
-/// `LISTEN` is no address, or is taken.
+/// Returns an error if `LISTEN` is not an address, or if the address is in use.
 pub async fn listen() -> Result<TcpListener, Failure> {
     listen_or("127.0.0.1:3000").await
 }
 
-/// Listens where `LISTEN` says, on `address` unless it is set.
+/// Listens on the address in `LISTEN`, or on `address`.
 ///
 /// # Errors
 ///
-/// As [`listen`].
+/// Returns the same errors as [`listen`].
 pub async fn listen_or(address: &str) -> Result<TcpListener, Failure> {
     let address = env::var("LISTEN").unwrap_or_else(|_| address.to_owned());
     TcpListener::bind(&address).await.map_err(|error| format!("LISTEN={address}: {error}").into())
 }
 
-/// Serves until Ctrl-C or SIGTERM, and lets requests that are under way end.
+/// Serves until Ctrl-C or SIGTERM, and then waits for the requests under way.
 ///
 /// # Errors
 ///
-/// The listener fails.
+/// Returns an error if the listener fails.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure> {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(stopped()).await?;
@@ -118,7 +117,7 @@ impl Store for AnyStore {
     }
 }
 
-/// The README's example is compiled with the tests.
+/// Compiles the README's example with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

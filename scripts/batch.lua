@@ -1,18 +1,19 @@
--- batch: decide over the same policies for many keys, and for several requests of each.
+-- batch: decides several requests of many subjects over the same policies.
 --
--- A frame as check.lua, filled from the same files. Requests of one key are served one after the
--- other, until one is denied: as many calls of check.lua would do the same, at the same instant.
+-- This file is a frame like check.lua, filled from the same files. The requests of a subject are
+-- served one after the other until one is denied. The result equals that many calls of check.lua at
+-- the same instant.
 --
 -- KEYS    for each subject one per policy, in the order of the policies.
--- ARGV    as check.lua; then, unless every subject has one request, for each subject how many, in
---         decimal.
--- Stored  per policy, see its file.
--- Reply   for each subject: how many requests were admitted, if they were counted; then per policy
---         its words after the last of them, the first one as -1 - word when that policy denies the
---         next. Last the time. All as doubles side by side in one string: a list costs whoever reads it
---         more.
--- Effects as check.lua, but a subject is written once for all its requests.
--- Pitfalls every key is read at the start, so no key may stand twice.
+-- ARGV    as check.lua; then the number of requests of each subject, in decimal, unless each subject
+--         has one request.
+-- Stored  for each policy, see its file.
+-- Reply   for each subject: the number of admitted requests, if numbers were given; then the words
+--         of each policy after the last admitted request, the first word as -1 - word if that policy
+--         denies the next request. At the end the time. All are doubles in one string, because a
+--         list is more expensive for the client to read.
+-- Effects as check.lua, but each subject is written once for all its requests.
+-- Pitfalls all keys are read at the start, so no key may appear twice.
 local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 --@ once

@@ -1,24 +1,23 @@
--- check: decide over all policies of one key; charge every one of them, or none.
+-- check: decides one request of one subject. Charges all policies, or none.
 --
--- This is the frame. The lines `--@ …` are filled in for each policy of the set, in order, from
--- the file of its algorithm: names that end in `_1` belong to one policy, and become `_2`, `_3` …
--- for the next. What comes out for one policy stands ready in `standalone/`.
+-- This file is a frame. For each policy of the set, in order, the lines `--@ ...` are replaced with
+-- sections from the file of its algorithm. Names that end in `_1` belong to the first policy and
+-- become `_2`, `_3` and so on for the next ones. `standalone/` holds the results for one policy.
 --
 -- KEYS    one per policy, all with the same hash tag.
--- ARGV    1: the time in microseconds, below zero for the server's clock; the cost, 0 to look; then
---         for each policy its own numbers, see its file: its amount, its period in microseconds …
---         All of them packed as little-endian doubles, which is the cheapest to pass. Where one of
---         the policies is a log, 2: the tag. By hand they may also come one by one, as decimal
---         integers, the tag after the cost. The caller has checked that cost <= burst and that no
---         product reaches 2^53.
--- Stored  per policy, see its file.
--- Reply   per policy its words, see its file, the first one as -1 - word when that policy
---         denies; last the time. A single word comes bare, without the time.
--- Effects admitted: one SET with PXAT or SETRANGE per policy, see its file. Denied: nothing, unless
---         a stored state lay impossibly far ahead of the clock or was another quota's; that is
---         then mended.
--- Pitfalls TIME may move within a script on Redis before 7.2, so it is read once. Numbers reach
---         a command through format('%d'): `..` and tostring cut a microsecond clock to 14 digits.
+-- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in
+--         microseconds (below zero: the server's clock); the cost (0: read without charging); then
+--         the numbers of each policy, see its file. 2: the tag, only if a policy is a log.
+--         For use by hand, the numbers may be separate decimal arguments, with the tag after the
+--         cost. The caller must check that cost <= burst and that no product reaches 2^53.
+-- Stored  for each policy, see its file.
+-- Reply   the words of each policy, see its file; the first word is -1 - word if that policy
+--         denies. At the end the time. A single word is returned alone, without the time.
+-- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing,
+--         except that a state which lies impossibly far ahead of the clock, or which another quota
+--         wrote, is stored again in its corrected form (mended).
+-- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are
+--         passed to commands with format('%d'): `..` and tostring cut a time to 14 digits.
 local call, pcall = redis.call, redis.pcall
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format

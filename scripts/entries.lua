@@ -1,15 +1,15 @@
--- entries: what a sliding log holds for a key, newest first.
+-- entries: lists the entries of a sliding log, newest first.
 --
--- A script of its own, not a frame: a look at the state that sliding_log.lua stores.
+-- This is a complete script and not a frame. It reads what sliding_log.lua stores.
 --
 -- KEYS    1: the log.
--- ARGV    1: the time in microseconds, empty for the server's clock; 2: the place of the last entry
---         to give, counted from zero.
+-- ARGV    1: the time in microseconds, empty for the server's clock; 2: the index of the last entry
+--         to return, counted from zero.
 -- Stored  see sliding_log.lua.
--- Reply   the time, and a list of the entries as they are stored; those that have left are among
---         them until something is admitted.
+-- Reply   the time, and a list of the entries as they are stored. It may contain entries that have
+--         left the period: they are removed with the next admission.
 -- Effects none.
--- Pitfalls a key that holds something else has no entries.
+-- Pitfalls a key of another type has no entries.
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')

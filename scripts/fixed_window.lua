@@ -1,15 +1,16 @@
--- fixed_window: at most `amount` units in each window that starts at a multiple of `period`.
+-- fixed_window: admits at most `amount` units in each window. Windows start at multiples of `period`.
 --
--- Sections for the frames check.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua and refund.lua.
 --
--- KEYS    the frame's. ARGV: amount, period.
+-- KEYS    see the frame. ARGV: amount, period.
 -- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
 --         units spent in it, and its period.
--- Reply   two words: the units spent, and the microseconds that are left of the window.
--- Effects the key expires within 1 ms after the window's end. Within the window only the count is
---         written, in place, with SETRANGE; the period tells whether the expiry is that of the window.
--- Pitfalls a window that lies ahead of the clock is kept when it is the next one, so that a clock
---         that went back a little gives nothing twice; further ahead it is moved to now.
+-- Reply   two words: the spent units, and the microseconds until the window ends.
+-- Effects the key expires within 1 ms after the end of the window. Within the window only the count
+--         is written, in place, with SETRANGE. The stored period shows whether the expiry is that of
+--         the window.
+-- Pitfalls a window that lies ahead of the clock is kept if it is the next one, so that a clock that
+--         was set back a little gives no unit twice. If it lies further ahead it is moved to now.
 
 --@ settle
 local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil

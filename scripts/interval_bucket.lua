@@ -1,15 +1,16 @@
--- interval_bucket: holds at most `burst` units; `amount` of them arrive at once, a `period` after
--- the first spend, and again while something is missing.
+-- interval_bucket: holds at most `burst` units. `amount` units are added at once every `period`.
 --
--- Sections for the frames check.lua and refund.lua.
+-- The timer starts with the first spent unit and runs while units are missing.
 --
--- KEYS    the frame's. ARGV: amount, period, burst.
--- Stored  a string of two little-endian doubles: when the timer was started or last ran out, in
---         microseconds, and the units that are missing.
--- Reply   two words: the units that are missing, and the microseconds until the next fill.
+-- Sections for the frames check.lua, batch.lua and refund.lua.
+--
+-- KEYS    see the frame. ARGV: amount, period, burst.
+-- Stored  a string of two little-endian doubles: the time at which the timer started or last ended,
+--         in microseconds, and the missing units.
+-- Reply   two words: the missing units, and the microseconds until the next fill.
 -- Effects the key expires within 1 ms after the fill that makes the bucket full.
--- Pitfalls whole fills are taken off and the timer moves by whole periods: what has passed of the
---         running period is never lost, however often somebody asks.
+-- Pitfalls only whole fills are applied, and the timer moves by whole periods. So the part of the
+--         current period that has passed is never lost, however many requests arrive.
 
 --@ settle
 local used_1, start_1, mended_1 = 0, now, false

@@ -1,14 +1,15 @@
--- leaky_bucket: a queue that holds at most `burst` units and drains at `amount` per `period`.
+-- leaky_bucket: holds a queue of at most `burst` units that drains at `amount` per `period`.
 --
--- Sections for the frames check.lua and refund.lua: all of them are those of token_bucket.lua. The
--- bucket is the same one upside down: what a token bucket has spent stands in the queue here, and
--- the queue is drained when the token bucket is full.
+-- Sections for the frames check.lua, batch.lua and refund.lua. All of them are those of
+-- token_bucket.lua: the units that a token bucket has spent are the units in this queue, and the
+-- queue is empty when the token bucket is full.
 --
--- KEYS    the frame's. ARGV: amount, period, burst.
--- Stored  as token_bucket.lua: the time at which the queue is drained, and period/amount.
--- Reply   as token_bucket.lua: microseconds until the queue is drained, parts on top. The turn of
---         the request comes when what stood before it is drained: the caller takes off its cost.
+-- KEYS    see the frame. ARGV: amount, period, burst.
+-- Stored  as token_bucket.lua: the time at which the queue is drained, the remainder, and
+--         period/amount.
+-- Reply   as token_bucket.lua: the microseconds until the queue is drained, and the remainder. A
+--         request has its turn when the units before it are drained. The caller subtracts its cost.
 -- Effects the key expires at the end of the second in which the queue is drained.
--- Pitfalls whoever is told to wait and does not gives the place back with refund.
+-- Pitfalls a caller that does not wait for its turn must return its place with refund.
 
 --@ like token_bucket

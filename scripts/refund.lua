@@ -1,15 +1,18 @@
--- refund: give units back to all policies of one key; never more than are spent.
+-- refund: returns units to all policies of one subject, never more than were spent.
 --
--- A frame as check.lua, filled from the same files.
+-- This file is a frame like check.lua, filled from the same files.
 --
 -- KEYS    one per policy, all with the same hash tag.
--- ARGV    1: the time in microseconds, empty for the server's clock; 2: the units; 3: when they
---         were spent, empty for now; then for each policy as in check.lua.
--- Stored  per policy, see its file.
+-- ARGV    1: numbers, packed as in check.lua: the time in microseconds (below zero: the server's
+--         clock); the number of units; the time at which they were spent (below zero: now); then
+--         the numbers of each policy. As separate decimal arguments an empty time means the same
+--         as one below zero.
+-- Stored  for each policy, see its file.
 -- Reply   the integer 1.
--- Effects one SET with PXAT per policy that is still spent from (for a log see its file), a DEL
---         for one that is fresh then. A key that is not there is not made.
--- Pitfalls a window gives back only what was spent in it: units spent before it opened are gone.
+-- Effects for each policy one SET with PXAT (for a log see its file), or a DEL if the state is fresh
+--         afterwards. An absent key stays absent.
+-- Pitfalls a window takes back only units that were spent in it. Units of an earlier window are
+--         ignored.
 local call, pcall = redis.call, redis.pcall
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format

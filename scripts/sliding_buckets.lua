@@ -1,18 +1,20 @@
--- sliding_buckets: a window cut into sub-windows, each with a counter; the bucket of now and the
--- `buckets` before it count in full, so no interval of a period ever holds more than `amount`.
+-- sliding_buckets: admits at most `amount` units in any period, with a counter for each sub-window.
 --
--- Sections for the frames check.lua and refund.lua.
+-- The current bucket and the `buckets` before it count in full, so no interval of one period ever
+-- contains more than `amount`.
 --
--- KEYS    the frame's. ARGV: amount, the width of a bucket in microseconds (period / buckets,
+-- Sections for the frames check.lua, batch.lua and refund.lua.
+--
+-- KEYS    see the frame. ARGV: amount, the width of a bucket in microseconds (period / buckets,
 --         rounded up), buckets.
 -- Stored  a string: three little-endian doubles (the width, the number of the newest bucket since
---         the epoch, the sum of all units); then for each bucket that is not empty, oldest first,
---         two bytes of its number and four of its units.
--- Reply   four words: the units that count; the microseconds until the denied cost fits, 0 when it
---         does; until all have left; until one unit more than now would fit.
--- Effects the key expires within 1 ms after the newest bucket has left.
--- Pitfalls a stored width that is not ours tells that the period or the number of buckets was
---         changed. Each bucket is then taken as late as its units can have been spent.
+--         the epoch, the sum of all units); then, for each bucket that is not empty, oldest first,
+--         two bytes of its number and four bytes of its units.
+-- Reply   four words: the units that count; the microseconds until the denied cost fits (0 if it
+--         fits now); until no unit counts; until one unit more than now would fit.
+-- Effects the key expires within 1 ms after the newest bucket no longer counts.
+-- Pitfalls a stored width that differs shows that the period or the number of buckets was changed.
+--         Each bucket is then placed at the latest time at which its units can have been spent.
 
 --@ settle
 local now_at_1 = (now - now % width_1) / width_1

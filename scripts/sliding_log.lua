@@ -1,18 +1,19 @@
--- sliding_log: the time of every admitted unit; never more than `amount` in any `period`, and a
--- denial only when so many are inside.
+-- sliding_log: admits at most `amount` units in any `period`, and denies only if that many are inside.
 --
--- Sections for the frames check.lua and refund.lua.
+-- It stores the time of every admitted unit.
 --
--- KEYS    the frame's. ARGV: amount, period; before the arguments of all policies the tag, empty
---         for none (check.lua only).
--- Stored  a list, newest first, an entry for each unit: eight bytes, the time in microseconds as a
---         little-endian double, and the tag.
--- Reply   four words: the units inside; the microseconds until the denied cost fits, 0 when it
---         does; until all have left; until one unit more than now would fit.
--- Effects admitted: what has left is trimmed, one entry per unit is pushed, and the key expires
---         within 1 ms after the newest has left. Denied: reads of single entries, nothing else.
--- Pitfalls the list is in order of time, so that what is inside is found by halving: an entry is
---         never older than the one before it, also when the clock goes back.
+-- Sections for the frames check.lua, batch.lua and refund.lua.
+--
+-- KEYS    see the frame. ARGV: amount, period; the frame also passes the tag, empty for none (not
+--         for refund.lua).
+-- Stored  a list, newest first, with one entry for each unit: eight bytes, the time in microseconds
+--         as a little-endian double, and then the tag.
+-- Reply   four words: the units inside; the microseconds until the denied cost fits (0 if it fits
+--         now); until no unit is inside; until one unit more than now would fit.
+-- Effects admitted: old entries are trimmed, one entry per unit is pushed, and the key expires within
+--         1 ms after the newest unit has left. Denied: single entries are read, nothing is written.
+-- Pitfalls the list is searched by bisection and must be in order of time: a new entry is never
+--         older than the one before it, even when the clock is set back.
 
 --@ once
 local spread = unpack

@@ -1,16 +1,18 @@
--- sliding_window: two counters, what was spent in this aligned window and in the one before it, of
--- which the share counts that still lies inside.
+-- sliding_window: admits about `amount` units in any `period`, with two counters.
 --
--- Sections for the frames check.lua and refund.lua.
+-- One counter is for the current window, which is aligned to the clock. The window before it counts
+-- by the share that still lies inside the period.
 --
--- KEYS    the frame's. ARGV: amount, period; amount * period is below 2^53.
+-- Sections for the frames check.lua, batch.lua and refund.lua.
+--
+-- KEYS    see the frame. ARGV: amount, period; amount * period is below 2^53.
 -- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
 --         units spent in it, the units spent in the window before.
--- Reply   three words: both counts, and the microseconds until the window ends; more than a period
---         when it has not begun, because the clock went back.
--- Effects the key expires within 1 ms after the window that follows, or after this one when only
---         the one before it counts.
--- Pitfalls shares are compared as products, never divided: nothing is rounded.
+-- Reply   three words: both counts, and the microseconds until the window ends. That is more than a
+--         period if the window has not begun, because the clock was set back.
+-- Effects the key expires within 1 ms after the end of the next window, or after the end of this one
+--         if only the window before it has units.
+-- Pitfalls shares are compared as products and never divided, so nothing is rounded.
 
 --@ settle
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false

@@ -1,20 +1,20 @@
--- token_bucket: holds at most `burst` units and gains `amount` per `period`, continuously.
+-- token_bucket: holds at most `burst` units and gains `amount` units per `period`, continuously.
 --
--- Sections for the frames check.lua and refund.lua. The bucket is kept as the time at which it is
--- full again (virtual scheduling, the generic cell rate algorithm of ITU-T I.371). One unit is
--- worth period/amount microseconds; time is kept in whole microseconds and parts of 1/amount, so
--- that nothing drifts and no product reaches 2^53.
+-- Sections for the frames check.lua, batch.lua and refund.lua. The state is the time at which the
+-- bucket is full again (virtual scheduling, the generic cell rate algorithm of ITU-T I.371). One
+-- unit is worth period/amount microseconds. Times are kept in whole microseconds and a remainder in
+-- 1/amount microseconds, so that rounding errors do not add up and no product reaches 2^53.
 --
--- KEYS    the frame's. ARGV: amount, period, burst.
--- Stored  a string of three little-endian doubles: the time at which the bucket is full (whole
---         microseconds), the parts of 1/amount that come on top, and period/amount.
--- Reply   two words: microseconds until the bucket is full, parts on top. Of a policy
---         that is alone the second is left out where `amount` divides `period`: it is zero then.
--- Effects the key expires at the end of the second in which the bucket is full. So a charge within
---         the same second leaves the expiry alone: it is written in place, with SETRANGE.
--- Pitfalls the third double tells that the rate was changed. Then the units that were spent are
---         kept, not the time they would have taken: a bucket of 10 per hour that is raised to
---         1000 per second admits at once.
+-- KEYS    see the frame. ARGV: amount, period, burst.
+-- Stored  a string of three little-endian doubles: the time at which the bucket is full, in whole
+--         microseconds; the remainder in 1/amount microseconds; and period/amount.
+-- Reply   two words: the microseconds until the bucket is full, and the remainder. If the policy is
+--         alone and `amount` divides `period`, the second word is always zero and is left out.
+-- Effects the key expires at the end of the second in which the bucket is full. A charge within the
+--         same second leaves the expiry unchanged: the value is written in place, with SETRANGE.
+-- Pitfalls the third double shows that the rate was changed. Then the number of spent units is kept,
+--         and not the time they would have taken: a bucket of 10 per hour that becomes 1000 per
+--         second admits at once.
 
 --@ prepare
 local pace_1 = period_1 / amount_1

@@ -1,15 +1,15 @@
--- window_from_first_hit: at most `amount` units in a window of `period` that the first hit opens.
+-- window_from_first_hit: admits at most `amount` units in a window of `period` that the first hit opens.
 --
--- Sections for the frames check.lua and refund.lua. All but the first are those of
--- fixed_window.lua.
+-- Sections for the frames check.lua, batch.lua and refund.lua. Only the section `settle` is its own;
+-- the others are those of fixed_window.lua.
 --
--- KEYS    the frame's. ARGV: amount, period.
--- Stored  as fixed_window.lua: the start of the window in microseconds, the units
---         spent, and its period.
--- Reply   as fixed_window.lua: the units spent, and the microseconds that are left of the window.
--- Effects the key expires within 1 ms after the window's end, whatever is spent meanwhile.
--- Pitfalls a start that lies ahead of the clock is moved to now, so nobody waits longer than one
+-- KEYS    see the frame. ARGV: amount, period.
+-- Stored  as fixed_window.lua: the start of the window in microseconds, the spent units, and the
 --         period.
+-- Reply   as fixed_window.lua: the spent units, and the microseconds until the window ends.
+-- Effects the key expires within 1 ms after the end of the window, whatever is spent meanwhile.
+-- Pitfalls a start that lies ahead of the clock is moved to now, so that no client waits longer than
+--         one period.
 
 --@ settle
 local count_1, start_1, mended_1, kept_1 = 0, now, false, nil

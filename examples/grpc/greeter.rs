@@ -1,22 +1,22 @@
-//! The service that the gRPC examples limit: `helloworld.Greeter`.
+//! Contains the service that the gRPC examples limit: `helloworld.Greeter`.
 
 use std::pin::Pin;
 
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-/// What `helloworld.proto` says, in Rust.
+/// Contains the Rust code for `helloworld.proto`.
 ///
-/// The code is generated and committed, so that nothing but cargo is needed; a test of tollgate-tonic generates it again
-/// and compares.
+/// The generated code is committed, so that only cargo is needed to build it. A test of tollgate-tonic generates it again and
+/// compares.
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 #[rustfmt::skip]
 pub mod helloworld;
 
-/// `helloworld.proto` as the reflection service wants it.
+/// The descriptors of `helloworld.proto`, for the reflection service.
 pub const DESCRIPTORS: &[u8] = include_bytes!("helloworld.bin");
 
-/// Greets everybody.
+/// Greets each caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greeting;
 

@@ -1,10 +1,13 @@
-//! gRPC and HTTP on one port, behind one limit: each client is refused in its own language.
+//! Serves gRPC and HTTP on one port behind one limit. Each client gets denials in its own protocol.
 //!
 //! ```text
 //! cargo run --example grpc_and_http_one_port
 //! cargo run --example grpc_client http://127.0.0.1:3000
 //! for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
 //! ```
+//!
+//! After ten calls the gRPC client gets `RESOURCE_EXHAUSTED` and waits. curl gets 429. Both have the same address and share one
+//! quota, so curl gets 429 from the first request on if it runs directly after the gRPC client.
 
 use axum::{Router, routing::get};
 use tollgate::{Limiter, Policy, Quota};
@@ -28,7 +31,10 @@ async fn main() -> Result<(), Failure> {
     let router = Router::new().route("/", get(|| async { "hello\n" })).merge(grpc).layer(layer);
 
     let listener = listen().await?;
-    println!("Listening on http://{}, 5 per second and peer address, at most 10 at once:", listener.local_addr()?);
+    println!(
+        "Listening on http://{}, limited to 5 per second for each client address, at most 10 at once:",
+        listener.local_addr()?
+    );
     println!("  GET /                   HTTP, denied with 429");
     println!("  helloworld.Greeter/...  gRPC, denied with RESOURCE_EXHAUSTED");
     serve(listener, router).await

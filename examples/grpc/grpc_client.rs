@@ -1,11 +1,13 @@
-//! A client that is told when to come back, and does.
+//! Calls a limited gRPC service and obeys its `RetryInfo`.
 //!
 //! ```text
+//! cargo run --example grpc_server              # in another terminal
 //! cargo run --example grpc_client              # calls http://127.0.0.1:50051
-//! cargo run --example grpc_client http://…     # another server
+//! cargo run --example grpc_client http://…     # calls another server
 //! ```
 //!
-//! Twelve calls in a row: ten pass, then the server says in `RetryInfo` how long to wait, and the client waits that long.
+//! The client makes twelve calls in a row. Ten pass. Then the server denies a call and says in `RetryInfo` how long to wait. The
+//! client waits that long and repeats the call.
 
 use std::env;
 
@@ -26,7 +28,7 @@ async fn main() -> Result<(), Failure> {
                     println!("{call:2}: {}", reply.into_inner().message);
                     break;
                 }
-                Err(status) if status.code() == Code::ResourceExhausted => wait_as_told(call, &status).await?,
+                Err(status) if status.code() == Code::ResourceExhausted => wait_for_retry_delay(call, &status).await?,
                 Err(status) => return Err(status.into()),
             }
         }
@@ -34,10 +36,10 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits as long as the status says.
-async fn wait_as_told(call: u32, status: &Status) -> Result<(), Failure> {
+/// Waits for the delay in the status.
+async fn wait_for_retry_delay(call: u32, status: &Status) -> Result<(), Failure> {
     let retry_info = status.get_details_retry_info().and_then(|it| it.retry_delay);
-    let delay = retry_info.ok_or_else(|| format!("denied for good: {status}"))?;
+    let delay = retry_info.ok_or_else(|| format!("denied without a retry delay: {status}"))?;
     let failure = status.get_details_quota_failure();
     let violations = failure.iter().flat_map(|it| &it.violations).map(|it| it.description.as_str());
     println!("{call:2}: {} ({}), waiting {delay:?}", status.message(), violations.collect::<Vec<_>>().join(", "));

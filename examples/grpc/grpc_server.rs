@@ -1,13 +1,13 @@
-//! A tonic service with a limit per caller: 5 calls per second, at most 10 at once.
+//! Limits a tonic service for each client address: 5 calls per second, at most 10 at once.
 //!
 //! ```text
 //! cargo run --example grpc_server
 //! cargo run --example grpc_client      # in another terminal
 //! ```
 //!
-//! `LISTEN` is the address to listen on, 127.0.0.1:50051 unless set. Start a second server with another `LISTEN` and the
-//! same `REDIS_URL` on both: they share one limit. Health and reflection are served and not limited, so
-//! `grpcurl -plaintext 127.0.0.1:50051 list` always works.
+//! The client prints ten replies at once, then waits as long as the server says. `LISTEN` is the address to listen on,
+//! 127.0.0.1:50051 by default. To share one limit, start a second server with another `LISTEN`, and set the same `REDIS_URL`
+//! for both. Health and reflection are not limited, so `grpcurl -plaintext 127.0.0.1:50051 list` always works.
 
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate::{Limiter, Policy, Quota};
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Failure> {
     };
 
     let listener = listen_or("127.0.0.1:50051").await?;
-    println!("Listening on http://{}, limited per peer address:", listener.local_addr()?);
+    println!("Listening on http://{}, limited for each client address:", listener.local_addr()?);
     println!("  helloworld.Greeter/SayHello        5 per second, at most 10 at once,");
     println!("  helloworld.Greeter/SayHelloStream  counted together");
     println!("  health and reflection              not limited");

@@ -1,11 +1,12 @@
-//! One of several processes that spend from the same quotas; see `tests/processes.rs`.
+//! One of several processes that spend from the same quotas; see `tests/processes/bound.rs`.
 //!
 //! Reads `URL`, `ALGORITHM`, `AMOUNT` (per second), `KEYS` (drawn by Zipf's law, 1 is one hot key) and `SECONDS` from its
 //! environment. Prints the server's time around its work in microseconds, then a line for each key it was admitted on.
 
 use std::{collections::HashMap, env, time::Duration};
 
-use tollgate::{Algorithm, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Algorithm, Limiter, Policy, Quota, RedisStore};
+use tollgate_test_support::patient_limiter;
 
 const TASKS: u64 = 32;
 
@@ -42,8 +43,7 @@ async fn main() {
     let (keys, seconds) = (variable::<u64>("KEYS"), variable::<u64>("SECONDS"));
     let client = redis::Client::open(url.as_str()).expect("a URL");
     let store = RedisStore::connect(url).await.expect("a store");
-    let limiter =
-        Limiter::builder(store).policies(policy).on_outage(Outage::Closed).deadline(Duration::from_secs(20)).build();
+    let limiter = patient_limiter(store, policy);
 
     let began = server_time(&client).await;
     let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
@@ -59,7 +59,7 @@ async fn main() {
         println!("key {key} {count}");
     }
     println!("done");
-    // The parent reads what is printed and then ends this process.
+    // The parent reads the output and then ends this process.
     std::future::pending::<()>().await;
 }
 
@@ -69,7 +69,7 @@ async fn spend(limiter: Limiter, keys: u64, seed: u64, end: tokio::time::Instant
     while tokio::time::Instant::now() < end {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let share = (state >> 11) as f64 / (1_u64 << 53) as f64;
-        // Zipf with exponent 1: the rank of a share is exponential in it.
+        // Zipf with exponent 1: the rank grows exponentially with the share.
         let key = (keys as f64).powf(share) as u64;
         if limiter.check(key).await.expect("a decision").is_allowed() {
             *admitted.entry(key).or_default() += 1;

@@ -19,27 +19,27 @@
 //! ```
 
 pub mod authority;
+mod child_guard;
 mod client;
 mod clock;
-pub mod island;
-mod leash;
 mod log;
 pub mod machine;
+pub mod network_namespace;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod refusing_state;
 mod reply;
 pub mod server;
-pub mod unfit;
 pub mod wait;
 
 pub use authority::Authority;
 pub use client::Client;
 pub use clock::WallClock;
-pub use island::Island;
 pub use log::Log;
+pub use network_namespace::NetworkNamespace;
 pub use process::Process;
 pub use proxy::{Mode, Proxy};
+pub use refusing_state::RefusingState;
 pub use reply::Reply;
 pub use server::{Builder, RedisCluster, RedisSentinels, RedisServer};
-pub use unfit::Unfit;

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{leash::Leash, wait};
+use crate::{child_guard::ChildGuard, wait};
 
 /// How long a program may take to be ready, and to end.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A running program. It is killed when dropped, at the latest with the test process.
 #[derive(Debug)]
 pub struct Process {
-    leash: Option<Leash>,
+    guard: Option<ChildGuard>,
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     readers: Vec<JoinHandle<()>>,
@@ -38,14 +38,14 @@ impl Process {
     pub fn start(mut command: Command, ready: &str) -> Self {
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
-        let leash = Leash::on(&child, None).expect("sh is everywhere");
+        let guard = ChildGuard::on(&child, None).expect("sh is everywhere");
         let lines = Arc::default();
         let readers = [
             child.stdout.take().map(|from| collect(from, &lines)),
             child.stderr.take().map(|from| collect(from, &lines)),
         ];
         let readers = readers.into_iter().flatten().collect();
-        let mut process = Self { leash: Some(leash), child, lines, readers, ready: String::new() };
+        let mut process = Self { guard: Some(guard), child, lines, readers, ready: String::new() };
         process.ready = process.wait_for_line(ready);
         process
     }
@@ -102,7 +102,7 @@ impl Process {
             // Whether it has ended is asked first: what it printed before is then there to be read.
             let ended = matches!(self.child.try_wait(), Ok(Some(_)) | Err(_));
             if ended {
-                drop(self.leash.take());
+                drop(self.guard.take());
                 self.read_out();
             }
             match self.line(part) {
@@ -138,7 +138,7 @@ impl Process {
     }
 
     fn end_it(&mut self) {
-        drop(self.leash.take());
+        drop(self.guard.take());
         // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -151,7 +151,7 @@ impl Process {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
         // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop` kills it.
-        drop(self.leash.take());
+        drop(self.guard.take());
         let status =
             wait::until_some("the program to end", LIMIT, || self.child.try_wait().expect("it is our process"));
         self.read_out();

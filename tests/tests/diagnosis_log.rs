@@ -1,5 +1,5 @@
-//! What is logged of a server as it is connected to. Alone in its file: whether a line is logged at
-//! all is decided once per process.
+//! The log lines of the diagnosis on connecting. A program of its own, because tracing decides once per process whether a
+//! line is enabled.
 
 use tollgate::RedisStore;
 use tollgate_tests::{Log, RedisServer};
@@ -12,10 +12,10 @@ async fn connecting_logs_each_finding_once() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let server = RedisServer::start();
     let _ = RedisStore::connect(server.url()).await.expect("a store");
-    let said = || log.text();
-    assert!(!said().contains("TOLLGATE-"), "{}", said());
+    let text = || log.text();
+    assert!(!text().contains("TOLLGATE-"), "{}", text());
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let _ = RedisStore::connect(server.url()).await.expect("a store");
-    assert_eq!(said().matches("TOLLGATE-EVICTION").count(), 1, "{}", said());
-    assert_eq!(said().matches("WARN").count(), 1, "{}", said());
+    assert_eq!(text().matches("TOLLGATE-EVICTION").count(), 1, "{}", text());
+    assert_eq!(text().matches("WARN").count(), 1, "{}", text());
 }

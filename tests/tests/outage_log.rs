@@ -1,12 +1,11 @@
-//! What is logged of an outage. Alone in its file: whether a line is logged at all is decided once
-//! per process.
+//! The log lines of an outage. A program of its own, because tracing decides once per process whether a line is enabled.
 
 use std::time::Duration;
 
 use tollgate::{Limiter, Policy, Quota, RedisStore};
+use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
 
-const PATIENT: Duration = Duration::from_secs(20);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
 #[tokio::test]
@@ -26,7 +25,7 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
         assert!(limiter.check("sk_live_key").await.expect("a decision").is_degraded());
     }
     server.restart();
-    wait::until_async("the store decides again", PATIENT, async || {
+    wait::until_async("the store decides again", PATIENCE, async || {
         !limiter.check("sk_live_key").await.expect("a decision").is_degraded()
     })
     .await;

@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let mut command = workspace.cargo("run");
     command.args(["--quiet", "--profile", "bench", "--package", BENCHES, "--"]).args(arguments);
-    for (variable, binary) in need::provide()? {
+    for (variable, binary) in need::provide(workspace.target())? {
         command.env(variable, binary);
     }
     match cell(&workspace) {

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: the faults a limiter has to survive, raised and measured.
+//! `cargo xtask faults`: raises the faults that a limiter has to survive, and measures what they cost.
 
 use crate::{
     failure::{self, Failure},
@@ -6,20 +6,20 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Builds the program with the tests' package, as the tests are built, and runs it; `--server NAME` chooses the server, the
-/// other arguments are the program's own.
+/// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the server; the program receives the
+/// other arguments.
 ///
 /// # Errors
 ///
-/// When there is no server, anything does not compile, or a row could not be carried out. A figure that misses its
-/// target is no failure: it says so.
+/// When there is no server, when the program does not compile, or when a row could not be carried out. A figure that misses
+/// its target is reported and is no failure.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;
     let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--package", "tollgate-tests", "--all-features", "--example", "faults", "--"]);
+    command.args(["--quiet", "--package", "tollgate-faults", "--"]);
     command.args(arguments);
-    for (variable, binary) in need::provide_for_faults()? {
+    for (variable, binary) in need::provide_for_faults(workspace.target())? {
         command.env(variable, binary);
     }
     if let Some(server) = server {
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     failure::run(&mut command)
 }
 
-/// The server that is named, and the arguments without it.
+/// Returns the named server, and the other arguments.
 fn chosen(arguments: &[String]) -> Result<(Option<&'static servers::Server>, Vec<&String>), Failure> {
     let (mut server, mut others) = (None, Vec::new());
     let mut words = arguments.iter();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_taken_out_of_the_arguments() {
+    fn the_server_is_removed_from_the_arguments() {
         let words: Vec<String> = ["--quick", "--server", "redis8", "N3"].map(str::to_owned).into();
         let (server, others) = chosen(&words).expect("it is known");
         assert_eq!(server.map(|server| server.name), Some("redis8"));

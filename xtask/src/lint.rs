@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::{
+    circles,
     failure::{self, Failure},
     package,
     workspace::{BENCHES, Workspace},
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         benches.args(["--package", BENCHES]);
         step("clippy on the benches", clippy(&workspace, benches));
     }
+    step("circles", circles::check(&workspace));
     step("documentation", documentation(&workspace));
     step("packages", package::check(&workspace));
     step("dependencies", dependencies(&workspace));

@@ -6,6 +6,7 @@
 use std::{env, process::ExitCode};
 
 mod bench;
+mod circles;
 mod failure;
 mod faults;
 mod fuzz;
@@ -16,9 +17,11 @@ mod plots;
 mod servers;
 mod tally;
 mod test;
+mod valkey;
 mod workspace;
 
 use failure::Failure;
+use workspace::Workspace;
 
 const HELP: &str = "\
 The project's chores.
@@ -51,11 +54,14 @@ Tasks:
         keys, replies, quotas) with made-up ones, five million each, and holds
         the outcome against a law. The tests run a short form.
   lint [--benches]
-        Formatting, clippy, documentation, what the crates would publish, and
-        the dependency rules of deny.toml. All of them run before it ends;
-        --benches adds clippy on the benches and the peers they build.
+        Formatting, clippy, circles of imports, documentation, what the crates
+        would publish, and the dependency rules of deny.toml. All of them run
+        before it ends; --benches adds clippy on the benches and their peers.
+  circles
+        The circles of imports alone: which files of a crate import from each
+        other, and which imports of the Redis store run upward.
   plots
-        Draws the pictures in docs/plots anew, from the functions that decide;
+        Draws the pictures in docs/plots again, from the functions that decide;
         the tests compare them.
   help  Prints this.";
 
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&rest),
         Some("faults") => faults::run(&rest),
         Some("fuzz") => fuzz::run(&rest),
+        Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -1,4 +1,4 @@
-//! What the tests need besides cargo, where it is found, and how it gets there.
+//! The programs that the tests need besides cargo: where they are found, and how they are installed.
 
 use std::{
     env,
@@ -8,25 +8,33 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::failure::{self, Failure};
+use crate::{
+    failure::{self, Failure},
+    valkey,
+};
 
-/// One program the tests start.
+/// Installs a program under a target directory.
+type Fallback = fn(&Path) -> Result<PathBuf, Failure>;
+
+/// A program that the tests start.
 #[derive(Debug)]
 struct Need {
     name: &'static str,
-    /// Any of these will do, the first one found is taken.
+    /// The names of the program; the first one found is used.
     binaries: &'static [&'static str],
-    /// Names a binary and wins over the search; the tests are told through it which binary to start.
+    /// The environment variable that names the binary. It wins over the search, and passes the result to the tests.
     variable: &'static str,
-    /// The Debian package and the brew formula it comes in.
+    /// The Debian package and the brew formula.
     apt: &'static str,
     brew: &'static str,
-    /// Without a required one nothing runs. An optional one is installed where the package manager knows it; the tests
-    /// that start it say themselves that it is missing.
+    /// Without a required program no test runs. An optional one is installed where that is possible; its tests are
+    /// skipped where not.
     is_required: bool,
+    /// Installs the program under the target directory, where the package manager does not have it.
+    fallback: Option<Fallback>,
 }
 
-/// Everything the tests start. A test that needs more adds a line here.
+/// All programs that the tests start.
 const NEEDS: &[Need] = &[
     Need {
         name: "a Redis server",
@@ -35,6 +43,7 @@ const NEEDS: &[Need] = &[
         apt: "redis-server",
         brew: "redis",
         is_required: true,
+        fallback: None,
     },
     Need {
         name: "a C compiler",
@@ -42,8 +51,9 @@ const NEEDS: &[Need] = &[
         variable: "C_COMPILER",
         apt: "gcc",
         brew: "llvm",
-        // The wall clock that is moved under a server is a library of C, for Linux.
+        // The tests move the wall clock of a server with a library written in C, on Linux only.
         is_required: cfg!(target_os = "linux"),
+        fallback: None,
     },
     Need {
         name: "a Valkey server",
@@ -52,10 +62,11 @@ const NEEDS: &[Need] = &[
         apt: "valkey-server",
         brew: "valkey",
         is_required: false,
+        fallback: Some(valkey::provide),
     },
 ];
 
-/// What `cargo xtask faults` starts besides, where it is root.
+/// What `cargo xtask faults` starts in addition, where it runs as root.
 const FAULT_NEEDS: &[Need] = &[Need {
     name: "a packet filter",
     binaries: &["nft"],
@@ -63,36 +74,37 @@ const FAULT_NEEDS: &[Need] = &[Need {
     apt: "nftables",
     brew: "nftables",
     is_required: false,
+    fallback: None,
 }];
 
-/// Finds or installs everything in the tests' table.
+/// Finds or installs all programs that the tests start; `target` is the target directory.
 ///
-/// Returns the environment the tests get: for each program found, its variable and where it is.
+/// Returns the environment of the tests: the variable of each program found, and its path.
 ///
 /// # Errors
 ///
 /// When something required is missing and cannot be installed; the failure says what to install.
-pub(crate) fn provide() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
-    provide_all(NEEDS)
+pub(crate) fn provide(target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    provide_all(NEEDS, target)
 }
 
-/// [`provide`], and what the faults need besides: nobody but root can make use of it.
+/// As [`provide`], with the programs that only the fault suite uses, and only as root.
 ///
 /// # Errors
 ///
 /// As [`provide`].
-pub(crate) fn provide_for_faults() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
-    let mut found = provide()?;
+pub(crate) fn provide_for_faults(target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    let mut found = provide(target)?;
     if is_root() {
-        found.extend(provide_all(FAULT_NEEDS)?);
+        found.extend(provide_all(FAULT_NEEDS, target)?);
     }
     Ok(found)
 }
 
-fn provide_all(needs: &[Need]) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+fn provide_all(needs: &[Need], target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let mut found = Vec::new();
     for need in needs {
-        if let Some(binary) = need.provide()? {
+        if let Some(binary) = need.provide(target)? {
             eprintln!("{}: {}", need.name, binary.display());
             found.push((need.variable, binary));
         }
@@ -101,23 +113,37 @@ fn provide_all(needs: &[Need]) -> Result<Vec<(&'static str, PathBuf)>, Failure> 
 }
 
 impl Need {
-    fn provide(&self) -> Result<Option<PathBuf>, Failure> {
+    fn provide(&self, target: &Path) -> Result<Option<PathBuf>, Failure> {
         if let Some(binary) = self.find()? {
             return Ok(Some(binary));
         }
         if !self.is_required {
-            let installed = if self.is_known() { self.install() } else { Err(Failure::new(self.advice())) };
-            let found = if installed.is_ok() { self.find()? } else { None };
-            if found.is_none() {
-                let why = installed.err().map_or_else(|| self.advice(), |failure| failure.to_string());
-                eprintln!("{}", self.left_out(&why));
-            }
-            return Ok(found);
+            return Ok(match self.provide_optional(target) {
+                Ok(binary) => Some(binary),
+                Err(failure) => {
+                    eprintln!("{}", self.left_out(&failure.to_string()));
+                    None
+                }
+            });
         }
         self.install()?;
         match self.find()? {
             Some(binary) => Ok(Some(binary)),
             None => Err(Failure::new(format!("the installation left no binary on PATH: {}", self.advice()))),
+        }
+    }
+
+    /// Installs an optional program: by the package manager where it has the package, else by the fallback.
+    fn provide_optional(&self, target: &Path) -> Result<PathBuf, Failure> {
+        if self.is_known() {
+            self.install()?;
+            if let Some(binary) = self.find()? {
+                return Ok(binary);
+            }
+        }
+        match self.fallback {
+            Some(install) => install(target).map_err(|failure| Failure::new(format!("{failure}; {}", self.advice()))),
+            None => Err(Failure::new(self.advice())),
         }
     }
 
@@ -132,15 +158,14 @@ impl Need {
         }
     }
 
-    /// Whether the package manager has it to install. Its lists are taken as they are: for what is optional nothing is
-    /// fetched that may not be there.
+    /// Returns whether the package manager has the package. Its lists are not refreshed for an optional program.
     fn is_known(&self) -> bool {
         let mut ask = if cfg!(target_os = "macos") { Command::new("brew") } else { Command::new("apt-cache") };
         let words = if cfg!(target_os = "macos") { ["info", self.brew] } else { ["show", self.apt] };
         failure::succeeds(ask.args(words))
     }
 
-    /// Not to be overlooked among what the build prints.
+    /// Formats a line that stands out in the output of the build.
     fn left_out(&self, why: &str) -> String {
         format!("*** THE TESTS ON {} ARE LEFT OUT: {why} ***", self.name.to_uppercase())
     }
@@ -161,14 +186,14 @@ impl Need {
         if let Some(refresh) = &mut command.refresh
             && let Err(failure) = failure::run(refresh.stdin(Stdio::null()))
         {
-            // One source of many out of reach, or lists that are fresh enough: the package may be had all the same.
+            // One of many sources may be out of reach, or the lists are fresh enough: the installation is still tried.
             eprintln!("{failure}");
         }
         failure::run(command.install.stdin(Stdio::null()))
             .map_err(|failure| Failure::new(format!("{failure}; {}", self.advice())))
     }
 
-    /// The one sentence for a person whose machine cannot be helped from here.
+    /// Returns the sentence for a machine on which this cannot install the program.
     fn advice(&self) -> String {
         format!(
             "the tests need {name}: install {binaries} (`apt-get install {apt}`, `brew install {brew}`) \
@@ -182,18 +207,18 @@ impl Need {
     }
 }
 
-/// What to run, in this order.
+/// The commands of an installation, in this order.
 #[derive(Debug)]
 struct Installation {
     refresh: Option<Command>,
     install: Command,
 }
 
-/// `wrapper` is what makes it root, if anything has to.
+/// Installs with apt; `wrapper` is the command that runs it as root, if one is needed.
 fn apt(wrapper: &[&str], package: &str) -> Installation {
     // Through `env`, because sudo keeps the variable only where its configuration allows it.
     let words = [wrapper, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]].concat();
-    // Another apt may be at work on a machine that has just started.
+    // Another apt may run on a machine that has just started.
     let patient = ["-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
     let apt_get = |rest: &[&str]| {
         let mut command = Command::new(words[0]);
@@ -206,14 +231,14 @@ fn apt(wrapper: &[&str], package: &str) -> Installation {
     }
 }
 
-/// Brew refreshes by itself.
+/// Installs with brew, which refreshes its lists by itself.
 fn brew(formula: &str) -> Installation {
     let mut install = Command::new("brew");
     install.args(["install", formula]);
     Installation { refresh: None, install }
 }
 
-/// Where nobody can type a password, a refusal is better than a prompt.
+/// Returns the sudo command. On CI nobody can type a password, so it refuses instead of asking.
 fn sudo() -> &'static [&'static str] {
     if env::var_os("CI").is_some() { &["sudo", "-n"] } else { &["sudo"] }
 }
@@ -222,7 +247,7 @@ fn is_root() -> bool {
     failure::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Where `program` is: itself if it is a path, else the first match in the directories of `path`.
+/// Finds a program: itself if it is a path, else the first match in the directories of `path`.
 fn on_path(path: &OsString, program: &OsString) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         let program = std::path::absolute(program).ok()?;
@@ -270,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_package_manager_knows_is_left_out_aloud() {
+    fn a_missing_optional_program_is_reported_loudly() {
         let need = Need {
             name: "a server of nobody's",
             binaries: &["no-such-program"],
@@ -278,15 +303,32 @@ mod tests {
             apt: "no-such-package-anywhere",
             brew: "no-such-formula-anywhere",
             is_required: false,
+            fallback: None,
         };
         assert!(!need.is_known());
-        assert_eq!(need.provide().expect("it is optional"), None);
+        assert_eq!(need.provide(Path::new("/nowhere")).expect("it is optional"), None);
         let line = need.left_out(&need.advice());
         assert!(line.starts_with("*** THE TESTS ON A SERVER OF NOBODY'S ARE LEFT OUT: the tests need"), "{line}");
     }
 
     #[test]
-    fn the_advice_names_every_way_out_in_one_sentence() {
+    fn a_fallback_is_used_where_no_package_manager_has_the_program() {
+        let need = Need {
+            name: "a shell",
+            binaries: &["no-such-program"],
+            variable: "NO_SUCH_VARIABLE_ANYWHERE",
+            apt: "no-such-package-anywhere",
+            brew: "no-such-formula-anywhere",
+            is_required: false,
+            fallback: Some(|target| Ok(target.join("sh"))),
+        };
+        assert_eq!(need.provide(Path::new("/bin")).expect("it is optional"), Some(PathBuf::from("/bin/sh")));
+        let failing = Need { fallback: Some(|_| Err(Failure::new("no network"))), ..need };
+        assert_eq!(failing.provide(Path::new("/bin")).expect("it is optional"), None);
+    }
+
+    #[test]
+    fn the_advice_names_every_remedy_in_one_sentence() {
         for need in NEEDS.iter().chain(FAULT_NEEDS) {
             let advice = need.advice();
             for word in [need.binaries[0], need.apt, need.brew, need.variable] {

@@ -1,4 +1,4 @@
-//! `cargo xtask plots`: the pictures in `docs/plots`, drawn anew.
+//! `cargo xtask plots`: the pictures in `docs/plots`, drawn again.
 
 use crate::{
     failure::{self, Failure},
@@ -15,6 +15,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::new("plots takes no arguments"));
     }
     let mut test = Workspace::load()?.cargo("test");
-    test.args(["--package", "tollgate-tests", "--all-features", "--test", "plots"]);
+    test.args(["--package", "tollgate-tests", "--all-features", "--test", "scripts", "plots::"]);
     failure::run(test.env("TOLLGATE_BLESS", "1"))
 }

@@ -1,25 +1,37 @@
-//! Counts tests from what `cargo test` prints.
+//! Counts tests in the output of `cargo test`.
 
 use std::fmt;
 
-/// How many tests passed, failed and were skipped, summed over every test binary and doc-test run.
+/// The numbers of tests that passed, failed and were skipped, summed over all test binaries and doc tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
+    /// The tests of the current binary that announced that they were skipped.
+    announced: u64,
 }
 
+/// How the line of a skipped test begins.
+const SKIPPED: &str = "*** SKIPPED: ";
+
 impl Tally {
-    /// Adds what `line` reports, if it is the closing line of a test binary:
+    /// Adds the counts of the closing line of a test binary:
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+    ///
+    /// A test that finds no server to run on cannot tell cargo so, which counts it as passed. It writes a line that begins
+    /// with [`SKIPPED`]; each such line moves one test from passed to skipped.
     pub(crate) fn read(&mut self, line: &str) {
+        if line.starts_with(SKIPPED) {
+            self.announced += 1;
+        }
         let Some(counts) = line.strip_prefix("test result:") else {
             return;
         };
-        self.passed += before(counts, "passed");
+        let skipped = std::mem::take(&mut self.announced).min(before(counts, "passed"));
+        self.passed += before(counts, "passed") - skipped;
         self.failed += before(counts, "failed;");
-        self.skipped += before(counts, "ignored");
+        self.skipped += before(counts, "ignored") + skipped;
     }
 
     pub(crate) fn ran(&self) -> u64 {
@@ -33,7 +45,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The number right before `word`.
+/// Returns the number right before `word`.
 fn before(counts: &str, word: &str) -> u64 {
     let mut previous = "";
     for token in counts.split_ascii_whitespace() {
@@ -63,14 +75,26 @@ mod tests {
             "",
             "test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.00s",
         ]);
-        assert_eq!(tally, Tally { passed: 43, failed: 2, skipped: 1 });
+        assert_eq!(tally, Tally { passed: 43, failed: 2, skipped: 1, announced: 0 });
         assert_eq!(tally.to_string(), "43 passed, 2 failed, 1 skipped");
     }
 
     #[test]
     fn colour_around_the_verdict_does_not_hide_the_counts() {
         let line = "test result: \u{1b}[31mFAILED\u{1b}(B\u{1b}[m. 1 passed; 2 failed; 3 ignored; 0 measured";
-        assert_eq!(of(&[line]), Tally { passed: 1, failed: 2, skipped: 3 });
+        assert_eq!(of(&[line]), Tally { passed: 1, failed: 2, skipped: 3, announced: 0 });
+    }
+
+    #[test]
+    fn a_test_that_announces_that_it_was_skipped_is_not_counted_as_passed() {
+        let tally = of(&[
+            "*** SKIPPED: suite::valkey::a: VALKEY_SERVER names no binary ***",
+            "test suite::valkey::a ... ok",
+            "*** SKIPPED: suite::valkey::b: VALKEY_SERVER names no binary ***",
+            "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        ]);
+        assert_eq!(tally.to_string(), "5 passed, 0 failed, 3 skipped");
     }
 
     #[test]

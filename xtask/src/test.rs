@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything the tests need, then every test.
+//! `cargo xtask test`: finds what the tests need, then runs every test.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let mut command = command(&workspace, arguments);
-    for (variable, binary) in need::provide()? {
+    for (variable, binary) in need::provide(workspace.target())? {
         command.env(variable, binary);
     }
     let (status, tally) = stream(&mut command, &mut io::stdout())?;
@@ -36,7 +36,7 @@ fn command(workspace: &Workspace, arguments: &[String]) -> Command {
     command
 }
 
-/// Whether the caller names packages; cargo would ignore them beside `--workspace`.
+/// Returns whether the caller names packages, which cargo ignores beside `--workspace`.
 fn chooses_packages(arguments: &[String]) -> bool {
     arguments
         .iter()
@@ -55,7 +55,7 @@ fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus,
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         while stdout.read_until(b'\n', &mut line).map_err(broken)? > 0 {
-            // A reader that went away (`| head`) must not keep the tests from being counted.
+            // The tests are counted also when the reader of the output has gone (`| head`).
             let _ = screen.write_all(&line).and_then(|()| screen.flush());
             tally.read(&String::from_utf8_lossy(&line));
             line.clear();

@@ -13,7 +13,10 @@ use tollgate_examples_grpc::{
     Greeting,
     helloworld::{HelloRequest, greeter_client::GreeterClient, greeter_server::GreeterServer},
 };
-use tollgate_tonic::{ChargeMessages, Messages, key::PeerIp};
+use tollgate_tonic::{
+    key::PeerIp,
+    messages::{MessageCharge, RateLimitBuilderExt},
+};
 use tonic::{
     Code,
     service::Routes,
@@ -49,7 +52,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         (
             "tollgate, admitted, messages charged",
             Code::Ok,
-            serve(&runtime, limit(PLENTY).charge_messages(Messages::both())),
+            serve(&runtime, limit(PLENTY).charge_messages(MessageCharge::both())),
         ),
     ];
     let runtime = &runtime;

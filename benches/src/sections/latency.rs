@@ -78,7 +78,7 @@ fn handed_over(pace: &Pace, findings: &mut Findings) -> Table {
     let runtime = load::runtime();
     let (own, pooled) = runtime.block_on(async {
         let own = RedisStore::connect(server.url()).await.expect("the server is up");
-        let pooled = RedisStore::from_pool(pool(&server, 16));
+        let pooled = RedisStore::open(pool(&server, 16)).expect("a store");
         (Arc::new(Ours::new(own, PLENTY, KEYS)), Arc::new(Ours::new(pooled, PLENTY, KEYS)))
     });
     let crowd = Crowd { callers: 64, keys: KEYS };

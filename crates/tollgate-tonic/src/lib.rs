@@ -1,11 +1,12 @@
-//! Rate limits for tonic servers, whose denials a gRPC client of any language understands.
+//! Limits the rate of calls to tonic servers, and denies calls with a status that every gRPC client
+//! understands.
 //!
-//! It is the middleware of [`tollgate_tower`] with another [responder](GrpcStatus) and more
-//! [extractors](key): a denial is the status `RESOURCE_EXHAUSTED` with `RetryInfo`,
-//! `QuotaFailure` and `ErrorInfo` in its details, sent as one frame (Trailers-Only), so that a
-//! client with a retry policy may try again.
+//! This crate is the middleware of [`tollgate_tower`] with a gRPC [responder](GrpcStatus) and gRPC
+//! [key extractors](key). A denied call ends with the status `RESOURCE_EXHAUSTED`. The status
+//! details hold `RetryInfo`, `QuotaFailure` and `ErrorInfo`. The response is a single HTTP/2 frame
+//! (Trailers-Only), so that a client with a retry policy may retry the call.
 //!
-//! Around the whole server:
+//! # Limit a whole server
 //!
 //! ```
 //! use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -20,59 +21,104 @@
 //! # let _ = server;
 //! ```
 //!
-//! Around one service, with `tonic::service::LayerExt::named_layer`; and around an axum router that
-//! serves gRPC and HTTP on one port, with [`GrpcStatus::or_http`]. Several quotas in one place,
-//! services that are exempt, and what a call costs stand behind [`builder`].
+//! # Choose where to limit
 //!
-//! A handler that has to see the message first asks the limiter itself and answers with [`status`].
-//! A stream is charged when it is opened; the option [`charge_messages`](ChargeMessages::charge_messages)
-//! of the builder charges each of its messages too, and the function [`charge_messages`] does in a handler.
+//! | goal | use |
+//! |---|---|
+//! | limit all services of a server | [`layer`] with `Server::builder().layer(…)` |
+//! | limit one service | [`layer`] with `tonic::service::LayerExt::named_layer` |
+//! | set options: exempt services, cost of a call, status details | [`builder`] |
+//! | give services and methods different quotas | [`MethodLimiters`] |
+//! | serve gRPC and HTTP on one port | [`builder`] with [`GrpcStatus::or_http`] |
+//! | charge each message of a stream | [`messages`] |
+//! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |
+//! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
-//! The metrics of the middleware (feature `metrics`) are labelled `rpc_service` and `rpc_method` for
-//! what [`MethodLimiters`] or [`metric_labels`] name, `other` for what clients invent; the log of refusals has
-//! `rpc.service` and `rpc.method`.
+//! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!
-//! [`RateLimitInterceptor`] is for where an interceptor is all that fits, and says what it cannot
-//! do.
+//! # Metrics and logs
+//!
+//! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
+//! `rpc_method`. Only names from a fixed list become labels: the names in [`MethodLimiters`], or the
+//! names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
+//! create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
+//!
+//! # Features
+//!
+//! No feature is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `axum` | [`PeerIp`](key::PeerIp) behind `axum::serve`, and charges for the messages in axum's bodies: for gRPC and HTTP on one port |
+//! | `metrics` | counters and histograms through the `metrics` facade |
+//! | `async-interceptor` | `AsyncRateLimitInterceptor`, an interceptor that waits for the store |
+//!
+//! To count in Redis, enable the feature `redis` of the crate `tollgate`.
 
-mod certificate;
-mod form;
 mod interceptor;
 pub mod key;
-mod labels;
-mod matching;
-mod messages;
-mod methods;
+pub mod messages;
+mod method_limiters;
+mod metric_labels;
+mod path;
+mod protocol;
+mod services;
 mod status;
 
-use form::Form;
-use matching::service_and_method;
+use path::service_and_method;
+use protocol::Protocol;
 use tollgate_tower::{HeaderFormat, KeyExtractor, LimiterSource, RateLimitBuilder, RateLimitLayer};
 
 #[cfg(feature = "async-interceptor")]
 pub use interceptor::{AsyncRateLimitInterceptor, InterceptFuture};
 pub use interceptor::{RateLimitInterceptor, StoreNotInProcess};
-pub use labels::metric_labels;
-pub use matching::{health_and_reflection, services};
-pub use messages::{
-    CallBody, ChargeMessages, ChargedMessages, ChargedService, Messages, MessagesFuture, MessagesLayer, charge_messages,
-};
-pub use methods::MethodLimiters;
+pub use method_limiters::MethodLimiters;
+pub use metric_labels::metric_labels;
+pub use services::{health_and_reflection, services};
 pub use status::{GrpcStatus, error_status, status};
 
-/// A layer that answers gRPC calls with a gRPC status: `limits` says how much, a limiter or
-/// [`MethodLimiters`]; `key` says who.
+/// Returns a layer that limits gRPC calls, with the default options.
 ///
-/// A request that is no gRPC call is answered with its HTTP status and an empty body.
+/// `limits` is a [`Limiter`](tollgate::Limiter) or a table of [`MethodLimiters`]. `key` finds the
+/// key of a call: calls with the same key share a quota.
+///
+/// A request that is not a gRPC call is limited too. Its rejection is an HTTP status with an empty
+/// body. [`builder`] sets options.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::key::Metadata;
+/// use tonic::body::Body;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_minute(1)));
+/// let layer = tollgate_tonic::layer(limiter, Metadata::new("x-api-key"));
+///
+/// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
+/// let call = || {
+///     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+///     call.header("x-api-key", "acme").body(Body::default()).unwrap()
+/// };
+/// let allowed = service.clone().oneshot(call()).await.unwrap();
+/// assert!(!allowed.headers().contains_key("grpc-status"));
+/// let denied = service.oneshot(call()).await.unwrap();
+/// assert_eq!(denied.headers()["grpc-status"], "8"); // RESOURCE_EXHAUSTED
+/// # }
+/// ```
 #[must_use]
 pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitLayer<K, GrpcStatus> {
     builder(limits, key).build()
 }
 
-/// A builder of such a layer, for the options.
+/// Returns a builder of a layer that limits gRPC calls, to set options.
 ///
-/// Unlike over HTTP, answers do not tell in metadata what is left, unless
-/// [`fields`](RateLimitBuilder::header_format) names the words to do so.
+/// The arguments are those of [`layer`]. Unlike the HTTP middleware, the layer does not send the
+/// remaining quota in the response metadata.
+/// [`header_format`](RateLimitBuilder::header_format) turns that on.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
@@ -82,14 +128,14 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 /// let layer = tollgate_tonic::builder(limiter, Metadata::new("x-api-key"))
 ///     .exempt(health_and_reflection())
 ///     .cost(|parts| if parts.uri.path().ends_with("/Export") { Cost::new(5) } else { Cost::ONE })
-///     .respond_with(GrpcStatus::new().domain("greeter.example.com").pushback())
+///     .respond_with(GrpcStatus::new().domain("greeter.example.com").pushback(true))
 ///     .build();
 /// # let _ = layer;
 /// ```
 pub fn builder<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
     RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).header_format(HeaderFormat::None).rpc_name(
         |parts| {
-            Form::of(&parts.headers)?;
+            Protocol::detect(&parts.headers)?;
             service_and_method(parts.uri.path())
         },
     )

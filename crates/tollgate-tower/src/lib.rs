@@ -67,7 +67,7 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [reason](tollgate::Error::reason): `timeout`, `breaker`, `oom` … |
+//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [kind](tollgate::ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `reason` | checks without a decision, by the same reasons; a [closed](tollgate::Outage::Closed) limiter answers them with 503 |
 //! | `tollgate_check_duration_seconds` | | time from the start of a check to its decision, waiting included |
 //! | `tollgate_waiting` | | number of requests that wait for quota |

@@ -12,7 +12,7 @@ mod on {
 
     use http::request::Parts;
     use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
-    use tollgate::{Decision, Error, Policy};
+    use tollgate::{Decision, Error, ErrorKind, Policy};
 
     use crate::labels::MetricLabels;
 
@@ -80,7 +80,7 @@ mod on {
                     if is_shadow { &counters.shadowed } else { &counters.denied }.increment(1);
                 }
             }
-            if let Some(reason) = decision.degraded_reason() {
+            if let Some(reason) = decision.degraded().map(ErrorKind::as_str) {
                 counter!("tollgate_degraded_total", "reason" => reason).increment(1);
             }
         }
@@ -112,7 +112,7 @@ mod on {
     }
 
     pub(crate) fn count_error(error: &Error) {
-        counter!("tollgate_errors_total", "reason" => error.reason()).increment(1);
+        counter!("tollgate_errors_total", "reason" => error.kind().as_str()).increment(1);
     }
 
     pub(crate) fn add_waiting(change: f64) {

@@ -5,12 +5,30 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Where a store reads the time, in microseconds since the Unix epoch.
+/// Provides the time to a store, in microseconds since the Unix epoch.
 ///
-/// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] unless told otherwise. A
-/// [`RedisStore`](crate::RedisStore) uses the server's clock, read once inside the script; give it
-/// a clock of the process only where the server refuses `TIME`, and know that replicas whose
-/// clocks differ by some time then disagree by that time.
+/// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] by default. Tests use
+/// [`Clock::manual`] and never have to sleep.
+///
+/// A [`RedisStore`](crate::RedisStore) uses the server's clock, which the script reads once per call. Give it a clock of
+/// the process only when the server forbids `TIME` in scripts. Replicas then disagree by as much as
+/// their clocks differ.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use std::time::Duration;
+/// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+///
+/// let clock = Clock::manual(0);
+/// let store = MemoryStore::builder().clock(clock.clone()).build();
+/// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_second(1)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// assert!(limiter.check("acme").await?.is_denied());
+///
+/// clock.advance(Duration::from_secs(1));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -21,12 +39,13 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's time when the clock is made, and from then on a monotonic clock: it never
-    /// goes back, and does not follow corrections of the system's time.
+    /// Creates a clock that starts at the system's time and never goes back.
     ///
-    /// Where the processor counts time evenly its counter is read, which takes a third of the time
-    /// that asking the system does; elsewhere it is the system's monotonic clock. The first clock
-    /// of a process compares the two, for a millisecond most often and 200 ms at the most.
+    /// Later corrections of the system's time do not change it.
+    ///
+    /// The clock reads the processor's time counter where that counter is reliable, which takes a
+    /// third of the time of asking the system. Otherwise it reads the system's monotonic clock. The
+    /// first clock of a process calibrates the counter, which usually takes 1 ms and at most 200 ms.
     #[must_use]
     pub fn monotonic() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -35,7 +54,9 @@ impl Clock {
         Self(Source::Monotonic { epoch_us: micros(epoch), clock, start })
     }
 
-    /// A clock that stands still until it is moved. Clones move together.
+    /// Creates a clock that stands at `now_us` until it is moved, for tests.
+    ///
+    /// `now_us` is in microseconds since the Unix epoch. Clones share the time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -50,7 +71,7 @@ impl Clock {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_us))))
     }
 
-    /// The time now, in microseconds since the Unix epoch.
+    /// Returns the current time, in microseconds since the Unix epoch.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         match &self.0 {
@@ -61,20 +82,22 @@ impl Clock {
         }
     }
 
-    /// Moves a [manual](Self::manual) clock forward.
+    /// Moves a [manual](Self::manual) clock forward by `by`.
     ///
     /// # Panics
     ///
-    /// When the clock is not manual.
+    /// Panics when the clock is not manual.
     pub fn advance(&self, by: Duration) {
         self.set(self.now_us() + micros(by));
     }
 
-    /// Sets a [manual](Self::manual) clock, also backward.
+    /// Sets a [manual](Self::manual) clock to `now_us`, forward or backward.
+    ///
+    /// `now_us` is in microseconds since the Unix epoch.
     ///
     /// # Panics
     ///
-    /// When the clock is not manual.
+    /// Panics when the clock is not manual.
     pub fn set(&self, now_us: u64) {
         match &self.0 {
             Source::Manual(now) => now.store(now_us, Ordering::Release),
@@ -92,7 +115,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Whole microseconds of a duration; more than 584 000 years is capped.
+/// Returns the whole microseconds of a duration, at most [`u64::MAX`] (584 000 years).
 pub(crate) fn micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
 }

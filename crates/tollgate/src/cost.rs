@@ -1,31 +1,39 @@
 use std::fmt;
 
-/// How many units of every policy one request spends.
+/// Counts the units that one request spends from every policy.
 ///
-/// A cost of `c` is worth exactly `c` requests of [`Cost::ONE`] at the same instant, all or
-/// nothing. A cost of zero looks and spends nothing, see [`Limiter::peek`](crate::Limiter::peek).
+/// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
+/// as a whole or not at all. A cost above the burst of a policy can never fit and is an
+/// [error](crate::ErrorKind::CostExceedsBurst), not a denial. A cost of zero changes nothing, see
+/// [`Limiter::peek`](crate::Limiter::peek).
 ///
 /// ```
-/// use tollgate::Cost;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+///
 /// assert_eq!(Cost::default(), Cost::ONE);
-/// assert_eq!(Cost::new(25).units(), 25);
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_hour(100)));
+/// let decision = limiter.check_cost("acme", Cost::new(25)).await?;
+/// assert_eq!(decision.state("rows").unwrap().remaining(), 75);
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(u32);
 
 impl Cost {
-    /// Nothing: the check is a look.
+    /// Spends nothing: the check is a peek.
     pub const ZERO: Self = Self(0);
-    /// One unit, what a request costs unless told otherwise.
+    /// Spends one unit: the default cost of a request.
     pub const ONE: Self = Self(1);
 
-    /// A cost of `units`.
+    /// Creates a cost of `units`.
     #[must_use]
     pub const fn new(units: u32) -> Self {
         Self(units)
     }
 
-    /// The units spent.
+    /// Returns the number of units.
     #[must_use]
     pub const fn units(self) -> u32 {
         self.0
@@ -37,6 +45,7 @@ impl Cost {
 }
 
 impl Default for Cost {
+    /// Returns [`Cost::ONE`].
     fn default() -> Self {
         Self::ONE
     }

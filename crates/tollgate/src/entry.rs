@@ -3,38 +3,57 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// One unit in a [sliding log](crate::Algorithm::SlidingLog): when it was spent, and the tag that
-/// was given with it. See [`Limiter::entries`](crate::Limiter::entries).
+/// Records one unit of a [`SlidingLog`](crate::Algorithm::SlidingLog): its time and its tag.
+///
+/// [`Limiter::check_tagged`](crate::Limiter::check_tagged) sets the tag and
+/// [`Limiter::entries`](crate::Limiter::entries) lists the entries. The tag says which user spent
+/// a unit when many users share one key, such as an address. `Debug` does not show the tag, because
+/// it may identify a person.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+///
+/// let store = MemoryStore::builder().clock(Clock::manual(5_000_000)).build();
+/// let limiter = Limiter::new(store, Policy::sliding_log("login", Quota::per_minute(10)));
+/// let _ = limiter.check_tagged("192.0.2.7", Cost::ONE, "ann").await?;
+///
+/// let entries = limiter.entries("192.0.2.7", 100).await?;
+/// assert_eq!(entries[0].tag(), b"ann");
+/// assert_eq!(entries[0].at_us(), 5_000_000);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     at_us: u64,
     tag: Box<[u8]>,
 }
 
-/// The most bytes of a tag.
+/// The greatest length of a tag, in bytes.
 pub(crate) const TAG_BYTES: usize = 64;
 
 impl Entry {
-    /// An entry, as a [`Store`](crate::Store) hands it out: microseconds since the Unix epoch on
-    /// the store's clock, and the tag.
+    /// Creates an entry. Only an implementation of [`Store`](crate::Store) needs this.
+    ///
+    /// `at_us` is in microseconds since the Unix epoch, on the store's clock.
     #[must_use]
     pub fn new(at_us: u64, tag: impl Into<Box<[u8]>>) -> Self {
         Self { at_us, tag: tag.into() }
     }
 
-    /// When the unit was spent, on the store's clock.
+    /// Returns the time at which the unit was spent, on the store's clock.
     #[must_use]
     pub fn at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(self.at_us)
     }
 
-    /// The same in microseconds since the Unix epoch.
+    /// Returns the time at which the unit was spent, in microseconds since the Unix epoch.
     #[must_use]
     pub fn at_us(&self) -> u64 {
         self.at_us
     }
 
-    /// The tag; empty when none was given.
+    /// Returns the tag, or an empty slice when the request had none.
     #[must_use]
     pub fn tag(&self) -> &[u8] {
         &self.tag
@@ -42,7 +61,7 @@ impl Entry {
 }
 
 impl fmt::Debug for Entry {
-    /// The tag is not shown: it tells who it was.
+    /// Omits the tag: it may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("at_us", &self.at_us).finish_non_exhaustive()
     }

@@ -1,3 +1,9 @@
+mod from;
+mod secret;
+mod tables;
+#[cfg(test)]
+mod tests;
+
 use std::{
     cmp::Ordering,
     fmt::{self, Write as _},
@@ -10,13 +16,16 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 pub use secret::KeySecret;
+use tables::{OCTETS, PLAIN, hex};
 
-/// Whose quota is spent.
+/// Identifies the client, tenant or resource whose quota is spent.
 ///
-/// A key is built from parts, and two keys are equal only when they were built from equal parts:
-/// `("ab", "c")` is not `("a", "bc")`, the text `"7"` is not the number `7`. Any bytes are safe,
-/// of any length. A key is stored as readable text of at most 64 bytes; what would be longer
-/// becomes a digest (SHA-256, 160 bits of it).
+/// A key is built from one or more parts. Two keys are equal only when they were built from equal
+/// parts: `("ab", "c")` differs from `("a", "bc")`, and the text `"7"` from the number `7`. A part
+/// may hold any bytes and have any length.
+///
+/// The store holds a key as readable text of at most 64 bytes. A longer text is replaced by a
+/// digest of it: 160 bits of its SHA-256.
 ///
 /// ```
 /// use tollgate::Key;
@@ -26,30 +35,43 @@ pub use secret::KeySecret;
 /// assert_eq!(key.encoded(), "tenant%2042,/export,#7");
 /// ```
 ///
-/// The text never holds a brace or a control character, so nobody who chooses a part can choose
-/// the Redis Cluster slot. Secrets have no place in it: see [`Key::secret`].
+/// The text never contains a brace or a control character, so a client that chooses a part cannot
+/// choose the slot in a Redis Cluster. Use [`Key::secret`] for API keys and tokens, because
+/// everybody with access to the store can read the text.
 ///
-/// Neither `Debug` nor any error message of this crate shows a key.
+/// Neither `Debug` nor an error message of this crate shows a key.
 #[derive(Clone)]
 pub struct Key {
     len: u8,
-    /// The text, and then zeros of the digit.
+    /// The text, padded with the digit `0`.
     text: [u8; KEY_BYTES],
 }
 
-/// Beyond this a key becomes a digest, so it needs no allocation.
+/// The greatest length of a key in bytes. A longer text becomes a digest, so a key never allocates.
 const KEY_BYTES: usize = 64;
 
 type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
 impl Key {
-    /// A key of one part.
+    /// Creates a key of one part.
+    ///
+    /// The part may be a text, bytes, a number, an address or another key.
     #[must_use]
     pub fn new(part: impl Into<Self>) -> Self {
         part.into()
     }
 
-    /// This key and a further part. A key of several parts is joined as one part.
+    /// Appends a part to the key.
+    ///
+    /// A key of several parts is appended as one part.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let key = Key::new("acme").join("/export");
+    /// assert_eq!(key, Key::from(("acme", "/export")));
+    /// assert_ne!(Key::new("a").join(("b", "c")), Key::from(("a", "b", "c")));
+    /// ```
     #[must_use]
     pub fn join(self, part: impl Into<Self>) -> Self {
         let part = part.into();
@@ -65,10 +87,12 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// A part of any bytes.
+    /// Creates a key of one part from any bytes.
+    ///
+    /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex digits.
     #[must_use]
     pub fn bytes(part: &[u8]) -> Self {
-        // Nearly every part is short and stands for itself.
+        // Nearly every part is short and needs no escapes.
         let mut key = Self { len: 0, text: [b'0'; KEY_BYTES] };
         if !key.is_plain(part) {
             key = Self::escaped(part);
@@ -76,6 +100,7 @@ impl Key {
         key
     }
 
+    /// Creates a key of one part that needs escapes or is too long.
     #[cold]
     fn escaped(part: &[u8]) -> Self {
         let mut text = Buffer::new();
@@ -93,8 +118,11 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// The network of an address: the first `prefix` bits. An IPv4-mapped IPv6 address is its IPv4
-    /// address; a prefix longer than the address is the whole address.
+    /// Creates a key of the network of an address: its first `prefix` bits.
+    ///
+    /// Use a prefix of 64 for IPv6 clients: one client often has a whole /64 network and could
+    /// otherwise use a new address for each request. An IPv4-mapped IPv6 address counts as its IPv4
+    /// address. A prefix longer than the address selects the whole address.
     ///
     /// ```
     /// use tollgate::Key;
@@ -113,6 +141,7 @@ impl Key {
         }
     }
 
+    /// Creates a key of the first `prefix` bits of an address.
     fn masked(address: IpAddr, prefix: u8) -> Self {
         let v6 = match address {
             IpAddr::V4(v4) => {
@@ -130,7 +159,9 @@ impl Key {
         }
     }
 
-    /// A secret as a part: the store sees only a keyed digest of it (HMAC-SHA-256, 160 bits).
+    /// Creates a key from an API key, a token or another secret.
+    ///
+    /// The store receives only a keyed digest of `part`: 160 bits of its HMAC-SHA-256 with `secret`.
     ///
     /// ```
     /// use tollgate::{Key, KeySecret};
@@ -153,11 +184,10 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// The text that stands for the key in the store: printable ASCII without braces, 1 to 64
-    /// bytes.
+    /// Returns the text of the key in the store: 1 to 64 bytes of printable ASCII without braces.
     #[must_use]
     pub fn encoded(&self) -> &str {
-        // Only ASCII is ever pushed.
+        // The text is always ASCII, so the conversion cannot fail.
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
@@ -166,25 +196,27 @@ impl Key {
         &self.text[..usize::from(self.len).min(KEY_BYTES)]
     }
 
-    /// The first `N` bytes, padding among them, of a key that is no longer.
+    /// Returns the first `N` bytes with the padding, when the key is not longer.
     #[inline]
     pub(crate) fn padded<const N: usize>(&self) -> Option<&[u8; N]> {
         if usize::from(self.len) <= N { self.text.first_chunk() } else { None }
     }
 
+    /// Returns `true` when the key has several parts.
     fn is_joined(&self) -> bool {
         let text = self.as_bytes();
         text.contains(&b',') || text.starts_with(b"!!")
     }
 
-    /// The key of a text that is no longer than a key.
+    /// Creates a key from a text of at most [`KEY_BYTES`].
     fn of(text: &[u8]) -> Self {
         let mut key = Self { len: text.len() as u8, text: [b'0'; KEY_BYTES] };
         key.text[..text.len()].copy_from_slice(text);
         key
     }
 
-    /// Whether this empty key becomes a part that stands for itself, which is copied and looked at in one pass.
+    /// Copies a part into this empty key. Returns `false` when the part is too long or needs escapes. Copying and
+    /// testing in one pass is faster than two.
     #[inline]
     fn is_plain(&mut self, part: &[u8]) -> bool {
         if !(1..=KEY_BYTES).contains(&part.len()) {
@@ -192,24 +224,24 @@ impl Key {
         }
         self.len = part.len() as u8;
         let (words, rest) = part.as_chunks::<8>();
-        let (places, _) = self.text.as_chunks_mut::<8>();
+        let (targets, _) = self.text.as_chunks_mut::<8>();
         let mut plain = true;
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = *word;
+        for (target, word) in targets.iter_mut().zip(words) {
+            *target = *word;
             plain &= word.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)]);
         }
-        for (place, &byte) in places.iter_mut().skip(words.len()).flatten().zip(rest) {
-            *place = byte;
+        for (target, &byte) in targets.iter_mut().skip(words.len()).flatten().zip(rest) {
+            *target = byte;
             plain &= PLAIN[usize::from(byte)];
         }
         plain
     }
 
-    /// The key of an address, written as its `Display` does, in a fraction of the time: most requests that are
-    /// limited are limited by it. Sixteen bytes hold it, and are stored as one, for those who read them next.
+    /// Creates the key of an IPv4 address. It equals the text of `Display` and takes a fraction of the time, because most
+    /// requests are limited by address. The text fits in 16 bytes, which are written at once.
     #[inline]
     fn dotted(address: Ipv4Addr) -> Self {
-        // As it differs from the padding.
+        // The text is combined as its difference (XOR) from the padding.
         let (mut text, mut len) = (u128::from(b'*' ^ b'.'), 0);
         for octet in address.octets() {
             let (digits, count) = OCTETS[usize::from(octet)];
@@ -221,20 +253,22 @@ impl Key {
         key
     }
 
+    /// Creates a key of formatted text that needs no escapes.
     fn written(text: fmt::Arguments<'_>) -> Self {
         let mut buffer = Text(Buffer::new());
-        // Writing to a buffer in memory does not fail.
+        // Writing to memory cannot fail.
         let _ = buffer.write_fmt(text);
         Self::from_text(&buffer.0)
     }
 
+    /// Creates a key of encoded text. Text longer than a key becomes a digest.
     fn from_text(text: &[u8]) -> Self {
         if text.len() <= KEY_BYTES {
             return Self::of(text);
         }
         let mut digest = Buffer::new();
         digest.push(b'!');
-        // Several parts stay several, so that those who join on cannot be mistaken for them.
+        // The digest of several parts is marked, so that it differs from a key to which a part is appended.
         if text.contains(&b',') {
             digest.push(b'!');
         }
@@ -271,51 +305,7 @@ impl Ord for Key {
     }
 }
 
-/// Bytes that stand for themselves. The others, among them everything that has a meaning in the
-/// encoded text (`, ( ) % * # ~ !`) or to Redis (`{ }`), are written as `%` and two hex digits.
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let marks = b"-_./:@+=|$&;?";
-    let mut at = 0;
-    while at < marks.len() {
-        plain[marks[at] as usize] = true;
-        at += 1;
-    }
-    plain
-};
-
-/// A dot and the digits of each octet of an address, little-endian, as they differ from the padding of a key; and how many
-/// bytes that are.
-static OCTETS: [(u32, u8); 256] = {
-    let mut octets = [(0, 0); 256];
-    let mut at = 0;
-    while at < 256 {
-        let [hundreds, tens, ones] = [digit(at / 100), digit(at / 10 % 10), digit(at % 10)];
-        let (text, len) = match at {
-            0..10 => ([b'.', ones, b'0', b'0'], 2),
-            10..100 => ([b'.', tens, ones, b'0'], 3),
-            _ => ([b'.', hundreds, tens, ones], 4),
-        };
-        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
-        at += 1;
-    }
-    octets
-};
-
-const fn digit(value: usize) -> u8 {
-    b'0' + value as u8
-}
-
-fn hex(byte: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
-}
-
+/// A buffer to which formatted text can be written.
 struct Text(Buffer);
 
 impl fmt::Write for Text {
@@ -330,8 +320,3 @@ impl fmt::Debug for Key {
         f.write_str("Key(..)")
     }
 }
-
-mod from;
-mod secret;
-#[cfg(test)]
-mod tests;

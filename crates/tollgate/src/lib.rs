@@ -1,10 +1,11 @@
 //! Rate limits that all replicas of a service share.
 //!
-//! A [`Limiter`] is a [`Store`] and the [policies](Policy) it checks together. With a
-//! [`RedisStore`] every replica spends from the same quota, one atomic script call per decision;
-//! with a [`MemoryStore`] the same algorithms decide inside the process. Use the `tollgate-tower`
-//! crate to put a limiter in front of an HTTP service; use this crate alone for everything that is
-//! not a request: jobs, e-mails, calls to somebody else's API.
+//! A [`Limiter`] checks keys against [policies](Policy) on a [`Store`]. With a [`RedisStore`] all replicas spend
+//! from the same quota, with one atomic script call per decision. With a [`MemoryStore`] the same algorithms decide
+//! inside the process. [`connect`] and [`open`] choose the store by URL.
+//!
+//! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC server. Use this crate alone
+//! for work that is not a request: jobs, e-mails, calls to an external API.
 //!
 //! ```
 //! use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -21,8 +22,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What each algorithm promises, and its worst case, stands in [`Algorithm`]. A denial is not an
-//! error: [`Limiter::check`] answers `Err` only when no decision could be reached.
+//! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
+//! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
+//! | `tls` | no | `rediss://` URLs, by rustls |
+//! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
+//! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
 
 mod algorithm;
 mod clock;
@@ -35,21 +45,21 @@ mod limiter;
 mod memory;
 mod outage;
 mod policy;
+mod policy_levels;
 mod policy_set;
 mod quota;
-mod readings;
-mod reason;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod url;
 mod wait;
 
 pub use algorithm::Algorithm;
 pub use clock::Clock;
 pub use cost::Cost;
-pub use decision::{Decision, Degraded, PolicyState};
+pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
@@ -60,9 +70,10 @@ pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
-pub use redis::{Finding, RedisStore, RedisStoreBuilder};
-pub use store::{Check, CheckFuture, Store, StoreFuture};
+pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
+pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
+pub use url::{connect, open};
 
-/// The version of `deadpool-redis` whose `Pool` [`RedisStore::from_pool`] takes.
+/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
 #[cfg(feature = "redis")]
 pub use deadpool_redis;

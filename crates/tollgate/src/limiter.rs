@@ -1,28 +1,21 @@
-#[cfg(feature = "redis")]
-mod at_redis;
 mod builder;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::{
-    Check, CheckFuture, Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet, Store, StoreFuture, entry::TAG_BYTES,
-    outage::Fallback, wait::Lines,
-};
-#[cfg(feature = "redis")]
-use crate::{
-    RedisStore,
-    redis::{Asked, Watch},
-};
-#[cfg(feature = "redis")]
-use at_redis::AtRedis;
 pub use builder::LimiterBuilder;
 
-/// A store and the policies checked together. Cheap to clone; clones share state.
+use crate::{
+    Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
+    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::queue::WaitQueues,
+};
+
+/// Checks keys against policies that are decided together on one store.
 ///
-/// Limits on the same key belong in one limiter: they are decided in one atomic step, and all are
-/// charged or none. Two limiters that name the same policy on one store share its counters.
+/// A limiter is cheap to clone. Clones share state. Put limits on the same key into one limiter: they are decided in
+/// one atomic step, and either all are charged or none. Two limiters with the same policy name on one store share
+/// the counters of that policy.
 ///
 /// ```
 /// use tollgate::{Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota};
@@ -35,7 +28,7 @@ pub use builder::LimiterBuilder;
 /// let decision = limiter.check_cost("acme", Cost::new(30)).await?;
 /// assert_eq!(decision.state("rows").unwrap().remaining(), 70);
 ///
-/// // What can never fit is no denial: there is nothing to wait for.
+/// // A cost that can never fit is an error, not a denial: no wait would help.
 /// let error = limiter.check_cost("acme", Cost::new(101)).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 /// # Ok(()) }
@@ -45,31 +38,27 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// The same, where nothing stands between.
-    #[cfg(feature = "redis")]
-    redis: Option<RedisStore>,
-    #[cfg(feature = "redis")]
-    watch: Watch,
     is_in_process: bool,
+    keeps_deadline: bool,
     policies: PolicySet,
-    deadline: Duration,
+    timeout: Duration,
     fallback: Fallback,
-    lines: Lines,
+    wait_queues: WaitQueues,
 }
 
 impl Limiter {
-    /// A limiter with the default [`Outage`](crate::Outage) and deadline.
+    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies; pass a set made by it for policies that
-    /// are known only at run time.
+    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
+    /// run time.
     #[must_use]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
     }
 
-    /// A builder for the options. [`policies`](LimiterBuilder::policies) is where it begins.
+    /// Returns a builder for the options. Call [`policies`](LimiterBuilder::policies) first.
     pub fn builder(store: impl Store) -> LimiterBuilder<()> {
         LimiterBuilder::new(store)
     }
@@ -78,12 +67,12 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// No decision was reached: the store is away and the limiter is [closed](crate::Outage::Closed).
-    /// With any other [`Outage`](crate::Outage) there is always a decision.
+    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
+    /// [`Outage`](crate::Outage) always decides.
     ///
     /// # Cancellation
     ///
-    /// A future that is dropped may have spent: the store may be at it already.
+    /// A dropped future may have spent the unit: the store may have decided already.
     pub fn check(&self, key: impl Into<Key>) -> CheckFuture {
         self.check_cost(key, Cost::ONE)
     }
@@ -92,13 +81,15 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check), and [`ErrorKind::CostExceedsBurst`] for a cost that could never
-    /// fit one of the policies; the store is not asked then.
+    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`] when the cost is above the burst of
+    /// a policy; the store is not asked then.
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
         self.check_key(&key.into(), cost)
     }
 
-    /// As [`check_cost`](Self::check_cost), for a key that is at hand and stays there.
+    /// Spends `cost` units of every policy, or nothing, for a borrowed key.
+    ///
+    /// Saves the copy of the key that [`check_cost`](Self::check_cost) makes.
     ///
     /// # Errors
     ///
@@ -107,9 +98,11 @@ impl Limiter {
         self.0.check(key, cost, &[])
     }
 
-    /// Spends `cost` units of every policy, or nothing, and notes `tag` beside them in every
-    /// [sliding log](crate::Algorithm::SlidingLog) of the set: who it was, of all that share the
-    /// key. [`entries`](Self::entries) tells. Other algorithms do not keep it.
+    /// Spends `cost` units of every policy, or nothing, and stores `tag` beside them in every
+    /// [sliding log](crate::Algorithm::SlidingLog) of the set.
+    ///
+    /// Use a tag to see later which user, of all that share the key, spent the units: see
+    /// [`entries`](Self::entries). Other algorithms ignore the tag.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -117,47 +110,57 @@ impl Limiter {
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::sliding_log("log-in", Quota::per_minute(2)));
     /// for user in ["ann", "bob", "eve"] {
-    ///     // The address is limited, the user is noted.
+    ///     // The address is the key. The user is the tag.
     ///     let _ = limiter.check_tagged("192.0.2.7", Cost::ONE, user).await?;
     /// }
     /// let entries = limiter.entries("192.0.2.7", 10).await?;
     /// let users: Vec<_> = entries.iter().map(|entry| entry.tag()).collect();
-    /// assert_eq!(users, [b"bob", b"ann"]); // Eve was denied, and left no trace.
+    /// assert_eq!(users, [b"bob", b"ann"]); // Eve was denied. A denial is not stored.
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`check_cost`](Self::check_cost), and [`ErrorKind::Config`] for a tag of more than 64
-    /// bytes.
+    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`] for a tag of more than 64 bytes.
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
         self.0.check(&key.into(), cost, tag.as_ref())
     }
 
-    /// Looks at what is left and spends nothing.
+    /// Returns what every policy has left for the key, and spends nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+    /// let _ = limiter.check("acme").await?;
+    /// assert_eq!(limiter.peek("acme").await?.state("api").unwrap().remaining(), 9);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn peek(&self, key: impl Into<Key>) -> CheckFuture {
-        self.check_cost(key, Cost::ZERO)
+    pub async fn peek(&self, key: impl Into<Key>) -> Result<KeyState, Error> {
+        self.check_cost(key, Cost::ZERO).await.map(KeyState::new)
     }
 
-    /// Gives back up to `cost` units of every policy: never more than is spent now.
+    /// Refunds up to `cost` units of every policy, and never more than is spent now.
     ///
-    /// Use [`refund_decision`](Self::refund_decision) where the decision that spent them is at
-    /// hand: it knows in which window they were spent.
+    /// Prefer [`refund_decision`](Self::refund_decision) when the decision is at hand: it names the window in which
+    /// the units were spent.
     ///
     /// # Errors
     ///
-    /// The store cannot be reached in time. The quota then stays spent, until it accrues again.
+    /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
     pub async fn refund(&self, key: impl Into<Key>, cost: Cost) -> Result<(), Error> {
         self.0.refund(key.into(), cost, None).await
     }
 
-    /// Gives back up to `cost` of what `decision` spent on `key`: never more than is spent now,
-    /// and nothing to a window that opened after the decision. A decision that spent nothing
-    /// (denied, or made without the store) gives nothing back.
+    /// Refunds up to `cost` of the units that `decision` spent on `key`.
+    ///
+    /// Never refunds more than is spent now, and nothing to a window that opened after the decision. A decision that
+    /// spent nothing (a denial, or a decision without the store) refunds nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -165,7 +168,7 @@ impl Limiter {
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
     /// let decision = limiter.check_cost("acme", Cost::new(10)).await?;
-    /// // The work turned out to be worth 4.
+    /// // The work needed only 4 units.
     /// limiter.refund_decision("acme", &decision, Cost::new(6)).await?;
     /// assert_eq!(limiter.peek("acme").await?.state("day").unwrap().remaining(), 96);
     /// # Ok(()) }
@@ -181,36 +184,35 @@ impl Limiter {
         self.0.refund(key.into(), cost.min(decision.cost()), Some(decision)).await
     }
 
-    /// Makes the key fresh: everything is there again.
+    /// Makes the key fresh: every policy has its whole burst again.
     ///
     /// # Errors
     ///
-    /// The store cannot be reached in time.
+    /// The store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
-        self.0.within_deadline(self.0.store.reset(&self.0.policies, &key)).await
+        self.0.within_timeout(self.0.store.reset(&self.0.policies, &key)).await
     }
 
-    /// What the [sliding log](crate::Algorithm::SlidingLog) among the policies holds for the key:
-    /// the units that count now, newest first, at most `limit` of them. Of several logs it is the
-    /// one that looks back farthest.
+    /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of the set counts now, newest
+    /// first. Of several logs, lists the one with the longest period.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when no policy is a sliding log, or the store lists no entries;
-    /// the store cannot be reached in time.
+    /// [`ErrorKind::Unsupported`] when no policy is a sliding log or the store lists no entries. Any other kind when
+    /// the store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
-        self.0.within_deadline(self.0.store.entries(&self.0.policies, &key, limit)).await
+        self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
     }
 
-    /// The policies that are checked together.
+    /// Returns the policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
         &self.0.policies
     }
 
-    /// Whether decisions are made inside this process, at once.
+    /// Returns whether decisions are made inside this process, without waiting.
     #[must_use]
     pub fn is_in_process(&self) -> bool {
         self.0.is_in_process
@@ -220,12 +222,12 @@ impl Limiter {
         &*self.0.store
     }
 
-    pub(crate) fn deadline(&self) -> Duration {
-        self.0.deadline
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.timeout
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.0.lines
+    pub(crate) fn wait_queues(&self) -> &WaitQueues {
+        &self.0.wait_queues
     }
 }
 
@@ -240,66 +242,41 @@ impl Inner {
         }
         let check = Check::new(&self.policies, key, cost).with_tag(tag);
         if self.is_in_process {
-            // Handed on where it lies: to be copied would be a good part of what the decision costs.
+            // Returned as it is: a copy would take a good part of the time of the decision.
             return self.store.check(check);
         }
-        #[cfg(feature = "redis")]
-        if let Some(redis) = &self.redis {
-            return self.check_at(redis, check);
-        }
-        // Absolute, and from here on; in process nobody looks at it.
-        let deadline = Instant::now().checked_add(self.deadline);
-        let check = Check { deadline: deadline.map(Instant::into_std), ..check };
-        match self.store.check(check).into_ready() {
-            Ok(answer) => StoreFuture::ready(self.settle(check, answer)),
-            Err(pending) => self.wait(pending, check),
-        }
-    }
-
-    /// The same with less around it.
-    #[cfg(feature = "redis")]
-    #[inline]
-    fn check_at(self: &Arc<Self>, redis: &RedisStore, check: Check<'_>) -> CheckFuture {
-        let hash = redis.hash(check.key);
-        if let Some(denied) = redis.denied(&check, hash) {
-            self.fallback.returned();
-            return denied;
-        }
-        match redis.ask(check, hash, Some(self.deadline)) {
-            Ok(Asked::Turn(turn)) => StoreFuture::pending(AtRedis::new(Arc::clone(self), turn)),
-            Ok(Asked::Route(route, deadline)) => self.wait(route, Check { deadline, ..check }),
-            Err(why) => StoreFuture::ready(self.fallback.answer(check, why)),
+        let deadline = Deadline::after(self.timeout);
+        let check = check.with_deadline(deadline);
+        let answer = self.store.check(check);
+        match answer.as_ready() {
+            Some(Ok(_)) => {
+                self.fallback.store_decided();
+                answer
+            }
+            Some(Err(error)) => StoreFuture::ready(self.fallback.answer(check, error.clone())),
+            None if self.keeps_deadline => match answer.guarded(|| Arc::clone(self) as _) {
+                Ok(answer) => answer,
+                Err(answer) => self.wait(answer, check),
+            },
+            None => {
+                let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
+                self.wait(async move { within(end, answer).await.unwrap_or_else(|| Err(late(timeout))) }, check)
+            }
         }
     }
 
-    /// Sees a check through that a store is at, until the deadline.
+    /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
     fn wait(
         self: &Arc<Self>,
-        pending: impl Future<Output = Result<Decision, Error>> + Send + 'static,
+        answer: impl Future<Output = Result<Decision, Error>> + Send + 'static,
         check: Check<'_>,
     ) -> CheckFuture {
         let inner = Arc::clone(self);
-        let (key, tag) = (check.key.clone(), Box::<[u8]>::from(check.tag));
-        let (cost, deadline) = (check.cost, check.deadline.map(Instant::from_std));
+        let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
         StoreFuture::pending(async move {
-            let answer = match deadline {
-                Some(deadline) => timeout_at(deadline, pending).await,
-                None => timeout(inner.deadline, pending).await,
-            };
-            let answer = answer.unwrap_or_else(|_| Err(inner.late()));
-            inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), answer)
+            let outcome = answer.await;
+            inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), outcome)
         })
-    }
-
-    /// The store's answer, or one in its stead.
-    fn settle(&self, check: Check<'_>, answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        match answer {
-            Ok(decision) => {
-                self.fallback.returned();
-                Ok(decision)
-            }
-            Err(error) => self.fallback.answer(check, error),
-        }
     }
 
     async fn refund(&self, key: Key, cost: Cost, decision: Option<&Decision>) -> Result<(), Error> {
@@ -307,29 +284,47 @@ impl Inner {
             return Ok(());
         }
         let check = Check::new(&self.policies, &key, cost);
-        self.within_deadline(self.store.refund(check, decision)).await
+        self.within_timeout(self.store.refund(check, decision)).await
     }
 
-    async fn within_deadline<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
+    async fn within_timeout<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
         match answer.into_ready() {
             Ok(answer) => answer,
-            Err(pending) => match timeout(self.deadline, pending).await {
-                Ok(answer) => answer,
-                Err(_) => Err(self.late()),
-            },
+            Err(pending) => timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout))),
         }
     }
+}
 
-    fn late(&self) -> Error {
-        Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.deadline))
+impl Guard<Decision> for Inner {
+    /// Answers for the store when the store failed. This is the one place where an outage is answered.
+    fn settle(&self, check: Check<'_>, outcome: Result<Decision, Error>) -> Result<Decision, Error> {
+        match outcome {
+            Ok(decision) => {
+                self.fallback.store_decided();
+                Ok(decision)
+            }
+            Err(error) => self.fallback.answer(check, error),
+        }
     }
+}
+
+/// Waits until `end`. Without an end, waits as long as the answer takes.
+async fn within<T>(end: Option<Instant>, answer: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => timeout_at(end, answer).await.ok(),
+        None => Some(answer.await),
+    }
+}
+
+fn late(timeout: Duration) -> Error {
+    Error::new(ErrorKind::Timeout, format!("the store did not answer within {timeout:?}"))
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
-            .field("deadline", &self.0.deadline)
+            .field("timeout", &self.0.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -5,26 +5,27 @@ use std::{
 
 use crate::{Check, Clock, Decision, Error, ErrorKind, MemoryStore, PolicySet};
 
-/// What to answer when the store cannot decide in time.
+/// Selects the answer to a check that the store cannot decide in time.
 ///
-/// An outage is not a denial: nobody is told to have sent too much because Redis is away.
+/// An outage is not a denial: a client is never told that it sent too much because Redis is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// Everybody passes. For limits that shape traffic.
+    /// Allows every request. For limits that shape traffic.
     Open,
-    /// No decision: the check is an [`Error`], the middleware answers 503. For limits that protect,
-    /// a log-in for example.
+    /// Fails every check with an [`Error`]. The middleware answers 503. For limits that protect something, a log-in for
+    /// example.
     Closed,
-    /// Each replica enforces its share of the quota by itself: amount and burst are divided by the
-    /// number of replicas, each at least 1. The default, with one replica.
+    /// Decides in this process, on this replica's share of the quota. The default, with one replica.
     ///
-    /// What an outage may take in memory is bounded for each limiter: 114 688 states (one for each key and policy) in 8.5 MB
-    /// of tables, and 80 bytes more for a key of over 30 bytes; 18 MB at most. The entries of a log and the slices of
-    /// sliding buckets come on top. When it is full the states nearest to fresh go first, as in [`MemoryStore`]: a key
-    /// that has spent its share stays refused while there are others that have spent less of theirs.
+    /// Amount and burst are divided by the number of replicas; each share is at least 1.
+    ///
+    /// The memory of each limiter in an outage is bounded: 114 688 states (one for each key and policy), 8.5 MB of
+    /// tables and 80 bytes more for each key of over 30 bytes, 18 MB at most. The entries of logs and the slices of
+    /// sliding buckets are added to this. A full table drops the states that are nearest to fresh, as in [`MemoryStore`].
+    /// A key that has spent its share stays denied while other keys have spent less of theirs.
     Local {
-        /// How many replicas share the quota.
+        /// The number of replicas that share the quota.
         replicas: NonZeroU32,
     },
 }
@@ -35,16 +36,16 @@ impl Default for Outage {
     }
 }
 
-/// How many states an outage may leave in the process: 64 tables of 2 048 places, each as full as it gets before it would
-/// double.
+/// The most states that an outage keeps in the process: 64 tables of 2 048 places, each filled to the point at which it
+/// would double.
 const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(64 * 2_048 / 8 * 7).expect("not zero");
 
-/// Answers for a store that cannot, and tells once when that begins and ends.
+/// Answers for a store that failed, and logs the begin and the end of an outage once each.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     outage: Outage,
     local: Option<(MemoryStore, PolicySet)>,
-    away: AtomicBool,
+    is_away: AtomicBool,
 }
 
 impl Fallback {
@@ -56,35 +57,34 @@ impl Fallback {
             }
             Outage::Open | Outage::Closed => None,
         };
-        Self { outage, local, away: AtomicBool::new(false) }
+        Self { outage, local, is_away: AtomicBool::new(false) }
     }
 
-    /// The store decided.
-    pub(crate) fn returned(&self) {
-        if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
-            tracing::info!("the store of the rate limiter decides again");
+    /// Notes that the store decided, and logs the end of an outage.
+    pub(crate) fn store_decided(&self) {
+        if self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed) {
+            tracing::info!("the rate limit store decides again");
         }
     }
 
-    /// The store did not decide, for the reason given.
+    /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        if matches!(error.kind(), ErrorKind::CostExceedsBurst | ErrorKind::Unsupported) {
+        let kind = error.kind();
+        if matches!(kind, ErrorKind::CostExceedsBurst | ErrorKind::Unsupported) {
             return Err(error);
         }
-        let why = error.cause();
-        if !self.away.swap(true, Ordering::Relaxed) {
-            tracing::warn!(reason = why.as_str(), %error, outage = ?self.outage, "rate limits are decided without the store");
+        if !self.is_away.swap(true, Ordering::Relaxed) {
+            tracing::warn!(reason = kind.as_str(), %error, outage = ?self.outage, "rate limits are decided without the store: it failed");
         }
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (Outage::Local { .. }, Some((store, policies))) => {
-                // A share may be too small for a cost that the whole quota can hold: it is then
-                // spent whole.
+                // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
                 let cost = check.cost.min(policies.most());
                 let decision = store.decide(Check { policies, cost, ..check });
-                Ok(decision.degraded_by(why))
+                Ok(decision.degraded_by(kind))
             }
-            _ => Ok(Decision::open(check.policies, check.cost, why)),
+            _ => Ok(Decision::open(check.policies, check.cost, kind)),
         }
     }
 }
@@ -92,7 +92,7 @@ impl Fallback {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Key, Policy, Quota, reason::Reason};
+    use crate::{Cost, Key, Policy, Quota};
 
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
@@ -101,7 +101,7 @@ mod tests {
         let (store, _) = fallback.local.as_ref().expect("a local share");
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);
-            let away = Error::new(Reason::Breaker, "away");
+            let away = Error::new(ErrorKind::CircuitOpen, "away");
             fallback.answer(check, away).expect("a decision").is_allowed()
         };
         while is_allowed(Key::new("spent")) {}

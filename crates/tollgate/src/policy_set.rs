@@ -3,12 +3,14 @@ use std::sync::OnceLock;
 use std::{fmt, ops::Deref, sync::Arc};
 
 #[cfg(feature = "redis")]
-use crate::redis::Plan;
+use crate::redis::ScriptSet;
 use crate::{Algorithm, Cost, Error, ErrorKind, Policy};
 
-/// The policies that are checked together: all are charged, or none.
+/// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
-/// Made from one policy, an array or a vector; cheap to clone.
+/// One request can thus be limited per second, per hour and per day in one atomic step. The
+/// policies may use different algorithms. A set is made from one policy, an array or a vector, and
+/// is cheap to clone.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota};
@@ -24,22 +26,31 @@ pub struct PolicySet(Arc<Set>);
 
 struct Set {
     policies: Box<[Arc<Policy>]>,
-    /// The least of the bursts: no more than this can ever fit all.
-    most: u32,
-    /// What the set needs at a Redis server, worked out when it is first asked there.
+    /// The smallest burst of the policies, and so the greatest cost that fits all of them.
+    max_cost: u32,
+    /// The scripts of this set, assembled at the first call to a Redis server.
     #[cfg(feature = "redis")]
-    plan: OnceLock<Plan>,
+    scripts: OnceLock<ScriptSet>,
 }
 
-/// More policies in one set would make one decision too long for the server that makes them all.
+/// With more policies, one script call would block the Redis server for too long.
 const MAX_POLICIES: usize = 8;
 
 impl PolicySet {
-    /// A set from values that are known only at run time.
+    /// Creates a set of policies that are known only at run time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when there is no policy, more than 8, or two of one name.
+    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, or when
+    /// two have the same name.
+    ///
+    /// ```
+    /// use tollgate::{Policy, PolicySet, Quota};
+    ///
+    /// let policy = Policy::token_bucket("api", Quota::per_second(20));
+    /// let error = PolicySet::try_new([policy.clone(), policy]).unwrap_err();
+    /// assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "api" twice"#);
+    /// ```
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
         let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
         if policies.is_empty() || policies.len() > MAX_POLICIES {
@@ -59,12 +70,12 @@ impl PolicySet {
         Ok(Self::of(policies.into()))
     }
 
-    /// The policies, in the order they were given.
+    /// Returns the policies in the order in which they were given.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Policy> + DoubleEndedIterator {
         self.0.policies.iter().map(Deref::deref)
     }
 
-    /// How many there are; never zero.
+    /// Returns the number of policies, 1 to 8.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
@@ -75,45 +86,49 @@ impl PolicySet {
         &self.0.policies
     }
 
+    /// Returns the set that each of `replicas` enforces alone during an outage.
     pub(crate) fn share(&self, replicas: u32) -> Self {
         Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
     }
 
-    /// Whether the other set holds the same policies.
+    /// Returns `true` when both sets hold the same policies.
     #[cfg(feature = "redis")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn plan(&self) -> &Plan {
-        self.0.plan.get_or_init(|| Plan::new(self))
+    pub(crate) fn scripts(&self) -> &ScriptSet {
+        self.0.scripts.get_or_init(|| ScriptSet::new(&self.0.policies))
     }
 
     fn of(policies: Box<[Arc<Policy>]>) -> Self {
         Self(Arc::new(Set {
-            most: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
+            max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             policies,
             #[cfg(feature = "redis")]
-            plan: OnceLock::new(),
+            scripts: OnceLock::new(),
         }))
     }
 
-    /// The sliding log to read entries from: that which looks back farthest.
+    /// Returns the sliding log with the longest period. Its entries are listed.
     pub(crate) fn log(&self) -> Result<&Policy, Error> {
         let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
         logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "no policy of the set is a sliding log, which keeps entries")
+            Error::new(
+                ErrorKind::Unsupported,
+                "no policy of the set is a sliding log, and only a sliding log stores entries",
+            )
         })
     }
 
-    /// The greatest cost that can ever fit all policies.
+    /// Returns the greatest cost that can fit all policies.
     #[inline]
     pub(crate) fn most(&self) -> Cost {
-        Cost::new(self.0.most)
+        Cost::new(self.0.max_cost)
     }
 
-    /// Refuses a cost that can never fit, before anything is asked.
+    /// Refuses a cost that can never fit, before the store is called.
     #[inline]
     pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
         if cost <= self.most() { Ok(()) } else { self.refuse(cost) }
@@ -137,24 +152,29 @@ impl PolicySet {
 }
 
 impl From<Policy> for PolicySet {
+    /// Creates a set of one policy.
     fn from(policy: Policy) -> Self {
         Self::of([Arc::new(policy)].into())
     }
 }
 
 impl<const N: usize> From<[Policy; N]> for PolicySet {
+    /// Creates a set of the policies of an array.
+    ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] would fail.
+    /// Panics when [`PolicySet::try_new`] would fail.
     fn from(policies: [Policy; N]) -> Self {
         Self::expect(policies)
     }
 }
 
 impl From<Vec<Policy>> for PolicySet {
+    /// Creates a set of the policies of a vector.
+    ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] would fail.
+    /// Panics when [`PolicySet::try_new`] would fail.
     fn from(policies: Vec<Policy>) -> Self {
         Self::expect(policies)
     }
@@ -181,7 +201,7 @@ mod tests {
     use crate::Quota;
 
     #[test]
-    fn a_name_twice_is_refused_and_named() {
+    fn two_policies_of_the_same_name_are_refused() {
         let policy = Policy::token_bucket("a", Quota::per_second(1));
         let error = PolicySet::try_new([policy.clone(), policy]).unwrap_err();
         assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "a" twice"#);

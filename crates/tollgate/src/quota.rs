@@ -2,13 +2,14 @@ use std::{fmt, time::Duration};
 
 use crate::{Cost, Error};
 
-/// How much in how long: `amount` units per `period`, and a `burst` that may be spent at once.
+/// Allows `amount` units per `period`, with up to `burst` units at once.
 ///
-/// The burst is the amount unless [`with_burst`](Self::with_burst) sets another. Only the bucket
-/// algorithms have a burst of their own; a window admits its amount and nothing else.
+/// The burst equals the amount unless [`with_burst`](Self::with_burst) sets another. Only the
+/// bucket algorithms have a burst of their own: the window algorithms admit the amount.
 ///
-/// Times are whole microseconds. `new` and its shorthands are for literals and fail the build;
-/// [`try_new`](Self::try_new) is for values read at run time.
+/// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its
+/// shorthands are for literals and fail the build. [`try_new`](Self::try_new) is for values that are
+/// known only at run time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::{Cost, Error};
 ///
 /// const API: Quota = Quota::per_minute(600).with_burst(50);
 /// assert_eq!((API.amount(), API.period(), API.burst()), (600, Duration::from_secs(60), 50));
-/// // One each five seconds is said by its name, never by `per_second(5)`, which is five a second.
+///
+/// // `per_second(5)` is five units per second. One unit every five seconds is `one_every`.
 /// assert_eq!(Quota::one_every(Duration::from_secs(5)).amount(), 1);
 /// ```
 ///
@@ -29,20 +31,23 @@ pub struct Quota {
     amount: u32,
     burst: u32,
     period_us: u64,
-    /// What follows from the others, worked out once: the spans of one unit and of the burst.
+    /// The time in which one unit and the whole burst accrue. Computed once, because every check needs them.
     unit: Span,
-    top: Span,
+    full: Span,
 }
 
-/// Whole microseconds, and a remainder in 1/amount of one. Ordered by value.
+/// A time: whole microseconds, and a remainder in 1/amount µs. Tuples compare as the times do.
 pub(crate) type Span = (u64, u64);
 
-/// The first integer that a Lua number (a double) cannot tell from its neighbour.
+/// 2⁵³: from here on, a Lua number (a double) cannot represent every integer.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
+
+/// The longest period: 10 years of 365 days.
 const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 
+/// The reasons for which a quota is refused.
 #[derive(Clone, Copy)]
-enum Fault {
+enum InvalidQuota {
     ZeroAmount,
     ShortPeriod,
     LongPeriod,
@@ -51,7 +56,7 @@ enum Fault {
     Product,
 }
 
-impl Fault {
+impl InvalidQuota {
     const fn text(self) -> &'static str {
         match self {
             Self::ZeroAmount => "quota amount must be at least 1",
@@ -59,146 +64,157 @@ impl Fault {
             Self::LongPeriod => "quota period must be at most 10 years (3650 days)",
             Self::ZeroBurst => "quota burst must be at least 1",
             Self::LongDrain => "quota burst takes too long to refill: burst × period / amount must be at most 10 years",
-            Self::Product => "quota burst is too large: amount × burst must stay below 2^53",
+            Self::Product => "quota burst is too large: amount × burst must be below 2^53",
         }
     }
 }
 
 impl Quota {
-    /// `amount` units per `period`, with a burst of `amount`.
+    /// Allows `amount` units per `period`, with a burst of `amount`.
     ///
     /// # Panics
     ///
-    /// When [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn new(amount: u32, period: Duration) -> Self {
         match Self::checked(amount, period, amount) {
             Ok(quota) => quota,
-            Err(fault) => panic!("{}", fault.text()),
+            Err(invalid) => panic!("{}", invalid.text()),
         }
     }
 
-    /// `amount` units per `period`, from values that are known only at run time.
+    /// Allows `amount` units per `period`, for values that are known only at run time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is zero, the period is
-    /// shorter than 1 µs or longer than 10 years, or amount² reaches 2⁵³.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is 0, when the
+    /// period is shorter than 1 µs or longer than 10 years (3650 days), or when amount² is 2⁵³ or
+    /// more (an amount of about 94.9 million).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let error = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "quota amount must be at least 1, got 0");
+    /// ```
     pub fn try_new(amount: u32, period: Duration) -> Result<Self, Error> {
-        Self::checked(amount, period, amount).map_err(|fault| Self::error(fault, amount, period, amount))
+        Self::checked(amount, period, amount).map_err(|invalid| Self::error(invalid, amount, period, amount))
     }
 
-    /// `amount` units per second.
+    /// Allows `amount` units per second.
+    ///
+    /// Use [`one_every`](Self::one_every) for fewer than one unit per second.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn per_second(amount: u32) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
 
-    /// `amount` units per minute.
+    /// Allows `amount` units per minute.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn per_minute(amount: u32) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
 
-    /// `amount` units per hour.
+    /// Allows `amount` units per hour.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn per_hour(amount: u32) -> Self {
         Self::new(amount, Duration::from_secs(3_600))
     }
 
-    /// `amount` units per day of 24 hours.
+    /// Allows `amount` units per day of 24 hours.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn per_day(amount: u32) -> Self {
         Self::new(amount, Duration::from_secs(86_400))
     }
 
-    /// One unit each `interval`.
+    /// Allows one unit every `interval`.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn one_every(interval: Duration) -> Self {
         Self::new(1, interval)
     }
 
-    /// The same quota with another burst: what may be spent at once after a long rest.
+    /// Sets the burst: the units that can be spent at once after a rest.
     ///
     /// # Panics
     ///
-    /// When [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
+    /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
     #[must_use]
     pub const fn with_burst(self, burst: u32) -> Self {
         match Self::checked(self.amount, self.period(), burst) {
             Ok(quota) => quota,
-            Err(fault) => panic!("{}", fault.text()),
+            Err(invalid) => panic!("{}", invalid.text()),
         }
     }
 
-    /// The same quota with another burst, from a value that is known only at run time.
+    /// Sets the burst, for a value that is known only at run time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is zero, takes more than 10
-    /// years to refill, or amount × burst reaches 2⁵³.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0, when it takes
+    /// more than 10 years to refill, or when amount × burst is 2⁵³ or more.
     pub fn try_with_burst(self, burst: u32) -> Result<Self, Error> {
         Self::checked(self.amount, self.period(), burst)
-            .map_err(|fault| Self::error(fault, self.amount, self.period(), burst))
+            .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
     }
 
-    /// Units per period.
+    /// Returns the units per period.
     #[must_use]
     pub const fn amount(&self) -> u32 {
         self.amount
     }
 
-    /// The time in which `amount` units accrue.
+    /// Returns the time in which `amount` units accrue.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
     }
 
-    /// Units that may be spent at once after a long rest.
+    /// Returns the units that can be spent at once after a rest.
     #[must_use]
     pub const fn burst(&self) -> u32 {
         self.burst
     }
 
-    const fn checked(amount: u32, period: Duration, burst: u32) -> Result<Self, Fault> {
+    const fn checked(amount: u32, period: Duration, burst: u32) -> Result<Self, InvalidQuota> {
         if amount == 0 {
-            return Err(Fault::ZeroAmount);
+            return Err(InvalidQuota::ZeroAmount);
         }
         if burst == 0 {
-            return Err(Fault::ZeroBurst);
+            return Err(InvalidQuota::ZeroBurst);
         }
         let period_us = period.as_micros();
         if period_us == 0 {
-            return Err(Fault::ShortPeriod);
+            return Err(InvalidQuota::ShortPeriod);
         }
         if period_us > MAX_PERIOD_US as u128 {
-            return Err(Fault::LongPeriod);
+            return Err(InvalidQuota::LongPeriod);
         }
         if amount as u64 * burst as u64 >= MAX_EXACT {
-            return Err(Fault::Product);
+            return Err(InvalidQuota::Product);
         }
         if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
-            return Err(Fault::LongDrain);
+            return Err(InvalidQuota::LongDrain);
         }
         Ok(Self::of(amount, burst, period_us as u64))
     }
@@ -206,24 +222,24 @@ impl Quota {
     const fn of(amount: u32, burst: u32, period_us: u64) -> Self {
         let n = amount as u64;
         let unit = (period_us / n, period_us % n);
-        Self { amount, burst, period_us, unit, top: span(unit, n, burst as u64) }
+        Self { amount, burst, period_us, unit, full: span(unit, n, burst as u64) }
     }
 
-    fn error(fault: Fault, amount: u32, period: Duration, burst: u32) -> Error {
-        let got = match fault {
-            Fault::ZeroAmount => format!("got {amount}"),
-            Fault::ShortPeriod | Fault::LongPeriod => format!("got {period:?}"),
-            Fault::ZeroBurst => format!("got {burst}"),
-            Fault::LongDrain => format!("got burst {burst} at {amount} per {period:?}"),
-            Fault::Product => format!("got amount {amount} and burst {burst}"),
+    fn error(invalid: InvalidQuota, amount: u32, period: Duration, burst: u32) -> Error {
+        let got = match invalid {
+            InvalidQuota::ZeroAmount => format!("got {amount}"),
+            InvalidQuota::ShortPeriod | InvalidQuota::LongPeriod => format!("got {period:?}"),
+            InvalidQuota::ZeroBurst => format!("got {burst}"),
+            InvalidQuota::LongDrain => format!("got burst {burst} at {amount} per {period:?}"),
+            InvalidQuota::Product => format!("got amount {amount} and burst {burst}"),
         };
-        Error::config(format!("{}, {got}", fault.text()))
+        Error::config(format!("{}, {got}", invalid.text()))
     }
 
-    /// This quota shared out among `replicas`: what one of them may admit by itself.
+    /// Returns the share of this quota that each of `replicas` may admit alone.
     ///
-    /// Whole shares divide the amount; where that leaves a remainder and `stretch` allows it, the
-    /// period grows instead, so that the sum over the replicas is the quota.
+    /// The amount is divided where it divides evenly. Otherwise, when `stretch` is set, the period
+    /// is multiplied, so that the shares add up to the quota. Each share is at least one unit.
     pub(crate) fn share(&self, replicas: u32, stretch: bool) -> Self {
         let burst = (self.burst / replicas).max(1);
         let stretched = if stretch && !self.amount.is_multiple_of(replicas) {
@@ -247,27 +263,27 @@ impl Quota {
         self.period_us
     }
 
-    /// The time between two units, as a double: how a stored state tells whether it was written
-    /// under this rate. Lua computes the same quotient, to the bit.
+    /// Returns the time between two units in microseconds, as a double. A stored token bucket holds
+    /// it, to show under which rate it was written. Lua computes exactly the same quotient.
     pub(crate) fn pace(&self) -> f64 {
         self.period_us as f64 / f64::from(self.amount)
     }
 
-    /// The time that `units` take to accrue: whole microseconds, and a remainder in 1/amount µs.
+    /// Returns the time in which `units` accrue.
     pub(crate) const fn span(&self, units: u64) -> Span {
         if units == self.burst as u64 {
-            return self.top;
+            return self.full;
         }
         span(self.unit, self.amount as u64, units)
     }
 
-    /// Whether one request of `cost` can ever fit.
+    /// Returns `true` when a request of `cost` can fit at all.
     pub(crate) fn admits(&self, cost: Cost) -> bool {
         cost.units() <= self.burst
     }
 }
 
-/// The span of `units` that take `unit` each. Divides only where a unit is no whole number of microseconds.
+/// Returns the time of `units` that take `unit` each. It divides only when a unit is not a whole number of microseconds.
 const fn span(unit: Span, n: u64, units: u64) -> Span {
     let (whole, part) = unit;
     let parts = part * units;
@@ -292,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_names_the_field_and_the_value() {
+    fn every_error_names_the_field_and_the_value() {
         let second = Duration::from_secs(1);
         let cases = [
             (Quota::try_new(0, second), "quota amount must be at least 1, got 0"),
@@ -305,7 +321,7 @@ mod tests {
             (Quota::per_second(5).try_with_burst(0), "quota burst must be at least 1, got 0"),
             (
                 Quota::try_new(u32::MAX, second),
-                "quota burst is too large: amount × burst must stay below 2^53, got amount 4294967295 and burst 4294967295",
+                "quota burst is too large: amount × burst must be below 2^53, got amount 4294967295 and burst 4294967295",
             ),
             (
                 Quota::per_day(1).try_with_burst(4_000),
@@ -318,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_span_of_k_periods_is_exact() {
+    fn the_time_of_any_number_of_units_is_exact() {
         for (amount, period_us) in [(3, 1_000_000), (1_000_003, 86_400_000_000), (10, 7_000_000), (1, 1)] {
             let quota = Quota::new(amount, Duration::from_micros(period_us)).with_burst(amount.min(1000));
             for units in 0..1_000_u64 {
@@ -331,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_to_the_quota_where_the_period_may_stretch() {
+    fn shares_add_up_to_the_quota_when_the_period_is_stretched() {
         let share = Quota::per_second(10).share(4, true);
         assert_eq!((share.amount(), share.period(), share.burst()), (10, Duration::from_secs(4), 2));
         let share = Quota::per_second(10).share(5, true);

@@ -2,29 +2,14 @@
 //!
 //! Behind the feature `testing`, and outside the promises of semantic versioning.
 
-pub use crate::memory::lockless::Lockless;
 use crate::{Algorithm, Check, Cost, Decision, Error, Key, MemoryStore, Policy, PolicySet};
+pub use crate::{
+    algorithm::{Stored, Value},
+    memory::lockless::Lockless,
+};
 
 /// Every algorithm.
 pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
-
-/// A stored state as Redis holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The value.
-    pub value: Value,
-    /// When the key expires, in milliseconds since the epoch.
-    pub expires_ms: u64,
-}
-
-/// The value of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A string.
-    Bytes(Vec<u8>),
-    /// A list: a sliding log.
-    List(Vec<Vec<u8>>),
-}
 
 /// What `store` holds for `key` under `policy`, in the form that the script stores.
 #[must_use]
@@ -34,7 +19,7 @@ pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored>
 
 /// Gives back at once what `check` says was spent at `spent_us`.
 pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
-    store.give_back(check, spent_us);
+    store.refund_at(check, spent_us);
 }
 
 /// When the store decided, in microseconds since the epoch on its own clock; 0 if it did not say.
@@ -50,7 +35,7 @@ pub fn at_us(decision: &Decision) -> u64 {
 /// The reply is none that the script makes.
 #[cfg(feature = "redis")]
 pub fn entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
-    crate::redis::decode_entries(period_us, reply)
+    crate::redis::entries(period_us, reply)
 }
 
 /// The calls that a [`RedisStore`](crate::RedisStore) makes for a set of policies.
@@ -71,31 +56,31 @@ impl Script {
     /// The text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.policies.plan().check.text
+        &self.policies.scripts().check.text
     }
 
     /// The name of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.policies.plan().check.sha
+        &self.policies.scripts().check.sha
     }
 
     /// The name of the text that gives back.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
-        &self.policies.plan().refund.sha
+        &self.policies.scripts().refund.sha
     }
 
     /// The text that gives back.
     #[must_use]
     pub fn refund_text(&self) -> &str {
-        &self.policies.plan().refund.text
+        &self.policies.scripts().refund.text
     }
 
     /// The key of each policy at the server.
     #[must_use]
     pub fn keys(&self, key: &Key) -> Vec<String> {
-        self.policies.plan().keys("tollgate", key.encoded()).collect()
+        self.policies.scripts().keys("tollgate", key.encoded()).collect()
     }
 
     /// The words of `EVALSHA` for a check at `now_us`, or at the server's time.
@@ -107,11 +92,11 @@ impl Script {
     /// The same as it is typed by hand, in decimal.
     #[must_use]
     pub fn check_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
-        let plan = self.policies.plan();
+        let scripts = self.policies.scripts();
         let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
         let keys = self.keys(key);
-        let call = ["EVALSHA".to_owned(), plan.check.sha.clone(), keys.len().to_string()].into_iter();
-        call.chain(keys).chain(own).chain(plan.tagged.then(String::new)).chain(self.numbers()).collect()
+        let call = ["EVALSHA".to_owned(), scripts.check.sha.clone(), keys.len().to_string()].into_iter();
+        call.chain(keys).chain(own).chain(scripts.tagged.then(String::new)).chain(self.numbers()).collect()
     }
 
     /// The same for a refund.
@@ -130,9 +115,9 @@ impl Script {
     /// The same with a tag, which is sent when one of the policies is a log.
     #[must_use]
     pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let plan = self.policies.plan();
-        let mut call = self.call(&plan.check.sha, &self.keys(key), &[time(now_us), cost.units().into()]);
-        call.extend(plan.tagged.then(|| tag.as_bytes().to_vec()));
+        let scripts = self.policies.scripts();
+        let mut call = self.call(&scripts.check.sha, &self.keys(key), &[time(now_us), cost.units().into()]);
+        call.extend(scripts.tagged.then(|| tag.as_bytes().to_vec()));
         call
     }
 
@@ -140,7 +125,7 @@ impl Script {
     #[must_use]
     pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
         let own = [time(now_us), cost.units().into(), spent_us as f64];
-        self.call(&self.policies.plan().refund.sha, &self.keys(key), &own)
+        self.call(&self.policies.scripts().refund.sha, &self.keys(key), &own)
     }
 
     /// The decision in a reply of integers; one alone stands for a bare integer.
@@ -162,28 +147,28 @@ impl Script {
     ///
     /// The reply is none that the script makes.
     pub fn read(&self, cost: Cost, reply: &redis::Value) -> Result<Decision, Error> {
-        crate::redis::decode(&self.policies, cost, reply)
+        crate::redis::decision(self.policies.scripts(), &self.policies, cost, reply)
     }
 
     /// The name of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
-        &self.policies.plan().batch.sha
+        &self.policies.scripts().batch.sha
     }
 
     /// The text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
-        &self.policies.plan().batch.text
+        &self.policies.scripts().batch.text
     }
 
     /// The words of `EVALSHA` for as many checks of each key as stand beside it.
     #[must_use]
     pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let plan = self.policies.plan();
+        let scripts = self.policies.scripts();
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call = self.call(&plan.batch.sha, &names, &[time(now_us), cost.units().into()]);
-        call.extend(plan.tagged.then(Vec::new));
+        let mut call = self.call(&scripts.batch.sha, &names, &[time(now_us), cost.units().into()]);
+        call.extend(scripts.tagged.then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
         }
@@ -215,13 +200,20 @@ impl Script {
         cost: Cost,
         reply: &redis::Value,
     ) -> Result<Vec<Vec<Decision>>, Error> {
-        crate::redis::decode_batch(&self.policies, keys, cost, reply)
+        let is_counted = keys.iter().any(|&(_, count)| count != 1);
+        let counts = keys.iter().map(|&(_, count)| count);
+        let outcomes = crate::redis::outcomes(self.policies.scripts(), &self.policies, counts, is_counted, reply)?;
+        let decisions = |(outcome, &(_, count)): (Result<crate::redis::Outcome, Error>, &(Key, usize))| {
+            let outcome = outcome?;
+            Ok((0..count).map(|at| outcome.decision(at, &self.policies, cost)).collect())
+        };
+        outcomes.zip(keys).map(decisions).collect()
     }
 
     fn call(&self, sha: &str, keys: &[String], own: &[f64]) -> Vec<Vec<u8>> {
         let words = ["EVALSHA", sha, &keys.len().to_string()].map(|word| word.as_bytes().to_vec()).into_iter();
         let keys = keys.iter().map(|key| key.as_bytes().to_vec());
-        words.chain(keys).chain([self.policies.plan().pack(own).to_vec()]).collect()
+        words.chain(keys).chain([self.policies.scripts().pack(own).to_vec()]).collect()
     }
 }
 

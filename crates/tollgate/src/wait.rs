@@ -1,6 +1,6 @@
-//! Waiting for one's turn.
+//! Waiting for a quota instead of being denied.
 
-mod line;
+pub(crate) mod queue;
 
 use std::{future::pending, time::Duration};
 
@@ -11,20 +11,23 @@ use tokio::{
 };
 
 use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter};
-use line::Denied;
-pub(crate) use line::Lines;
+use queue::Denial;
 
 impl Limiter {
-    /// Spends one unit as soon as it is there, and waits for it no longer than `max_wait`.
+    /// Spends one unit, and waits up to `max_wait` until it is available.
     ///
-    /// With a [queue](crate::Algorithm::LeakyBucket) among the policies the place in it is taken
-    /// at once, and the wait is the decision's [`delay`](Decision::delay): first come, first
-    /// served, over all processes. With the others, a denied caller comes back when the denial
-    /// said so; callers of this limiter, its clones among them, do so one after the other for each
-    /// key, in the order they came.
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters
+    /// the bucket at once and waits for the decision's [`delay`](Decision::delay). Requests leave
+    /// the bucket in the order of arrival, over all processes.
     ///
-    /// When the wait would be too long, or [too many](crate::LimiterBuilder::max_waiting) wait, the
-    /// denial is returned as soon as that is known, and nothing stays spent.
+    /// With all other algorithms, a denied caller waits for the decision's
+    /// [`retry_after`](Decision::retry_after) and then tries again. Callers of this limiter and its
+    /// clones wait in a queue, one for each key, and are admitted in the order of arrival. Each
+    /// process has its own queues.
+    ///
+    /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
+    /// is not charged.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
@@ -38,122 +41,138 @@ impl Limiter {
     /// for _ in 0..3 {
     ///     let decision = mails.until_ready("smtp", Duration::from_secs(1)).await?;
     ///     assert!(decision.is_allowed());
-    ///     // Now send; 100 ms after the one before.
+    ///     // Send one e-mail here. The next one follows 100 ms later.
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// The same as [`check`](Self::check).
     ///
     /// # Cancellation
     ///
-    /// A caller that drops the future before its turn gives its place back, and what was spent for
-    /// it. Stores outside the process are told by a task on the caller's runtime.
+    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
+    /// process, a task on the caller's runtime sends the refund.
     pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
         self.until_ready_cost(key, Cost::ONE, max_wait).await
     }
 
-    /// Spends `cost` units as soon as they are there, all at once, as
-    /// [`until_ready`](Self::until_ready).
+    /// Spends `cost` units at once, and waits up to `max_wait` until all are available.
+    ///
+    /// Waiting works as in [`until_ready`](Self::until_ready).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(1_000)));
+    /// // A cost above the burst can never fit: it is an error, not a wait.
+    /// let decision = limiter.until_ready_cost("import", Cost::new(1_000), Duration::from_secs(2)).await?;
+    /// assert!(decision.is_allowed());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`check_cost`](Self::check_cost).
+    /// The same as [`check_cost`](Self::check_cost).
     pub async fn until_ready_cost(
         &self,
         key: impl Into<Key>,
         cost: Cost,
         max_wait: Duration,
     ) -> Result<Decision, Error> {
-        let wait = Wait { limiter: self, key: key.into(), cost, deadline: Instant::now().checked_add(max_wait) };
-        let decision = wait.admission().await?;
-        if decision.is_denied() { Ok(decision) } else { Ok(wait.turn(decision).await) }
+        let waiter = Waiter { limiter: self, key: key.into(), cost, deadline: Instant::now().checked_add(max_wait) };
+        let decision = waiter.admit().await?;
+        if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
     }
 }
 
-struct Wait<'a> {
+/// A caller that waits.
+struct Waiter<'a> {
     limiter: &'a Limiter,
     key: Key,
     cost: Cost,
-    /// None when it lies beyond what the clock can say.
+    /// `None` when the deadline is later than an [`Instant`] can be.
     deadline: Option<Instant>,
 }
 
-impl Wait<'_> {
-    /// An admission, or the denial after which there is no time left.
-    async fn admission(&self) -> Result<Decision, Error> {
-        let lines = self.limiter.lines();
-        let mut denied = None;
-        if !lines.has(&self.key) {
-            let decision = self.ask().await?;
-            match self.again_at(&decision) {
-                Some(ready_at) => denied = Some(Denied { decision, ready_at }),
+impl Waiter<'_> {
+    /// Checks until the request is admitted. Returns a denial when no time is left.
+    async fn admit(&self) -> Result<Decision, Error> {
+        let queues = self.limiter.wait_queues();
+        let mut denial = None;
+        if !queues.has(&self.key) {
+            let decision = self.check().await?;
+            match self.retry_at(&decision) {
+                Some(retry_at) => denial = Some(Denial { decision, retry_at }),
                 None => return Ok(decision),
             }
         }
-        let place = match lines.join(&self.key, self.deadline) {
-            Ok(place) => place,
-            Err(told) => return self.give_up(denied.or(told.map(|told| *told))).await,
+        let ticket = match queues.join(&self.key, self.deadline) {
+            Ok(ticket) => ticket,
+            Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
         };
-        let turn = match self.deadline {
-            Some(deadline) => match timeout_at(deadline, place.turn.lock()).await {
-                Ok(turn) => turn,
-                Err(_) => return self.give_up(place.told().or(denied)).await,
+        let front = match self.deadline {
+            Some(deadline) => match timeout_at(deadline, ticket.front.lock()).await {
+                Ok(front) => front,
+                Err(_) => return self.deny(ticket.last_denial().or(denial)).await,
             },
-            None => place.turn.lock().await,
+            None => ticket.front.lock().await,
         };
         loop {
-            if let Some(denied) = denied {
-                let ready_at = denied.ready_at;
-                place.tell(denied);
-                sleep_until(ready_at).await;
+            if let Some(denial) = denial {
+                let retry_at = denial.retry_at;
+                ticket.set_last_denial(denial);
+                sleep_until(retry_at).await;
             }
-            let decision = self.ask().await?;
-            match self.again_at(&decision) {
-                Some(ready_at) => denied = Some(Denied { decision, ready_at }),
+            let decision = self.check().await?;
+            match self.retry_at(&decision) {
+                Some(retry_at) => denial = Some(Denial { decision, retry_at }),
                 None => {
-                    drop(turn);
+                    drop(front);
                     return Ok(decision);
                 }
             }
         }
     }
 
-    /// The denial of one who cannot wait, without passing those who do.
-    async fn give_up(&self, denied: Option<Denied>) -> Result<Decision, Error> {
-        match denied {
-            Some(denied) => Ok(denied.decision),
-            None => self.ask().await,
+    /// Returns the denial of a caller that cannot wait. A known denial is returned without a check, because a check
+    /// could admit this caller before those in the queue.
+    async fn deny(&self, denial: Option<Denial>) -> Result<Decision, Error> {
+        match denial {
+            Some(denial) => Ok(denial.decision),
+            None => self.check().await,
         }
     }
 
-    /// Asks the store. If the caller goes before the answer comes, what was spent is given back.
-    async fn ask(&self) -> Result<Decision, Error> {
-        let answer = self.limiter.check_cost(&self.key, self.cost);
-        let mut asked = Asked { limiter: self.limiter, key: &self.key, answer: Some(answer) };
-        let decision = match &mut asked.answer {
-            Some(answer) => answer.await,
+    /// Checks once. A caller that is cancelled before the decision arrives gets a refund.
+    async fn check(&self) -> Result<Decision, Error> {
+        let check = self.limiter.check_cost(&self.key, self.cost);
+        let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
+        let decision = match &mut guard.check {
+            Some(check) => check.await,
             None => pending().await,
         };
-        asked.answer = None;
+        guard.check = None;
         decision
     }
 
-    /// When to ask again after a denial; not at all if it is none, or leaves no time.
-    fn again_at(&self, decision: &Decision) -> Option<Instant> {
+    /// Returns the time of the next attempt after a denial. Returns `None` for an admission, and when no time is left.
+    fn retry_at(&self, decision: &Decision) -> Option<Instant> {
         let retry = decision.retry_after()?;
-        // Whoever enters a full queue leaves it when all is drained that stands in it now.
-        let queues = decision.states().filter(|state| state.policy().algorithm() == Algorithm::LeakyBucket);
-        let needed = queues.filter(|state| state.is_exceeded()).map(|state| state.reset_after()).fold(retry, Ord::max);
+        // A request that enters a full leaky bucket leaves it after everything that is in the bucket now.
+        let buckets = decision.states().filter(|state| state.policy().algorithm() == Algorithm::LeakyBucket);
+        let needed = buckets.filter(|state| state.is_exceeded()).map(|state| state.reset_after()).fold(retry, Ord::max);
         let now = Instant::now();
         let last = now.checked_add(needed)?;
         (self.deadline.is_none_or(|deadline| last <= deadline)).then(|| now + retry)
     }
 
-    /// Waits for the turn of an admitted request, or gives its place back.
-    async fn turn(&self, decision: Decision) -> Decision {
+    /// Waits for the delay of an admitted request. When the delay ends after the deadline, refunds the request and
+    /// returns a denial.
+    async fn wait_delay(&self, decision: Decision) -> Decision {
         let delay = decision.delay();
         if delay.is_zero() {
             return decision;
@@ -162,83 +181,85 @@ impl Wait<'_> {
         let at = now.checked_add(delay);
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
         if let Some(left) = left.filter(|left| *left < delay) {
-            if let Some(told) = give_back(self.limiter, &self.key, &decision) {
-                let _ = told.await;
+            if let Some(refund) = refund(self.limiter, &self.key, &decision) {
+                let _ = refund.await;
             }
-            let look = self.limiter.peek(&self.key).await.unwrap_or(decision);
-            return look.turned_away(self.cost, left);
+            let peeked = self.limiter.check_key(&self.key, Cost::ZERO).await.unwrap_or(decision);
+            return peeked.turned_away(self.cost, left);
         }
-        let place = Place { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
-        until(at).await;
-        place.keep();
+        let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
+        sleep_until_some(at).await;
+        guard.disarm();
         decision
     }
 }
 
-async fn until(at: Option<Instant>) {
+/// Sleeps until `at`, or for ever when the time is later than an [`Instant`] can be.
+async fn sleep_until_some(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
 }
 
-/// A question that is on its way.
-struct Asked<'a> {
+/// Refunds a check whose caller is cancelled before the decision arrives.
+struct CheckGuard<'a> {
     limiter: &'a Limiter,
     key: &'a Key,
-    answer: Option<CheckFuture>,
+    check: Option<CheckFuture>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
-        let (Some(answer), Ok(runtime)) = (self.answer.take(), Handle::try_current()) else {
+        let (Some(check), Ok(runtime)) = (self.check.take(), Handle::try_current()) else {
             return;
         };
         let (limiter, key) = (self.limiter.clone(), self.key.clone());
         runtime.spawn(async move {
-            if let Ok(decision) = answer.await {
-                give_back(&limiter, &key, &decision);
+            if let Ok(decision) = check.await {
+                refund(&limiter, &key, &decision);
             }
         });
     }
 }
 
-/// What an admitted request holds before its turn; whoever drops it gives it back.
-struct Place<'a> {
+/// Refunds an admitted request whose caller is cancelled during the delay.
+struct AdmissionGuard<'a> {
     limiter: &'a Limiter,
     key: &'a Key,
     decision: Option<Decision>,
 }
 
-impl Place<'_> {
-    fn keep(mut self) {
+impl AdmissionGuard<'_> {
+    /// Drops the guard without a refund.
+    fn disarm(mut self) {
         self.decision = None;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for AdmissionGuard<'_> {
     fn drop(&mut self) {
         if let Some(decision) = &self.decision {
-            give_back(self.limiter, self.key, decision);
+            refund(self.limiter, self.key, decision);
         }
     }
 }
 
-/// Gives back what the decision spent: at once in this process, else by a task, so that nobody has
-/// to stay for it.
-fn give_back(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandle<()>> {
+/// Refunds what the decision spent. A store in this process is refunded at once. For any other store a task sends the
+/// refund, so that the caller does not have to wait.
+fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandle<()>> {
     if decision.is_denied() || decision.is_degraded() {
         return None;
     }
     let check = Check::new(limiter.policies(), key, decision.cost());
-    let answer = limiter.store().refund(check, Some(decision)).into_ready().err()?;
-    let deadline = limiter.deadline();
-    let told = async move {
-        if !matches!(timeout(deadline, answer).await, Ok(Ok(()))) {
-            tracing::debug!("a place in a queue was left and could not be given back");
+    let refund = limiter.store().refund(check, Some(decision)).into_ready().err()?;
+    let deadline = limiter.timeout();
+    let task = async move {
+        if !matches!(timeout(deadline, refund).await, Ok(Ok(()))) {
+            tracing::debug!("the cost of a cancelled request could not be refunded");
         }
     };
-    Some(Handle::try_current().ok()?.spawn(told))
+    Some(Handle::try_current().ok()?.spawn(task))
 }
 
 #[cfg(test)]

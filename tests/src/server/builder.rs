@@ -75,7 +75,7 @@ impl Builder {
             .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
     }
 
-    /// Listens at this address instead of 127.0.0.1: one of our own, or of an [`Island`](crate::Island).
+    /// Listens at this address instead of 127.0.0.1: one of our own, or of an [`NetworkNamespace`](crate::NetworkNamespace).
     pub fn address(mut self, address: Ipv4Addr) -> Self {
         self.address = Some(address);
         self

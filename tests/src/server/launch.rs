@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Builder, Running};
-use crate::{client::Client, leash::Leash, wait};
+use crate::{child_guard::ChildGuard, client::Client, wait};
 
 pub(super) const LOG: &str = "server.log";
 const CONFIGURATION: &str = "server.conf";
@@ -95,8 +95,8 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()?;
-    match Leash::on(&process, Some(directory)) {
-        Ok(leash) => Ok(Running { _leash: leash, process }),
+    match ChildGuard::on(&process, Some(directory)) {
+        Ok(guard) => Ok(Running { _leash: guard, process }),
         Err(error) => {
             let _ = process.kill();
             let _ = process.wait();

@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{client::Client, leash::Leash, reply::Reply, wait};
+use crate::{child_guard::ChildGuard, client::Client, reply::Reply, wait};
 
 mod binary;
 mod builder;
@@ -44,10 +44,10 @@ pub struct RedisServer {
     connection: Mutex<Option<Client>>,
 }
 
-/// The leash is declared, and therefore dropped, before the process it holds.
+/// The guard is declared, and therefore dropped, before the process it holds.
 #[derive(Debug)]
 struct Running {
-    _leash: Leash,
+    _leash: ChildGuard,
     process: Child,
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Builder, RedisServer};
-use crate::{Island, wait};
+use crate::{NetworkNamespace, wait};
 
 /// A fail-over takes seconds, on a loaded machine many.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,14 +33,14 @@ impl RedisSentinels {
         Self::begin(has_passwords, |builder| builder, |builder| builder)
     }
 
-    /// Starts the master at our end of the island's cable and all the others on the island, without passwords.
+    /// Starts the master at our end of the namespace's cable and all the others on the namespace, without passwords.
     ///
     /// # Panics
     ///
     /// As [`RedisSentinels::start`].
     #[must_use]
-    pub fn start_apart(island: &Island) -> Self {
-        Self::begin(false, |builder| builder.address(island.home()), |builder| island.furnish(builder))
+    pub fn start_in(namespace: &NetworkNamespace) -> Self {
+        Self::begin(false, |builder| builder.address(namespace.local_address()), |builder| namespace.place(builder))
     }
 
     fn begin(

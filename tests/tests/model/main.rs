@@ -4,43 +4,54 @@
 
 #![allow(dead_code, unreachable_pub, reason = "the library uses what is left over here")]
 
-mod sync {
-    pub(super) use loom::sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicU32, AtomicU64, Ordering, fence},
-    };
+/// The rooms of the library that the files below name.
+#[path = "."]
+mod redis {
+    pub(crate) mod sync {
+        pub(crate) use loom::sync::{
+            Mutex, MutexGuard,
+            atomic::{AtomicU32, AtomicU64, Ordering, fence},
+        };
 
-    /// What the library takes from a crate.
-    pub(super) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
+        /// Stands for the type of a crate that loom does not know.
+        pub(crate) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
 
-    impl<T> ArcSwapOption<T> {
-        pub(super) fn empty() -> Self {
-            Self(Mutex::new(None))
-        }
+        impl<T> ArcSwapOption<T> {
+            pub(crate) fn empty() -> Self {
+                Self(Mutex::new(None))
+            }
 
-        pub(super) fn load(&self) -> Option<std::sync::Arc<T>> {
-            self.0.lock().expect("a lock").clone()
-        }
+            pub(crate) fn load(&self) -> Option<std::sync::Arc<T>> {
+                self.0.lock().expect("a lock").clone()
+            }
 
-        pub(super) fn store(&self, one: Option<std::sync::Arc<T>>) {
-            *self.0.lock().expect("a lock") = one;
+            pub(crate) fn store(&self, one: Option<std::sync::Arc<T>>) {
+                *self.0.lock().expect("a lock") = one;
+            }
         }
     }
+
+    #[path = "."]
+    pub(crate) mod server {
+        #[path = "../../../crates/tollgate/src/redis/server/breaker.rs"]
+        mod breaker;
+        pub(in crate::redis) use breaker::Breaker;
+    }
+
+    #[path = "../../../crates/tollgate/src/redis/connect/dial_state.rs"]
+    pub(crate) mod dial_state;
+    #[path = "../../../crates/tollgate/src/redis/deny_cache/table.rs"]
+    pub(crate) mod epoch_table;
+    #[path = "../../../crates/tollgate/src/redis/dispatch/queue.rs"]
+    pub(crate) mod queue;
+
+    mod laws;
 }
 
-#[path = "../../../crates/tollgate/src/redis/breaker.rs"]
-mod breaker;
-#[path = "../../../crates/tollgate/src/redis/generation.rs"]
-mod generation;
-#[path = "../../../crates/tollgate/src/redis/queue.rs"]
-mod queue;
-#[path = "../../../crates/tollgate/src/redis/slots.rs"]
-mod slots;
+/// The locks of `memory`.
+mod sync {
+    pub(super) use loom::sync::{Mutex, MutexGuard};
+}
 
 #[path = "../../../crates/tollgate/src/memory/shards.rs"]
 mod shards;
-
-#[path = "../linear/told.rs"]
-mod told;
-
-mod laws;

@@ -12,13 +12,13 @@ use tollgate_tower::{
     key::{Extraction, KeyError},
 };
 
-/// The value of a metadata entry, ASCII or binary (a name that ends in `-bin`).
+/// Uses the value of a metadata entry as the key, for example an API key.
 ///
-/// The entry must be there once, with a value that is not empty. Of a binary entry the bytes count,
-/// not the base64 in which they travel: padded or not, the key is the same.
+/// The entry must occur once, and its value must not be empty. When the name ends in `-bin`, the entry
+/// is binary: the key is the decoded bytes, so base64 with padding and without gives the same key.
 ///
-/// **Whoever can choose the value freely has no limit**: a new value is a new quota. Use it where
-/// the value was checked before.
+/// **A client that can choose the value freely is not limited**, because each new value has a new
+/// quota. Use this extractor only where the value was authenticated before.
 ///
 /// ```
 /// use http::Request;
@@ -35,7 +35,7 @@ pub struct Metadata {
     secret: Option<KeySecret>,
 }
 
-/// gRPC sends base64 without padding and accepts both.
+/// gRPC sends base64 without padding, and must accept base64 with padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -44,26 +44,41 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl Metadata {
-    /// The entry of this name, in lower case.
+    /// Creates an extractor for the entry of this name, given in lower case.
+    ///
+    /// For a name that is known only at run time, use `Metadata::from(header_name)`.
     ///
     /// # Panics
     ///
-    /// When the name is none, or not in lower case. In a `const` this fails the build. For names
-    /// that are known only at run time there is `From<HeaderName>`.
+    /// Panics when the name is not a valid metadata name in lower case. In a `const`, this fails the
+    /// build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name: HeaderName::from_static(name), secret: None }
     }
 
-    /// Keeps only a keyed digest of the value, so that the store never holds it.
+    /// Replaces the value by a keyed digest (HMAC), so that the store never holds the value.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{Key, KeySecret};
+    /// use tollgate_tonic::key::Metadata;
+    /// use tollgate_tower::KeyExtractor;
+    ///
+    /// let secret = KeySecret::new(b"from your configuration");
+    /// let extractor = Metadata::new("x-api-key").secret(secret.clone());
+    ///
+    /// let (parts, ()) = Request::builder().header("x-api-key", "acme").body(()).unwrap().into_parts();
+    /// assert_eq!(extractor.extract(&parts).unwrap(), Some(Key::secret("acme", &secret)));
+    /// ```
     #[must_use]
     pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    fn error(&self, what: &str) -> KeyError {
-        KeyError::missing(format!("metadata {} {what}", self.name))
+    fn error(&self, problem: &str) -> KeyError {
+        KeyError::missing(format!("metadata {} {problem}", self.name))
     }
 }
 
@@ -79,13 +94,13 @@ impl KeyExtractor for Metadata {
         let value = match (values.next(), values.next()) {
             (Some(value), None) => value.as_bytes().trim_ascii(),
             (None, _) => return Err(self.error("is missing")),
-            (Some(_), Some(_)) => return Err(self.error("is there twice")),
+            (Some(_), Some(_)) => return Err(self.error("occurs more than once")),
         };
         let value = if self.name.as_str().ends_with("-bin") {
             if value.contains(&b',') {
-                return Err(self.error("is there twice"));
+                return Err(self.error("occurs more than once"));
             }
-            Cow::Owned(BASE64.decode(value).map_err(|_| self.error("is no base64"))?)
+            Cow::Owned(BASE64.decode(value).map_err(|_| self.error("is not valid base64"))?)
         } else {
             Cow::Borrowed(value)
         };
@@ -115,28 +130,28 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_must_be_there_once_and_say_something() {
+    fn an_entry_must_occur_once_and_must_not_be_empty() {
         assert_eq!(extract("x-api-key", &["acme"]), Ok(Key::new("acme")));
         assert_eq!(extract("x-api-key", &[]).unwrap_err(), "metadata x-api-key is missing");
-        assert_eq!(extract("x-api-key", &["a", "a"]).unwrap_err(), "metadata x-api-key is there twice");
+        assert_eq!(extract("x-api-key", &["a", "a"]).unwrap_err(), "metadata x-api-key occurs more than once");
         assert_eq!(extract("x-api-key", &[" "]).unwrap_err(), "metadata x-api-key is empty");
     }
 
     #[test]
-    fn of_a_binary_entry_the_bytes_count() {
+    fn the_key_of_a_binary_entry_is_its_decoded_bytes() {
         let key = Key::bytes(&[0xff, 0xfe]);
         assert_eq!(extract("id-bin", &["//4"]), Ok(key.clone()));
         assert_eq!(extract("id-bin", &["//4="]), Ok(key));
-        assert_eq!(extract("id-bin", &["%"]).unwrap_err(), "metadata id-bin is no base64");
-        assert_eq!(extract("id-bin", &["//4,//4"]).unwrap_err(), "metadata id-bin is there twice");
+        assert_eq!(extract("id-bin", &["%"]).unwrap_err(), "metadata id-bin is not valid base64");
+        assert_eq!(extract("id-bin", &["//4,//4"]).unwrap_err(), "metadata id-bin occurs more than once");
         assert_eq!(extract("id-bin", &[""]).unwrap_err(), "metadata id-bin is empty");
     }
 
     #[test]
-    fn a_secret_is_not_told_to_the_store() {
-        let pepper = KeySecret::new(b"pepper");
+    fn with_a_secret_the_key_is_a_digest_of_the_value() {
+        let secret = KeySecret::new(b"secret");
         let (parts, ()) = Request::builder().header("id-bin", "//4").body(()).unwrap().into_parts();
-        let key = Metadata::new("id-bin").secret(pepper.clone()).extract(&parts).unwrap();
-        assert_eq!(key, Some(Key::secret([0xff, 0xfe], &pepper)));
+        let key = Metadata::new("id-bin").secret(secret.clone()).extract(&parts).unwrap();
+        assert_eq!(key, Some(Key::secret([0xff, 0xfe], &secret)));
     }
 }

@@ -1,29 +1,40 @@
-//! Who is limited: extractors for gRPC calls. Those of [`tollgate_tower::key`] work here as well,
-//! [`PeerIp`] and [`ForwardedIp`](tollgate_tower::key::ForwardedIp) with and without TLS.
+//! Finds the key of a gRPC call: calls with the same key share a quota.
 //!
-//! | extractor | whose quota is spent |
+//! All extractors of [`tollgate_tower::key`] work here as well. [`PeerIp`] and [`ForwardedIp`] work
+//! with TLS and without.
+//!
+//! | extractor | key |
 //! |---|---|
-//! | [`PeerIp`] | the other end of the connection's |
-//! | [`Metadata`] | whoever sends this value, an API key for example |
-//! | [`ClientCertificate`] | the subject of the certificate that the client showed |
-//! | [`Method`], [`Service`] | everybody's who calls it; in a tuple, each caller's for it |
+//! | [`PeerIp`] | the IP address of the other end of the connection |
+//! | [`ForwardedIp`] | the IP address of the client in front of your proxies |
+//! | [`Metadata`] | the value of a metadata entry, for example an API key |
+//! | [`ClientCertificate`] | the subject of the client's TLS certificate |
+//! | [`Method`], [`Service`] | the called method or service: one quota for all clients, unless it stands in a tuple |
+//!
+//! A tuple of extractors joins their keys:
 //!
 //! ```
+//! use http::Request;
+//! use tollgate::Key;
 //! use tollgate_tonic::key::{Metadata, Method};
+//! use tollgate_tower::KeyExtractor;
 //!
-//! // Each API key has the quota for each method by itself.
+//! // Each API key has a separate quota for each method.
 //! let key = (Metadata::new("x-api-key"), Method);
-//! # let _: &dyn tollgate_tower::KeyExtractor = &key;
+//!
+//! let call = Request::post("/helloworld.Greeter/SayHello").header("x-api-key", "acme").body(()).unwrap();
+//! let found = key.extract(&call.into_parts().0).unwrap().unwrap();
+//! assert_eq!(found, Key::from((Key::new("acme"), Key::new("/helloworld.Greeter/SayHello"))));
 //! ```
 
 mod certificate;
-mod head;
 mod metadata;
-mod path;
+mod method;
+mod request;
 
 pub use certificate::ClientCertificate;
-pub(crate) use head::Head;
-pub use head::key_of;
 pub use metadata::Metadata;
-pub use path::{Method, Service};
-pub use tollgate_tower::key::PeerIp;
+pub use method::{Method, Service};
+pub(crate) use request::RequestHead;
+pub use request::key_of;
+pub use tollgate_tower::key::{ForwardedIp, Network, NetworkError, PeerIp, TrustedProxies};

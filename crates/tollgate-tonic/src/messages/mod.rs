@@ -1,17 +1,33 @@
-//! A charge for each message of a stream: as an option of the layer, and for a stream in a handler.
+//! Charges for each message of a stream, beyond the charge for the call.
+//!
+//! A layer charges a call once, when the client opens it. A stream can then carry any number of
+//! messages at no further cost. There are two ways to charge the messages too:
+//!
+//! | | [`charge_messages`](RateLimitBuilderExt::charge_messages) | [`charge_stream`] |
+//! |---|---|---|
+//! | where | in the layer, for all streams of a server or a service | in a handler, for one stream |
+//! | when | before the message is passed on, while it is still encoded | after the message is decoded |
+//! | cost of a message | one unit; the first message comes with the call | [any cost](ChargedStream::cost), from the first message on |
+//! | changes to handlers | none | yes |
+//!
+//! The other types of this module are named only in the signatures of wrapping code.
 
-mod body;
-mod frames;
+mod boundaries;
+mod charge;
+mod denial_signal;
 mod layer;
+mod message_body;
+mod metered_body;
+mod request_body;
+mod response_body;
 mod service;
 mod stream;
-mod toll;
 
-pub use body::CallBody;
-pub(crate) use layer::Direction;
-pub use layer::{ChargeMessages, Messages, MessagesLayer};
-pub use service::{ChargedService, MessagesFuture};
-pub use stream::{ChargedMessages, charge_messages};
+pub use charge::MessageCharge;
+pub use layer::{MessageLayer, RateLimitBuilderExt};
+pub use message_body::MessageBody;
+pub use service::{MessageService, ResponseFuture};
+pub use stream::{ChargedStream, charge_stream};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,3 @@
-//! A charge for each message of a stream.
-
 use std::{
     fmt,
     pin::Pin,
@@ -11,26 +9,28 @@ use pin_project_lite::pin_project;
 use tollgate::{CheckFuture, Cost, Key, Limiter};
 use tonic::Status;
 
-use crate::GrpcStatus;
+use crate::status::GrpcStatus;
 
-/// Charges `key` for each message of a stream, and ends the stream with the status of a denial.
+/// Charges `key` for each message of a stream, and ends the stream when a message is denied.
 ///
-/// Where the layer charges a call once, when it is opened, this charges what flows: wrap the
-/// request's stream to limit what a client sends, the response's to limit what it is sent. A
-/// message is charged when it is there, before it is passed on; the one that is denied is dropped.
+/// Use it in a handler: wrap the request stream to limit what the client sends, or the response stream
+/// to limit what the server sends. A message is charged before it is passed on. A message that is
+/// denied is dropped, the stream yields the status of the denial, and then it ends.
+///
+/// Errors of the inner stream are passed on and cost nothing.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tonic::charge_messages;
+/// use tollgate_tonic::messages::charge_stream;
 /// use tokio_stream::StreamExt;
 /// use tonic::{Code, Status};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("messages", Quota::per_minute(2)));
 ///
-/// // In a handler: the request's stream, or what becomes the response's.
+/// // In a handler, this is the request stream or the response stream.
 /// let messages = tokio_stream::iter(["one", "two", "three"].map(Ok::<_, Status>));
-/// let mut messages = charge_messages(messages, limiter, "acme");
+/// let mut messages = charge_stream(messages, limiter, "acme");
 ///
 /// assert_eq!(messages.next().await.unwrap().unwrap(), "one");
 /// assert_eq!(messages.next().await.unwrap().unwrap(), "two");
@@ -38,26 +38,28 @@ use crate::GrpcStatus;
 /// assert!(messages.next().await.is_none());
 /// # }
 /// ```
-pub fn charge_messages<S, T>(messages: S, limiter: Limiter, key: impl Into<Key>) -> ChargedMessages<S, T>
+pub fn charge_stream<S, T>(messages: S, limiter: Limiter, key: impl Into<Key>) -> ChargedStream<S, T>
 where
     S: Stream<Item = Result<T, Status>>,
 {
-    ChargedMessages {
+    ChargedStream {
         messages: Some(messages),
-        charge: Charge { limiter, key: key.into(), cost: None, answer: GrpcStatus::new() },
-        asked: None,
+        charge: Charge { limiter, key: key.into(), cost: None, responder: GrpcStatus::new() },
+        checked: None,
     }
 }
 
 pin_project! {
-    /// What [`charge_messages`] makes.
+    /// Yields the messages of a stream as long as they are paid for; made by [`charge_stream`].
+    // Written by hand: has a name that a handler can put into its types, and allocates nothing per message.
     #[must_use = "streams do nothing unless polled"]
-    pub struct ChargedMessages<S, T> {
-        // Gone once a message was denied, and what it held with it.
+    pub struct ChargedStream<S, T> {
+        // Dropped at a denial, so that what the stream holds is released at once.
         #[pin]
         messages: Option<S>,
         charge: Charge<T>,
-        asked: Option<(CheckFuture, T)>,
+        // The message at hand, while the store is asked.
+        checked: Option<(CheckFuture, T)>,
     }
 }
 
@@ -67,19 +69,35 @@ struct Charge<T> {
     limiter: Limiter,
     key: Key,
     cost: Option<CostOf<T>>,
-    answer: GrpcStatus,
+    responder: GrpcStatus,
 }
 
-impl<S, T> ChargedMessages<S, T> {
-    /// What a message costs; one unit by default.
+impl<S, T> ChargedStream<S, T> {
+    /// Sets the cost of a message. The default is one unit.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tonic::messages::charge_stream;
+    /// use tokio_stream::StreamExt;
+    /// use tonic::Status;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("bytes", Quota::per_day(8)));
+    /// let messages = tokio_stream::iter(["three", "two"].map(Ok::<_, Status>));
+    /// let messages = charge_stream(messages, limiter.clone(), "acme").cost(|text| Cost::new(text.len() as u32));
+    ///
+    /// assert_eq!(messages.collect::<Vec<_>>().await.len(), 2);
+    /// assert_eq!(limiter.peek("acme").await.unwrap().state("bytes").unwrap().remaining(), 0);
+    /// # }
+    /// ```
     pub fn cost(mut self, cost: impl Fn(&T) -> Cost + Send + Sync + 'static) -> Self {
         self.charge.cost = Some(Box::new(cost));
         self
     }
 
-    /// The options of the status that ends the stream.
-    pub fn respond_with(mut self, answer: GrpcStatus) -> Self {
-        self.charge.answer = answer;
+    /// Sets the options of the status that ends the stream.
+    pub fn respond_with(mut self, responder: GrpcStatus) -> Self {
+        self.charge.responder = responder;
         self
     }
 }
@@ -91,7 +109,7 @@ impl<T> Charge<T> {
     }
 }
 
-impl<S, T> Stream for ChargedMessages<S, T>
+impl<S, T> Stream for ChargedStream<S, T>
 where
     S: Stream<Item = Result<T, Status>>,
 {
@@ -99,17 +117,17 @@ where
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
-        if this.asked.is_none() {
+        if this.checked.is_none() {
             let Some(messages) = this.messages.as_mut().as_pin_mut() else { return Poll::Ready(None) };
             match ready!(messages.poll_next(cx)) {
-                Some(Ok(message)) => *this.asked = Some((this.charge.check(&message), message)),
+                Some(Ok(message)) => *this.checked = Some((this.charge.check(&message), message)),
                 other => return Poll::Ready(other),
             }
         }
-        let Some((check, _)) = this.asked else { return Poll::Ready(None) };
-        let answer = ready!(Pin::new(check).poll(cx));
-        let message = this.asked.take().map(|(_, message)| message);
-        if let Err(status) = this.charge.answer.judge(answer) {
+        let Some((check, _)) = this.checked else { return Poll::Ready(None) };
+        let result = ready!(Pin::new(check).poll(cx));
+        let message = this.checked.take().map(|(_, message)| message);
+        if let Err(status) = this.charge.responder.check_result(result) {
             this.messages.set(None);
             return Poll::Ready(Some(Err(status)));
         }
@@ -117,8 +135,8 @@ where
     }
 }
 
-impl<S, T> fmt::Debug for ChargedMessages<S, T> {
+impl<S, T> fmt::Debug for ChargedStream<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChargedMessages").field("limiter", &self.charge.limiter).finish_non_exhaustive()
+        f.debug_struct("ChargedStream").field("limiter", &self.charge.limiter).finish_non_exhaustive()
     }
 }

@@ -21,15 +21,16 @@ use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::toll::{Stop, Toll, Tolled};
-use crate::GrpcStatus;
+use super::metered_body::{BodyEnd, Meter, MeteredBody};
+use crate::status::GrpcStatus;
 
-fn still() -> MemoryStore {
+/// Returns a store whose clock does not move.
+fn frozen_store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
 }
 
-/// The account of a call that was let pass, with this many units left.
-async fn account(store: impl Store + Clone, units: u32) -> RequestLimiter {
+/// Returns the limiter of an allowed call, with this many units left for messages.
+async fn limiter(store: impl Store + Clone, units: u32) -> RequestLimiter {
     let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
     let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
     let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
@@ -42,40 +43,40 @@ async fn account(store: impl Store + Clone, units: u32) -> RequestLimiter {
     response.extensions().get::<RequestLimiter>().unwrap().clone()
 }
 
-/// A body of these pieces, which counts how often it is asked.
+/// Yields these pieces, and counts how often it is polled.
 #[derive(Default)]
-struct Pieces {
+struct PieceBody {
     pieces: VecDeque<Bytes>,
-    asked: Arc<AtomicUsize>,
+    polled: Arc<AtomicUsize>,
 }
 
-impl Body for Pieces {
+impl Body for PieceBody {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.polled.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
 }
 
-fn toll(account: RequestLimiter) -> Option<Toll> {
-    Some(Toll::new(account, Arc::new(GrpcStatus::new())))
+fn meter(limiter: RequestLimiter) -> Option<Meter> {
+    Some(Meter::new(limiter, Arc::new(GrpcStatus::new())))
 }
 
-/// What passes, and the code of the denial.
-async fn passed(body: Pieces, account: RequestLimiter) -> (Vec<Bytes>, Option<Code>) {
-    let mut body = pin!(Tolled::new(body, toll(account)));
+/// Returns the pieces that pass, and the code of the denial.
+async fn passed(body: PieceBody, limiter: RequestLimiter) -> (Vec<Bytes>, Option<Code>) {
+    let mut body = pin!(MeteredBody::new(body, meter(limiter)));
     let mut passed = Vec::new();
     loop {
         match poll_fn(|cx| body.as_mut().poll_next(cx)).await {
             Some(Ok(frame)) => passed.extend(frame.into_data()),
-            Some(Err(Stop::Denied(status))) => {
+            Some(Err(BodyEnd::Denied(status))) => {
                 assert!(poll_fn(|cx| body.as_mut().poll_next(cx)).await.is_none());
                 assert!(body.is_end_stream());
                 return (passed, Some(status.code()));
             }
-            Some(Err(Stop::Failed(never))) => match never {},
+            Some(Err(BodyEnd::Failed(never))) => match never {},
             None => return (passed, None),
         }
     }
@@ -90,7 +91,7 @@ fn message(length: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_passes_is_whole_messages_and_as_many_as_are_paid_for(
+    fn exactly_the_messages_that_are_paid_for_pass(
         lengths in vec(0..200_usize, 0..12),
         cuts in vec(any::<prop::sample::Index>(), 0..30),
         units in 1..15_u32,
@@ -101,18 +102,18 @@ proptest! {
         cuts.extend([0, all.len()]);
         cuts.sort_unstable();
         let pieces = cuts.windows(2).map(|cut| all.slice(cut[0]..cut[1])).collect();
-        // The first message was paid for with the call.
+        // The charge for the call includes the first message.
         let paid = messages.len().min(units as usize + 1);
         let expected = messages[..paid].concat();
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (passed, denied) = runtime.block_on(async {
-            let account = account(still(), units).await;
-            passed(Pieces { pieces, ..Pieces::default() }, account).await
+            let limiter = limiter(frozen_store(), units).await;
+            passed(PieceBody { pieces, ..PieceBody::default() }, limiter).await
         });
         prop_assert_eq!(passed.concat(), expected);
         prop_assert_eq!(denied, (messages.len() > paid).then_some(Code::ResourceExhausted));
-        // Slices of what came in, not copies of it.
+        // The pieces are slices of the input, not copies.
         let range = all.as_ptr_range();
         for piece in passed.iter().filter(|piece| !piece.is_empty()) {
             prop_assert!(range.contains(&piece.as_ptr()));
@@ -121,14 +122,14 @@ proptest! {
 }
 
 #[tokio::test]
-async fn messages_that_come_together_go_on_together() {
-    let account = account(still(), 10).await;
+async fn messages_that_arrive_in_one_piece_pass_in_one_piece() {
+    let limiter = limiter(frozen_store(), 10).await;
     let pieces = [Bytes::from([message(3), message(0), message(4)].concat())].into();
-    let (passed, denied) = passed(Pieces { pieces, ..Pieces::default() }, account).await;
+    let (passed, denied) = passed(PieceBody { pieces, ..PieceBody::default() }, limiter).await;
     assert_eq!((passed.len(), denied), (1, None));
 }
 
-/// Never answers.
+/// Never completes a check.
 #[derive(Clone, Debug)]
 struct Silent;
 
@@ -147,19 +148,19 @@ impl Store for Silent {
 }
 
 #[tokio::test]
-async fn nothing_more_is_read_while_the_store_is_asked() {
-    let account = account(Silent, 10).await;
-    let body = Pieces {
+async fn the_body_is_not_read_while_a_check_is_pending() {
+    let limiter = limiter(Silent, 10).await;
+    let body = PieceBody {
         pieces: [[message(1), message(2)].concat(), message(3)].map(Bytes::from).into(),
-        asked: Arc::default(),
+        polled: Arc::default(),
     };
-    let asked = Arc::clone(&body.asked);
-    let mut body = pin!(Tolled::new(body, toll(account)));
+    let polled = Arc::clone(&body.polled);
+    let mut body = pin!(MeteredBody::new(body, meter(limiter)));
     let mut poll = || body.as_mut().poll_next(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Ok(first))) = poll() else { panic!("the first message passes") };
     assert_eq!(first.into_data().unwrap().len(), 6);
     for _ in 0..3 {
         assert!(poll().is_pending());
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(polled.load(Ordering::Relaxed), 1);
 }

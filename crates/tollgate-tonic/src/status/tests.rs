@@ -2,28 +2,31 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::HeaderMap;
-use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tollgate::{Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tonic::Code;
 use tonic_types::{RetryInfo, StatusExt};
 
 use super::*;
 
-/// The vectors of the wire format page, encoded by hand.
+/// Encoded by hand from the definitions of `google.rpc`.
 const RETRY_ONLY: &str =
     "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaNgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIKCggIAhCAyrXuAQ";
 const RETRY_QUOTA_ERROR: &str = "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaNgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIKCggIAhCAyrXuARpxCit0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUXVvdGFGYWlsdXJlEkIKQAoNa2V5OnRlbmFudC00MhIXcGVyLXRlbmFudDogMTAwIHBlciA2MHMiCHJlcXVlc3RzKgpwZXItdGVuYW50OGQaZAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLkVycm9ySW5mbxI4ChNSQVRFX0xJTUlUX0VYQ0VFREVEEgtleGFtcGxlLmNvbRoUCgZwb2xpY3kSCnBlci10ZW5hbnQ";
 
-fn on_the_wire(status: &Status) -> HeaderMap {
+/// Returns the headers that carry a status.
+fn headers(status: &Status) -> HeaderMap {
     let mut headers = HeaderMap::new();
     status.add_header(&mut headers).unwrap();
     headers
 }
 
-/// A limiter, its clock at a whole minute.
+/// Returns a limiter whose clock stands at a whole minute, and that clock.
 fn limiter(policies: impl Into<PolicySet>) -> (Limiter, Clock) {
     let clock = Clock::manual(1_800_000_000_000_000);
     (Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policies), clock)
 }
 
+/// Returns the denial of a key that has used up its burst.
 async fn denied(policies: impl Into<PolicySet>) -> Decision {
     let (limiter, _) = limiter(policies);
     let burst = limiter.policies().iter().map(|policy| policy.quota().burst()).min().unwrap();
@@ -36,7 +39,7 @@ fn retry_info_is_encoded_as_in_the_vector() {
     let details = [RetryInfo::new(Some(Duration::from_millis(2500))).into()];
     let status = Status::with_error_details_vec(Code::ResourceExhausted, "rate limit exceeded", details);
     assert_eq!(status.details().len(), 79);
-    assert_eq!(on_the_wire(&status)["grpc-status-details-bin"], RETRY_ONLY);
+    assert_eq!(headers(&status)["grpc-status-details-bin"], RETRY_ONLY);
 }
 
 #[tokio::test]
@@ -47,7 +50,7 @@ async fn a_denial_is_encoded_as_in_the_vector() {
     let decision = limiter.check("tenant-42").await.unwrap();
     let status = GrpcStatus::new().domain("example.com").subject("key:tenant-42").status(&decision);
     assert_eq!(status.details().len(), 296);
-    let headers = on_the_wire(&status);
+    let headers = headers(&status);
     assert_eq!(headers["grpc-status"], "8");
     assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
     assert_eq!(headers["grpc-status-details-bin"], RETRY_QUOTA_ERROR);
@@ -55,7 +58,7 @@ async fn a_denial_is_encoded_as_in_the_vector() {
 }
 
 #[tokio::test]
-async fn each_policy_that_denies_is_a_violation_and_the_longest_wait_is_told() {
+async fn each_policy_that_denies_is_a_violation_and_the_retry_delay_is_the_longest_wait() {
     let decision = denied([
         Policy::token_bucket("burst", Quota::per_second(2).with_burst(4)),
         Policy::token_bucket("slow", Quota::per_minute(6)),
@@ -65,13 +68,13 @@ async fn each_policy_that_denies_is_a_violation_and_the_longest_wait_is_told() {
     let status = status(&decision);
     assert_eq!(status.get_details_retry_info().unwrap().retry_delay, decision.retry_after());
     let violations = status.get_details_quota_failure().unwrap().violations;
-    let told: Vec<_> = violations.iter().map(|it| (it.subject.as_str(), it.description.as_str())).collect();
-    assert_eq!(told, [("policy:burst", "burst: 2 per 1s, 4 at once"), ("policy:slow", "slow: 6 per 60s")]);
+    let found: Vec<_> = violations.iter().map(|it| (it.subject.as_str(), it.description.as_str())).collect();
+    assert_eq!(found, [("policy:burst", "burst: 2 per 1s, 4 at once"), ("policy:slow", "slow: 6 per 60s")]);
     assert_eq!(status.get_details_error_info().unwrap().metadata["policy"], "slow");
 }
 
 #[tokio::test]
-async fn the_caller_s_key_is_not_told() {
+async fn a_status_does_not_contain_the_key() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(2))).await;
     let status = status(&decision);
     assert!(!String::from_utf8_lossy(status.details()).contains("acme"));
@@ -80,28 +83,30 @@ async fn the_caller_s_key_is_not_told() {
 
 #[tokio::test]
 async fn the_largest_set_of_policies_fits_a_header_list() {
-    let most = Quota::per_day(10_000_000).with_burst(90_000_000);
-    let policy = |at: usize| Policy::try_new(format!("{at:a<64}"), tollgate::Algorithm::TokenBucket, most).unwrap();
+    let largest = Quota::per_day(10_000_000).with_burst(90_000_000);
+    let policy = |at: usize| Policy::try_new(format!("{at:a<64}"), tollgate::Algorithm::TokenBucket, largest).unwrap();
     let sets = (1..).map(|count| PolicySet::try_new((0..count).map(policy))).take_while(Result::is_ok);
     let set = sets.last().unwrap().unwrap();
     assert_eq!(set.len(), 8);
     let status = status(&denied(set).await);
     assert_eq!(status.get_details_quota_failure().unwrap().violations.len(), 8);
-    assert!(on_the_wire(&status)["grpc-status-details-bin"].len() < 6 * 1024);
+    assert!(headers(&status)["grpc-status-details-bin"].len() < 6 * 1024);
 }
 
 #[tokio::test]
-async fn a_pushback_is_told_only_when_asked_for() {
+async fn a_pushback_is_sent_only_when_it_is_turned_on() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
-    let pushback = |answer: GrpcStatus| on_the_wire(&answer.status(&decision)).remove("grpc-retry-pushback-ms");
+    let pushback = |responder: GrpcStatus| headers(&responder.status(&decision)).remove("grpc-retry-pushback-ms");
     assert_eq!(pushback(GrpcStatus::new()), None);
-    assert_eq!(pushback(GrpcStatus::new().pushback()).unwrap(), "1000");
-    let never = on_the_wire(&GrpcStatus::new().pushback().cost_never_fits());
-    assert_eq!(never["grpc-retry-pushback-ms"], "-1");
+    assert_eq!(pushback(GrpcStatus::new().pushback(true)).unwrap(), "1000");
+    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
+    let error = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    let never_fits = headers(&GrpcStatus::new().pushback(true).error_status(&error));
+    assert_eq!(never_fits["grpc-retry-pushback-ms"], "-1");
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_has_nothing_to_wait_for() {
+async fn a_cost_that_never_fits_has_no_retry_delay() {
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
     let error = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
     let status = error_status(&error);
@@ -112,18 +117,18 @@ async fn a_cost_that_never_fits_has_nothing_to_wait_for() {
 }
 
 #[test]
-fn an_outage_is_unavailable_and_says_no_more() {
-    let status = error_status(&Error::unavailable("redis at 10.0.0.7 is away"));
+fn an_outage_is_unavailable_and_hides_the_error_text() {
+    let status = error_status(&Error::new(ErrorKind::Unavailable, "redis at 10.0.0.7 does not answer"));
     assert_eq!((status.code(), status.message()), (Code::Unavailable, "rate limiter unavailable"));
     assert_eq!(status.get_details_error_info().unwrap().reason, "LIMITER_UNAVAILABLE");
 }
 
 #[tokio::test]
-async fn the_code_of_a_denial_can_be_another_in_the_details_too() {
+async fn the_code_of_a_denial_can_be_set_and_the_details_repeat_it() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
     let status = GrpcStatus::new().code(Code::Unavailable).status(&decision);
     assert_eq!(status.code(), Code::Unavailable);
-    let encoded = STANDARD_NO_PAD.decode(&on_the_wire(&status)["grpc-status-details-bin"]).unwrap();
+    let encoded = STANDARD_NO_PAD.decode(&headers(&status)["grpc-status-details-bin"]).unwrap();
     assert_eq!(encoded[..2], [0x08, 14]);
 }
 

@@ -1,15 +1,15 @@
-//! What strangers send over a real connection, frame by frame, and the status each call ends with.
+//! A table of hostile and unusual inputs, sent frame by frame over a real connection, and the status of each call.
 //!
-//! Every key has a quota of one call. So two calls that end with OK and RESOURCE_EXHAUSTED had one key, and two that end
-//! with OK had two.
+//! Every key has a quota of one call. So two calls that end with OK and RESOURCE_EXHAUSTED had the same key, and two
+//! calls that end with OK had different keys.
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
-use tokio::net::{TcpStream, UnixListener};
+use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
-use tollgate::{Cost, Key, Limiter, Policy, Quota};
+use tollgate::{Cost, Key, Policy, Quota};
 use tollgate_tonic::key::{Metadata, Method, Service};
 use tollgate_tower::{
     KeyExtractor,
@@ -22,23 +22,22 @@ use crate::support::*;
 
 const FIVE: Policy = Policy::token_bucket("five", Quota::per_hour(5));
 
-/// Stands in what is sent, and must not come back.
-const SECRET: &str = "planted-by-a-stranger";
+/// Part of some inputs. No response may contain it.
+const SECRET: &str = "secret-from-the-client";
 
 const OK: &str = "0";
 const INVALID: &str = "3";
 const EXHAUSTED: &str = "8";
-/// The same, and no time to come back.
-const NEVER: &str = "8 for good";
-/// By HTTP/2, before anybody looks at it.
+/// RESOURCE_EXHAUSTED without a time to retry.
+const NEVER_FITS: &str = "8 without retry-after";
+/// Refused by HTTP/2, before the layer sees the call.
 const REFUSED: &str = "refused";
 const UNKNOWN_METHOD: &str = "12";
 
-/// Two calls of one key, of two keys.
-const SAME: [&str; 2] = [OK, EXHAUSTED];
-const OTHER: [&str; 2] = [OK, OK];
+const SAME_KEY: [&str; 2] = [OK, EXHAUSTED];
+const DIFFERENT_KEYS: [&str; 2] = [OK, OK];
 
-/// How a server finds the key.
+/// Selects the key extractor of a server.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Ascii,
@@ -67,8 +66,8 @@ impl KeyExtractor for By {
 fn layer(by: By) -> tollgate_tower::RateLimitLayer<By, tollgate_tonic::GrpcStatus> {
     let one = Policy::token_bucket("one", Quota::per_hour(1));
     let builder = match by {
-        By::Cost => tollgate_tonic::builder(Limiter::new(still(), FIVE), by),
-        _ => tollgate_tonic::builder(Limiter::new(still(), one), by),
+        By::Cost => tollgate_tonic::builder(limiter(FIVE), by),
+        _ => tollgate_tonic::builder(limiter(one), by),
     };
     builder
         .cost(|parts| {
@@ -78,7 +77,7 @@ fn layer(by: By) -> tollgate_tower::RateLimitLayer<By, tollgate_tonic::GrpcStatu
         .build()
 }
 
-/// A call as it is put into frames.
+/// Describes the headers of a call.
 #[derive(Clone, Debug)]
 struct Call {
     path: String,
@@ -112,13 +111,10 @@ impl Call {
     }
 }
 
-/// What the call ends with: the gRPC status, else the status of HTTP, else that HTTP/2 refused it.
+/// Makes a call. Returns the gRPC status, or the HTTP status, or `REFUSED`; and the headers and trailers.
 async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
-    let stream = TcpStream::connect(server).await.unwrap();
-    let (send, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::spawn(connection);
-    let (response, mut body) = send.ready().await.unwrap().send_request(call.request(server), false).unwrap();
-    // The server may have refused it already.
+    let (response, mut body) = http2(server).await.send_request(call.request(server), false).unwrap();
+    // Fails when the server has refused the call already.
     let _ = body.send_data(Bytes::from_static(&[0; 5]), true);
     let mut response = match response.await {
         Ok(response) => response,
@@ -130,7 +126,7 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
     let mut headers = response.headers().clone();
     headers.extend(response.body_mut().trailers().await.ok().flatten().unwrap_or_default());
     let status = match headers.get("grpc-status").map(|status| status.to_str().unwrap()) {
-        Some(EXHAUSTED) if !headers.contains_key("retry-after") => NEVER.to_owned(),
+        Some(EXHAUSTED) if !headers.contains_key("retry-after") => NEVER_FITS.to_owned(),
         Some(status) => status.to_owned(),
         None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => REFUSED.to_owned(),
         None => format!("HTTP {}", response.status().as_u16()),
@@ -138,7 +134,7 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
     (status, headers)
 }
 
-/// An input: how the key is found, the calls one after the other, and what each ends with.
+/// The name of an input, the key extractor, the calls one after the other, and the status of each.
 type Row = (&'static str, By, Vec<Call>, Vec<&'static str>);
 
 fn rows() -> Vec<Row> {
@@ -155,8 +151,8 @@ fn ascii() -> Vec<Row> {
         ("an empty value", By::Ascii, vec![key(b"")], vec![INVALID]),
         ("a blank value", By::Ascii, vec![key(b" \t ")], vec![INVALID]),
         ("a value in two entries", By::Ascii, vec![key(b"a").with("x-api-key", "a")], vec![INVALID]),
-        ("two values in one entry", By::Ascii, vec![key(b"a,b"), key(b"a")], OTHER.into()),
-        ("blanks around a value", By::Ascii, vec![key(b" a "), key(b"a")], SAME.into()),
+        ("two values in one entry", By::Ascii, vec![key(b"a,b"), key(b"a")], DIFFERENT_KEYS.into()),
+        ("blanks around a value", By::Ascii, vec![key(b" a "), key(b"a")], SAME_KEY.into()),
         (
             "no UTF-8",
             By::Ascii,
@@ -164,11 +160,11 @@ fn ascii() -> Vec<Row> {
             vec![OK, EXHAUSTED, OK],
         ),
         ("braces", By::Ascii, vec![key(b"{}"), key(b"{"), key(b"}{"), key(b"{}")], vec![OK, OK, OK, EXHAUSTED]),
-        ("a tab inside", By::Ascii, vec![key(b"a\tb"), key(b"a b")], OTHER.into()),
+        ("a tab inside", By::Ascii, vec![key(b"a\tb"), key(b"a b")], DIFFERENT_KEYS.into()),
         ("64 bytes", By::Ascii, vec![long(64, "a"), long(64, "a"), long(64, "b")], vec![OK, EXHAUSTED, OK]),
         ("65 bytes", By::Ascii, vec![long(65, "a"), long(65, "a"), long(65, "b")], vec![OK, EXHAUSTED, OK]),
         ("8 KiB", By::Ascii, vec![long(8 << 10, "a"), long(8 << 10, "a"), long(8 << 10, "b")], vec![OK, EXHAUSTED, OK]),
-        // The server takes no head of over 16 KiB.
+        // The server accepts at most 16 KiB of headers.
         ("64 KiB", By::Ascii, vec![long(64 << 10, "a")], vec![REFUSED]),
     ]
 }
@@ -177,33 +173,38 @@ fn binary() -> Vec<Row> {
     let id = |value: &str| Call::new().with("id-bin", value);
     let two = |one: &str, other: &str| Call::new().with("x-api-key", one).with("id-bin", other);
     vec![
-        ("binary metadata, with and without padding", By::Binary, vec![id("//4="), id("//4")], SAME.into()),
-        ("bits that are no byte", By::Binary, vec![id("//4"), id("//5"), id("//8")], vec![OK, EXHAUSTED, OK]),
-        ("other bytes", By::Binary, vec![id("AAAA"), id("AAAB")], OTHER.into()),
-        ("bytes of control", By::Binary, vec![id("AAoN"), id("AAoN"), id("AAoO")], vec![OK, EXHAUSTED, OK]),
+        ("binary metadata, with and without padding", By::Binary, vec![id("//4="), id("//4")], SAME_KEY.into()),
+        ("trailing bits that make no byte", By::Binary, vec![id("//4"), id("//5"), id("//8")], vec![OK, EXHAUSTED, OK]),
+        ("other bytes", By::Binary, vec![id("AAAA"), id("AAAB")], DIFFERENT_KEYS.into()),
+        ("control bytes", By::Binary, vec![id("AAoN"), id("AAoN"), id("AAoO")], vec![OK, EXHAUSTED, OK]),
         ("no base64", By::Binary, vec![id("%")], vec![INVALID]),
         ("base64 for URLs", By::Binary, vec![id("__4")], vec![INVALID]),
         ("empty base64", By::Binary, vec![id("")], vec![INVALID]),
         ("two values in one entry of bytes", By::Binary, vec![id("AAAA,AAAA")], vec![INVALID]),
-        ("the text of the bytes is another key", By::Two, vec![two("//4", "AAAA"), two("AAAA", "//4")], OTHER.into()),
-        ("a delimiter in a part", By::Two, vec![two("a", "Yjpj"), two("a:b", "Yw")], OTHER.into()),
+        (
+            "the text of the bytes is another key",
+            By::Two,
+            vec![two("//4", "AAAA"), two("AAAA", "//4")],
+            DIFFERENT_KEYS.into(),
+        ),
+        ("a delimiter in a part", By::Two, vec![two("a", "Yjpj"), two("a:b", "Yw")], DIFFERENT_KEYS.into()),
     ]
 }
 
 fn paths() -> Vec<Row> {
     let mut rows = vec![
-        ("one method", By::Method, vec![Call::new(), Call::new()], SAME.to_vec()),
-        ("another method", By::Service, vec![Call::new(), Call::to("/echo.Echo/Server")], SAME.into()),
-        ("a query", By::Method, vec![Call::new(), Call::to("/echo.Echo/Unary?a=b")], SAME.into()),
+        ("one method", By::Method, vec![Call::new(), Call::new()], SAME_KEY.to_vec()),
+        ("another method", By::Service, vec![Call::new(), Call::to("/echo.Echo/Server")], SAME_KEY.into()),
+        ("a query", By::Method, vec![Call::new(), Call::to("/echo.Echo/Unary?a=b")], SAME_KEY.into()),
         ("no service", By::Method, vec![Call::to("/")], vec![INVALID]),
         ("no method", By::Method, vec![Call::to("/echo.Echo")], vec![INVALID]),
         ("an empty method", By::Method, vec![Call::to("/echo.Echo/")], vec![INVALID]),
     ];
-    // Other paths, and no method of ours answers to them: what they spend is not its quota.
+    // These paths are not equal to the path of the method, so no handler is called.
     for (input, path) in [
         ("`//`", "//echo.Echo/Unary"),
         ("a slash at the end", "/echo.Echo/Unary/"),
-        ("small letters", "/echo.echo/unary"),
+        ("lower case", "/echo.echo/unary"),
         ("an escape", "/echo.Echo/%55nary"),
         ("a dot", "/./echo.Echo/Unary"),
     ] {
@@ -214,25 +215,25 @@ fn paths() -> Vec<Row> {
 
 fn others() -> Vec<Row> {
     let cost = |cost: &str| Call::new().with("x-cost", cost);
-    let mut nobody = Call::new();
-    nobody.has_authority = false;
+    let mut without_authority = Call::new();
+    without_authority.has_authority = false;
     let mut json = Call::new();
     json.content_type = "application/json";
     vec![
-        ("no authority", By::Peer, vec![nobody.clone(), nobody.clone()], SAME.into()),
-        ("no authority, and no key either", By::Ascii, vec![nobody], vec![INVALID]),
+        ("no authority", By::Peer, vec![without_authority.clone(), without_authority.clone()], SAME_KEY.into()),
+        ("no authority and no key", By::Ascii, vec![without_authority], vec![INVALID]),
         (
             "forwarding headers",
             By::Peer,
             vec![Call::new(), Call::new().with("x-forwarded-for", "203.0.113.7")],
-            SAME.into(),
+            SAME_KEY.into(),
         ),
         ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
-        ("cost 0 is a look", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
-        ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER, OK]),
-        ("the greatest cost", By::Cost, vec![cost("4294967295")], vec![NEVER]),
+        ("a cost of 0", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
+        ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER_FITS, OK]),
+        ("the greatest cost", By::Cost, vec![cost("4294967295")], vec![NEVER_FITS]),
         (
-            "what is no cost",
+            "values that are not a cost",
             By::Cost,
             vec![cost("4294967296"), cost("-1"), cost("nan"), cost("2"), cost("1")],
             vec![OK, OK, OK, OK, EXHAUSTED],
@@ -241,24 +242,24 @@ fn others() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn every_input_has_the_status_that_the_catalogue_says() {
+async fn every_input_ends_with_the_status_in_the_table() {
     let rows = rows();
     let mut wrong = Vec::new();
     for (input, by, calls, expected) in &rows {
         let server = serve(Server::builder().layer(layer(*by)).add_service(EchoServer::new(Echoing))).await;
-        let mut found = Vec::new();
+        let mut statuses = Vec::new();
         for call in calls {
             let (status, headers) = outcome(server, call).await;
             if format!("{headers:?}").contains(SECRET) {
-                wrong.push(format!("{input}: the answer tells what was sent"));
+                wrong.push(format!("{input}: the response contains the input"));
             }
             if status == EXHAUSTED && !headers.contains_key("grpc-status-details-bin") {
-                wrong.push(format!("{input}: a refusal does not say when to come back"));
+                wrong.push(format!("{input}: a denial has no details"));
             }
-            found.push(status);
+            statuses.push(status);
         }
-        if found != *expected {
-            wrong.push(format!("{input}: {found:?} where {expected:?} belongs"));
+        if statuses != *expected {
+            wrong.push(format!("{input}: got {statuses:?}, expected {expected:?}"));
         }
     }
     println!("{} rows", rows.len());
@@ -266,7 +267,7 @@ async fn every_input_has_the_status_that_the_catalogue_says() {
 }
 
 #[tokio::test]
-async fn the_peer_of_a_unix_socket_is_a_mistake_of_the_setup() {
+async fn a_peer_address_on_a_unix_socket_is_an_internal_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let incoming = UnixListenerStream::new(UnixListener::bind(&path).unwrap());
@@ -279,9 +280,9 @@ async fn the_peer_of_a_unix_socket_is_a_mistake_of_the_setup() {
 }
 
 #[tokio::test]
-async fn a_key_from_a_closure_meets_the_same_strangers() {
+async fn a_key_from_a_closure_may_be_any_bytes() {
     let key = key_fn(|parts| parts.headers.get("authorization").map(|value| Key::bytes(value.as_bytes())));
-    let limiter = Limiter::new(still(), Policy::token_bucket("one", Quota::per_hour(1)));
+    let limiter = limiter(Policy::token_bucket("one", Quota::per_hour(1)));
     let server = Server::builder().layer(tollgate_tonic::layer(limiter, key)).add_service(EchoServer::new(Echoing));
     let server = serve(server).await;
     for (value, expected) in [(&b"\xff"[..], OK), (b"\xff", EXHAUSTED), (b"\xfe", OK), (b"{\xff}", OK)] {

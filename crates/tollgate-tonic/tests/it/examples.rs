@@ -1,4 +1,4 @@
-//! The example programs as a stranger runs them.
+//! The example programs, run as separate processes.
 
 use std::{
     io::{Read, Write},
@@ -26,7 +26,7 @@ mod helloworld;
 
 use helloworld::{HelloRequest, greeter_client::GreeterClient};
 
-/// Starts an example on a free port, counting where `redis` says.
+/// Starts an example on a free port; it counts in `redis` when there is one.
 fn start(name: &str, redis: Option<&RedisServer>) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command: Command = Process::example(name);
@@ -41,25 +41,25 @@ fn ada() -> HelloRequest {
     HelloRequest { name: "Ada".to_owned() }
 }
 
-/// Calls each server in turn; answers how many passed, and the most that may have.
+/// Calls each server in turn. Returns the number of allowed calls, and the greatest number that the limit allows.
 async fn flood(clients: &mut [GreeterClient<Channel>], calls: usize) -> (usize, usize) {
     let began = Instant::now();
-    let mut passed = 0;
+    let mut allowed = 0;
     for call in 0..calls {
         let at = call % clients.len();
         match clients[at].say_hello(ada()).await {
             Ok(reply) => {
                 assert_eq!(reply.into_inner().message, "Hello Ada!");
-                passed += 1;
+                allowed += 1;
             }
             Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status}"),
         }
     }
-    (passed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
+    (allowed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_limits_greetings_and_neither_health_nor_reflection() {
+async fn the_server_limits_greetings_but_not_health_and_reflection() {
     let (mut server, address) = start("grpc_server", None);
     let channel = channel(address).await;
     let mut client = GreeterClient::new(channel.clone());
@@ -68,8 +68,8 @@ async fn the_server_limits_greetings_and_neither_health_nor_reflection() {
     let greetings: Vec<_> = stream.map(|it| it.unwrap().message).collect().await;
     assert_eq!(greetings, ["Hello Ada, 1 of 3!", "Hello Ada, 2 of 3!", "Hello Ada, 3 of 3!"]);
 
-    let (passed, most) = flood(&mut [client.clone()], 40).await;
-    assert!((9..=most).contains(&passed), "{passed} passed, at most {most} may");
+    let (allowed, limit) = flood(&mut [client.clone()], 40).await;
+    assert!((9..=limit).contains(&allowed), "{allowed} allowed, the limit is {limit}");
     let status = loop {
         if let Err(status) = client.say_hello_stream(ada()).await {
             break status;
@@ -93,7 +93,7 @@ async fn the_server_limits_greetings_and_neither_health_nor_reflection() {
         assert!(list.service.iter().any(|it| it.name == "helloworld.Greeter"), "{list:?}");
     }
     drop((health, reflection, client));
-    assert!(server.terminate().success(), "SIGTERM ends it well");
+    assert!(server.terminate().success(), "SIGTERM must end the server with success");
     assert!(server.output().ends_with("Stopped."), "{}", server.output());
 }
 
@@ -103,17 +103,17 @@ async fn two_servers_with_one_redis_share_one_limit() {
     let ((mut one, at_one), (mut other, at_other)) =
         (start("grpc_server", Some(&redis)), start("grpc_server", Some(&redis)));
     let mut clients = [GreeterClient::new(channel(at_one).await), GreeterClient::new(channel(at_other).await)];
-    let (passed, most) = flood(&mut clients, 40).await;
-    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
-    // A denial is remembered in the process while it holds, so denied calls need not reach the server.
-    let asked = redis.calls("evalsha");
-    assert!(asked >= passed as u64, "both ask the server, which was asked {asked} times for {passed} calls");
+    let (allowed, limit) = flood(&mut clients, 40).await;
+    assert!((10..=limit).contains(&allowed), "{allowed} allowed, the limit is {limit}");
+    // Each process caches denials, so denied calls need not reach Redis.
+    let scripts = redis.calls("evalsha");
+    assert!(scripts >= allowed as u64, "Redis ran {scripts} scripts for {allowed} allowed calls");
     drop(clients);
     assert!(one.interrupt().success() && other.terminate().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_client_waits_as_it_is_told_and_is_served_twelve_times() {
+async fn the_client_waits_for_the_retry_delay_and_is_served_twelve_times() {
     let (_server, address) = start("grpc_server", None);
     let mut command = Process::example("grpc_client");
     command.arg(format!("http://{address}"));
@@ -124,7 +124,7 @@ async fn the_client_waits_as_it_is_told_and_is_served_twelve_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_one_port_grpc_and_http_share_a_limit_and_are_refused_apart() {
+async fn on_one_port_grpc_and_http_share_a_limit_and_are_denied_in_their_own_protocol() {
     let (mut server, address) = start("grpc_and_http_one_port", None);
     let get = || {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -135,8 +135,8 @@ async fn on_one_port_grpc_and_http_share_a_limit_and_are_refused_apart() {
     };
     assert!(get().starts_with("http/1.1 200"));
     let mut client = GreeterClient::new(channel(address).await);
-    let (passed, most) = flood(&mut [client.clone()], 40).await;
-    assert!((9..=most).contains(&passed), "{passed} passed, at most {most} may");
+    let (allowed, limit) = flood(&mut [client.clone()], 40).await;
+    assert!((9..=limit).contains(&allowed), "{allowed} allowed, the limit is {limit}");
     let denied = (0..20).map(|_| get()).find(|answer| answer.starts_with("http/1.1 429")).unwrap();
     for part in ["retry-after: 1", "ratelimit-policy: \"everything\";q=5;w=1", "application/problem+json"] {
         assert!(denied.contains(part), "{part} in {denied}");
@@ -145,5 +145,5 @@ async fn on_one_port_grpc_and_http_share_a_limit_and_are_refused_apart() {
     let status = client.say_hello(ada()).await;
     assert!(status.is_ok() || status.is_err_and(|it| it.get_details_retry_info().is_some()));
     drop(client);
-    assert!(server.interrupt().success(), "Ctrl-C ends it well");
+    assert!(server.interrupt().success(), "Ctrl-C must end the server with success");
 }

@@ -1,18 +1,18 @@
-//! The adapter from outside, one file per subject.
+//! Tests of the crate through its public interface, one file per subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![cfg(feature = "async-interceptor")]
 
+mod call_kinds;
 mod catalogue;
-mod charging;
+mod charged_streams;
 mod examples;
 mod generated;
+mod grpc_web;
 mod interceptors;
-mod messages;
-mod names;
-mod places;
+mod message_charges;
+mod observability;
+mod placement;
 mod python;
-mod streams;
 mod support;
 mod tls;
-mod web;
 mod wire;

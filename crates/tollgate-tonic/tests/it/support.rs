@@ -1,17 +1,22 @@
-//! A server with one method of each kind, and clients of it.
+//! Provides an echo server with one method of each kind, its clients, and limiters for tests.
 
-use std::{net::SocketAddr, pin::Pin, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, pin::Pin};
 
-use tokio::net::TcpListener;
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Store, StoreFuture,
 };
 use tonic::{
-    Request, Response, Status, Streaming,
+    Code, Request, Response, Status, Streaming,
+    body::Body,
     transport::{Channel, Endpoint, Server, server::Router},
 };
+use tonic_web::{GrpcWebCall, GrpcWebClientService};
+use tower::{ServiceExt, util::BoxCloneService};
 
 pub(crate) use crate::generated::echo::{
     Message,
@@ -22,25 +27,34 @@ pub(crate) use crate::generated::echo::{
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const MANY: Policy = Policy::token_bucket("many", Quota::per_minute(1000));
 
-/// An in-process store on a clock that stands still.
-pub(crate) fn still() -> MemoryStore {
+/// The codes of three calls that spend from a quota of two.
+pub(crate) const TWO_OF_THREE: [Code; 3] = [Code::Ok, Code::Ok, Code::ResourceExhausted];
+
+/// Returns a store in process whose clock does not move.
+pub(crate) fn frozen_store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
 }
 
-pub(crate) fn two() -> Limiter {
-    Limiter::new(still(), TWO)
+/// Returns a limiter with a frozen store.
+pub(crate) fn limiter(policy: Policy) -> Limiter {
+    Limiter::new(frozen_store(), policy)
 }
 
-/// Answers as the store inside, but not at once, as Redis does.
-#[derive(Clone, Debug)]
-pub(crate) struct Late(pub(crate) MemoryStore);
+/// Returns a limiter with a frozen store that is not in process.
+pub(crate) fn remote_limiter(policy: Policy) -> Limiter {
+    Limiter::new(RemoteStore(frozen_store()), policy)
+}
 
-impl Store for Late {
+/// Decides like the inner store, but each check is pending at first, as with Redis.
+#[derive(Clone, Debug)]
+struct RemoteStore(MemoryStore);
+
+impl Store for RemoteStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        let answer = self.0.check(check);
+        let decision = self.0.check(check);
         StoreFuture::pending(async {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            answer.await
+            tokio::task::yield_now().await;
+            decision.await
         })
     }
 
@@ -53,37 +67,42 @@ impl Store for Late {
     }
 }
 
-/// A limiter that is closed because its store is away.
-pub(crate) fn closed() -> Limiter {
+/// Returns a closed limiter whose store does not answer.
+pub(crate) fn unavailable_limiter() -> Limiter {
     #[derive(Clone, Debug)]
-    struct Away;
+    struct UnavailableStore;
 
-    fn away<T>() -> StoreFuture<T> {
-        StoreFuture::ready(Err(Error::unavailable("the store at 10.0.0.7 is away")))
+    fn unavailable<T>() -> StoreFuture<T> {
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store at 10.0.0.7 does not answer")))
     }
 
-    impl Store for Away {
+    impl Store for UnavailableStore {
         fn check(&self, _: Check<'_>) -> CheckFuture {
-            away()
+            unavailable()
         }
 
         fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-            away()
+            unavailable()
         }
 
         fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-            away()
+            unavailable()
         }
     }
 
-    Limiter::builder(Away).policies(TWO).on_outage(Outage::Closed).build()
+    Limiter::builder(UnavailableStore).policies(TWO).on_outage(Outage::Closed).build()
 }
 
-/// Answers with what it is sent.
+/// Returns the units that a key has left in the first policy of a limiter.
+pub(crate) async fn remaining(limiter: &Limiter, key: &str) -> u64 {
+    limiter.peek(key).await.unwrap().states().next().unwrap().remaining()
+}
+
+/// Returns the messages that it receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echoing;
 
-pub(crate) type Messages = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
+pub(crate) type MessageStream = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Echo for Echoing {
@@ -91,10 +110,11 @@ impl Echo for Echoing {
         Ok(Response::new(request.into_inner()))
     }
 
-    type ServerStream = Messages;
+    type ServerStream = MessageStream;
 
-    async fn server(&self, request: Request<Message>) -> Result<Response<Messages>, Status> {
-        let count: u32 = request.into_inner().text.parse().map_err(|_| Status::invalid_argument("a number"))?;
+    async fn server(&self, request: Request<Message>) -> Result<Response<MessageStream>, Status> {
+        let count: u32 =
+            request.into_inner().text.parse().map_err(|_| Status::invalid_argument("the text is not a number"))?;
         Ok(Response::new(Box::pin(tokio_stream::iter((0..count).map(|at| Ok(message(at)))))))
     }
 
@@ -107,9 +127,9 @@ impl Echo for Echoing {
         Ok(Response::new(message(count)))
     }
 
-    type BidiStream = Messages;
+    type BidiStream = MessageStream;
 
-    async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<Messages>, Status> {
+    async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
         Ok(Response::new(Box::pin(request.into_inner())))
     }
 }
@@ -119,24 +139,37 @@ pub(crate) fn message(text: impl ToString) -> Message {
     Message { text: text.to_string() }
 }
 
-/// A request with an API key.
-pub(crate) fn from<T>(api_key: &str, message: T) -> Request<T> {
+/// Returns a stream of `count` messages.
+pub(crate) fn messages(count: u32) -> impl Stream<Item = Message> + Send + 'static {
+    tokio_stream::iter((0..count).map(message).collect::<Vec<_>>())
+}
+
+/// Reads a stream to its end: the texts of its messages, and the status of an error.
+pub(crate) async fn texts(mut messages: Streaming<Message>) -> (Vec<String>, Option<Status>) {
+    let mut texts = Vec::new();
+    loop {
+        match messages.message().await {
+            Ok(Some(message)) => texts.push(message.text),
+            Ok(None) => return (texts, None),
+            Err(status) => return (texts, Some(status)),
+        }
+    }
+}
+
+/// Returns a request with an API key.
+pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("x-api-key", api_key.parse().unwrap());
     request
 }
 
-/// Serves until the test ends.
+/// Starts a server that runs until the test ends, and returns its address.
 pub(crate) async fn serve<L>(router: Router<L>) -> SocketAddr
 where
     L: tower::Layer<tonic::service::Routes> + Clone + Send + 'static,
-    L::Service: tower::Service<http::Request<tonic::body::Body>, Response = http::Response<tonic::body::Body>>
-        + Clone
-        + Send
-        + 'static,
-    <L::Service as tower::Service<http::Request<tonic::body::Body>>>::Future: Send,
-    <L::Service as tower::Service<http::Request<tonic::body::Body>>>::Error:
-        Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    L::Service: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
+    <L::Service as tower::Service<http::Request<Body>>>::Future: Send,
+    <L::Service as tower::Service<http::Request<Body>>>::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -144,8 +177,8 @@ where
     address
 }
 
-/// A server behind `layer`, and a client of it.
-pub(crate) async fn limited<K>(
+/// Starts a server behind `layer`, and returns a client of it.
+pub(crate) async fn client_behind<K>(
     layer: tollgate_tower::RateLimitLayer<K, tollgate_tonic::GrpcStatus>,
 ) -> EchoClient<Channel>
 where
@@ -154,6 +187,7 @@ where
     client(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await
 }
 
+/// Returns a client of the server at `address`.
 pub(crate) async fn client(address: SocketAddr) -> EchoClient<Channel> {
     EchoClient::new(channel(address).await)
 }
@@ -162,12 +196,62 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-/// The codes of `count` unary calls in a row.
-pub(crate) async fn codes(client: &mut EchoClient<Channel>, api_key: &str, count: usize) -> Vec<tonic::Code> {
+/// Makes `count` unary calls one after the other, and returns their codes.
+pub(crate) async fn codes(client: &mut EchoClient<Channel>, api_key: &str, count: usize) -> Vec<Code> {
     let mut codes = Vec::new();
     for _ in 0..count {
-        let result = client.unary(from(api_key, message("hello"))).await;
-        codes.push(result.map_or_else(|status| status.code(), |_| tonic::Code::Ok));
+        let result = client.unary(request_from(api_key, message("hello"))).await;
+        codes.push(result.map_or_else(|status| status.code(), |_| Code::Ok));
     }
     codes
+}
+
+/// Makes one call of each method. Asserts that each allowed call does its work.
+pub(crate) async fn call_each_method(client: &mut EchoClient<Channel>) -> [Result<(), Status>; 4] {
+    let three = || tokio_stream::iter([message(1), message(2), message(3)]);
+    let texts = async |messages: Response<Streaming<Message>>| {
+        let (texts, status) = texts(messages.into_inner()).await;
+        status.map_or(Ok(texts), Err)
+    };
+    let unary = client.unary(request_from("acme", message("hello"))).await;
+    let server = client.server(request_from("acme", message(3))).await;
+    let client_streaming = client.client(request_from("acme", three())).await;
+    let bidi = client.bidi(request_from("acme", three())).await;
+    [
+        unary.map(|it| assert_eq!(it.into_inner().text, "hello")),
+        match server {
+            Ok(messages) => texts(messages).await.map(|it| assert_eq!(it, ["0", "1", "2"])),
+            Err(status) => Err(status),
+        },
+        client_streaming.map(|it| assert_eq!(it.into_inner().text, "3")),
+        match bidi {
+            Ok(messages) => texts(messages).await.map(|it| assert_eq!(it, ["1", "2", "3"])),
+            Err(status) => Err(status),
+        },
+    ]
+}
+
+/// Opens an HTTP/2 connection for requests that are put together by hand.
+pub(crate) async fn http2(server: SocketAddr) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(server).await.unwrap();
+    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    send.ready().await.unwrap()
+}
+
+pub(crate) type WebClient = EchoClient<GrpcWebClientService<WebService>>;
+
+type WebService = BoxCloneService<http::Request<GrpcWebCall<Body>>, http::Response<Body>, Infallible>;
+
+/// Returns a gRPC-Web client of a service in process.
+pub(crate) fn web_client<S>(service: S) -> WebClient
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let service = service.map_request(|request: http::Request<GrpcWebCall<Body>>| request.map(Body::new));
+    EchoClient::new(GrpcWebClientService::new(service.boxed_clone()))
 }

@@ -1,4 +1,4 @@
-//! Over TLS: the same calls, the peer's address, the client's certificate.
+//! Calls over TLS: the peer's address and the client's certificate.
 
 use std::net::SocketAddr;
 
@@ -11,9 +11,9 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Identity, Server, ServerTlsConfig},
 };
 
-use crate::{streams::call_all, support::*};
+use crate::support::*;
 
-/// An authority, and what it signs.
+/// Signs certificates for servers and clients.
 pub(crate) struct Authority {
     pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -59,55 +59,51 @@ impl Authority {
     }
 }
 
-const LIMITED: [Code; 3] = [Code::Ok, Code::Ok, Code::ResourceExhausted];
-
 #[tokio::test]
 async fn calls_of_each_kind_are_allowed_and_denied_over_tls() {
     let authority = Authority::new();
-    let limiter = Limiter::new(still(), MANY);
-    let server = authority.server(limiter, Metadata::new("x-api-key")).await;
-    for result in call_all(&mut authority.client(server, None).await).await {
+    let server = authority.server(limiter(MANY), Metadata::new("x-api-key")).await;
+    for result in call_each_method(&mut authority.client(server, None).await).await {
         result.unwrap();
     }
-    let server = authority.server(two(), Metadata::new("x-api-key")).await;
+    let server = authority.server(limiter(TWO), Metadata::new("x-api-key")).await;
     let mut client = authority.client(server, None).await;
-    assert_eq!(codes(&mut client, "acme", 3).await, LIMITED);
-    for result in call_all(&mut client).await {
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+    for result in call_each_method(&mut client).await {
         assert_eq!(result.unwrap_err().code(), Code::ResourceExhausted);
     }
 }
 
 #[tokio::test]
-async fn the_peer_is_known_with_and_without_tls() {
+async fn the_peer_address_is_found_with_and_without_tls() {
     let authority = Authority::new();
-    let server = authority.server(two(), PeerIp::new()).await;
-    assert_eq!(codes(&mut authority.client(server, None).await, "acme", 3).await, LIMITED);
-    let mut plain = limited(tollgate_tonic::layer(two(), PeerIp::new())).await;
-    assert_eq!(codes(&mut plain, "acme", 3).await, LIMITED);
+    let server = authority.server(limiter(TWO), PeerIp::new()).await;
+    assert_eq!(codes(&mut authority.client(server, None).await, "acme", 3).await, TWO_OF_THREE);
+    let mut plain = client_behind(tollgate_tonic::layer(limiter(TWO), PeerIp::new())).await;
+    assert_eq!(codes(&mut plain, "acme", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
-async fn a_client_is_known_by_its_certificate_s_subject_also_when_it_is_renewed() {
+async fn a_renewed_certificate_with_the_same_subject_has_the_same_key() {
     let authority = Authority::new();
-    let server = authority.server(two(), ClientCertificate).await;
+    let server = authority.server(limiter(TWO), ClientCertificate).await;
     let mut acme = authority.client(server, Some(authority.sign(Some("acme")))).await;
-    assert_eq!(codes(&mut acme, "", 2).await, LIMITED[..2]);
+    assert_eq!(codes(&mut acme, "", 2).await, TWO_OF_THREE[..2]);
     let mut renewed = authority.client(server, Some(authority.sign(Some("acme")))).await;
-    assert_eq!(codes(&mut renewed, "", 1).await, LIMITED[2..]);
+    assert_eq!(codes(&mut renewed, "", 1).await, TWO_OF_THREE[2..]);
     let mut other = authority.client(server, Some(authority.sign(Some("other")))).await;
-    assert_eq!(codes(&mut other, "", 3).await, LIMITED);
+    assert_eq!(codes(&mut other, "", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
 async fn a_client_without_certificate_or_subject_has_no_key() {
     let authority = Authority::new();
-    let server = authority.server(two(), ClientCertificate).await;
-    for (identity, message) in [
-        (None, "the client showed no certificate"),
+    let server = authority.server(limiter(TWO), ClientCertificate).await;
+    for (identity, expected) in [
+        (None, "the client sent no certificate"),
         (Some(authority.sign(None)), "the client's certificate has no subject"),
     ] {
-        let status =
-            authority.client(server, identity).await.unary(crate::support::message("hello")).await.unwrap_err();
-        assert_eq!((status.code(), status.message()), (Code::InvalidArgument, message));
+        let status = authority.client(server, identity).await.unary(message("hello")).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::InvalidArgument, expected));
     }
 }

@@ -1,33 +1,29 @@
-//! What stands in the HTTP/2 frames.
+//! The HTTP/2 frames of a denial.
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use h2::RecvStream;
 use http::{HeaderMap, Request, Response};
-use tokio::net::TcpStream;
 use tollgate_tonic::{GrpcStatus, RateLimitInterceptor};
 use tollgate_tower::key::Global;
 use tonic::{service::LayerExt, transport::Server};
 
 use crate::support::*;
 
-/// A unary call, by an HTTP/2 client that knows nothing of gRPC.
+/// Makes a unary call with a plain HTTP/2 client.
 async fn call(server: SocketAddr) -> Response<RecvStream> {
-    let stream = TcpStream::connect(server).await.unwrap();
-    let (send, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::spawn(connection);
     let request = Request::post(format!("http://{server}/echo.Echo/Unary"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())
         .unwrap();
-    let (response, mut body) = send.ready().await.unwrap().send_request(request, false).unwrap();
+    let (response, mut body) = http2(server).await.send_request(request, false).unwrap();
     body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
     response.await.unwrap()
 }
 
-/// Calls until it is denied, which must be one HEADERS frame that ends the stream.
+/// Calls until a call is denied, and asserts that the denial is one HEADERS frame that ends the stream.
 async fn denied(server: SocketAddr) -> HeaderMap {
     for _ in 0..2 {
         let mut allowed = call(server).await;
@@ -38,7 +34,7 @@ async fn denied(server: SocketAddr) -> HeaderMap {
     }
     let denied = call(server).await;
     assert_eq!(denied.status(), 200);
-    assert!(denied.body().is_end_stream(), "there is more than a HEADERS frame");
+    assert!(denied.body().is_end_stream(), "the denial has more than one frame");
     denied.into_parts().0.headers
 }
 
@@ -50,12 +46,12 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_denial_around_the_server_is_trailers_only() {
-    let layer = tollgate_tonic::layer(two(), Global);
+    let layer = tollgate_tonic::layer(limiter(TWO), Global);
     let headers = denied(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
     assert_eq!(headers["grpc-status"], "8");
     assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
     assert_eq!(headers["content-type"], "application/grpc");
-    assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "padding is not sent");
+    assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "the details are sent with base64 padding");
     let expected =
         ["cache-control", "content-type", "grpc-message", "grpc-status", "grpc-status-details-bin", "retry-after"];
     assert_eq!(names(&headers), expected);
@@ -63,7 +59,7 @@ async fn a_denial_around_the_server_is_trailers_only() {
 
 #[tokio::test]
 async fn a_denial_around_one_service_is_trailers_only() {
-    let layer = tollgate_tonic::builder(two(), Global).respond_with(GrpcStatus::new().pushback()).build();
+    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(GrpcStatus::new().pushback(true)).build();
     let server = Server::builder().add_service(layer.named_layer(EchoServer::new(Echoing)));
     let headers = denied(serve(server).await).await;
     assert_eq!(headers["grpc-status"], "8");
@@ -72,7 +68,7 @@ async fn a_denial_around_one_service_is_trailers_only() {
 
 #[tokio::test]
 async fn a_denial_of_an_interceptor_is_trailers_only() {
-    let interceptor = RateLimitInterceptor::new(two(), Global).unwrap();
+    let interceptor = RateLimitInterceptor::new(limiter(TWO), Global).unwrap();
     let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
     assert_eq!(denied(serve(server).await).await["grpc-status"], "8");
 }

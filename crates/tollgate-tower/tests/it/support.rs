@@ -11,8 +11,8 @@ use axum::Router;
 use http::{Request, Response, StatusCode};
 use tokio::{net::TcpListener, time::Instant};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Store, StoreFuture,
 };
 use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -102,15 +102,15 @@ struct Unavailable;
 
 impl Store for Unavailable {
     fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Err(Error::unavailable("test")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 
     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("test")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 
     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::unavailable("test")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 }
 

@@ -1,9 +1,9 @@
-//! Counters per window: aligned to the clock, or opened by the first hit.
+//! One counter per window. The window is aligned to the clock, or opens with the first request.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
-/// A window and what was spent in it.
+/// A window and the units spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
     start_us: u64,
@@ -22,8 +22,8 @@ impl State {
                 self.start_us = current;
                 return true;
             } else {
-                // This window; the next one, when the clock went back a little; or a start that
-                // another period aligned.
+                // The current window, or the next one when the clock went back a little, or a start
+                // that was aligned to another period.
                 let at = self.start_us.max(now_us);
                 self.start_us = at - at % period;
             }
@@ -47,14 +47,14 @@ impl State {
         self.count += cost;
     }
 
-    /// Only what was spent in this window can come back to it.
+    /// Returns units only to the window in which they were spent.
     pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
         if spent_us >= self.start_us {
             self.count = self.count.saturating_sub(cost);
         }
     }
 
-    /// The state that says these words at `now_us`.
+    /// Returns the state that has these words at `now_us`.
     #[cfg(feature = "redis")]
     pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
         Self { start_us: (now_us + words[1]).saturating_sub(quota.period_us()), count: words[0] }
@@ -68,14 +68,14 @@ impl State {
         if self.count == 0 { 0 } else { self.start_us + quota.period_us() }
     }
 
-    /// The bytes that the script stores.
+    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
-        super::doubles(&[self.start_us, self.count, quota.period_us()])
+        super::stored::doubles(&[self.start_us, self.count, quota.period_us()])
     }
 }
 
-/// From the count and the time left of the window.
+/// Derives the numbers from the count and the time left of the window.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [count, left, ..] = *words;
     let remaining = quota.amount_u64().saturating_sub(count);

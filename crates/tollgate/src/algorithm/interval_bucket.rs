@@ -1,9 +1,9 @@
-//! A bucket that is filled at intervals: all n units of a period at once, W after the first spend.
+//! A bucket to which n units are added at once every period. The first period starts with the first request.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
-/// When the timer was started or last ran out, and what is missing from the bucket.
+/// The start of the current period, and the units missing from the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
     start_us: u64,
@@ -14,7 +14,7 @@ impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
         let mut mended = false;
         if self.used > quota.burst_u64() {
-            // The burst was lowered.
+            // The burst was lowered since the state was stored.
             self.used = quota.burst_u64();
             mended = true;
         }
@@ -22,14 +22,14 @@ impl State {
             self.start_us = now_us;
             mended = true;
         }
-        let fills = (now_us - self.start_us) / quota.period_us();
-        self.used = self.used.saturating_sub(fills.saturating_mul(quota.amount_u64()));
+        let refills = (now_us - self.start_us) / quota.period_us();
+        self.used = self.used.saturating_sub(refills.saturating_mul(quota.amount_u64()));
         if self.used == 0 {
-            // Full: the timer stands still until somebody spends.
+            // The bucket is full: the next period starts with the next request.
             self.start_us = now_us;
             return false;
         }
-        self.start_us += fills * quota.period_us();
+        self.start_us += refills * quota.period_us();
         mended
     }
 
@@ -41,16 +41,15 @@ impl State {
         self.used += cost;
     }
 
-    /// Units that were spent so long ago that the fills since then brought them back already are
-    /// not given back again.
+    /// Returns units, unless they were spent so long ago that refills have already returned them.
     pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
-        let fills = quota.burst_u64().div_ceil(quota.amount_u64());
-        if spent_us + (fills - 1) * quota.period_us() >= self.start_us {
+        let refills = quota.burst_u64().div_ceil(quota.amount_u64());
+        if spent_us + (refills - 1) * quota.period_us() >= self.start_us {
             self.used = self.used.saturating_sub(cost);
         }
     }
 
-    /// The state that says these words at `now_us`.
+    /// Returns the state that has these words at `now_us`.
     #[cfg(feature = "redis")]
     pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
         Self { start_us: (now_us + words[1]).saturating_sub(quota.period_us()), used: words[0] }
@@ -64,19 +63,19 @@ impl State {
         self.start_us + self.used.div_ceil(quota.amount_u64()) * quota.period_us()
     }
 
-    /// The bytes that the script stores.
+    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        super::doubles(&[self.start_us, self.used])
+        super::stored::doubles(&[self.start_us, self.used])
     }
 }
 
-/// From what is missing and the time until the next fill.
+/// Derives the numbers from the missing units and the time until the next refill.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [used, left, ..] = *words;
     let until = |missing: u64| match missing.div_ceil(quota.amount_u64()) {
         0 => 0,
-        fills => (fills - 1).saturating_mul(quota.period_us()).saturating_add(left),
+        refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
     };
     Numbers {
         remaining: quota.burst_u64().saturating_sub(used),

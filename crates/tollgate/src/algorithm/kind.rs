@@ -1,95 +1,92 @@
-/// How a [`Policy`](crate::Policy) meters its quota.
+/// Selects how a [`Policy`](crate::Policy) meters its quota.
 ///
-/// | | at most, in any interval of L | state per key |
-/// |---|---|---|
-/// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ | one time |
-/// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ | one time, one count |
-/// | [`LeakyBucket`](Self::LeakyBucket) | b waiting, one leaves each W/n | one time |
-/// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count |
-/// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count |
-/// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts |
-/// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts |
-/// | [`SlidingLog`](Self::SlidingLog) | n in W | up to n times |
+/// In the table, n is the amount of the quota, W its period, b its burst and m the number of
+/// buckets. L is the length of any interval, including its start and excluding its end. A client
+/// that times its requests can reach each bound.
 ///
-/// Bounds are over any half-open interval of length L, for amount n per period W and burst b; each
-/// is reached by somebody who tries.
+/// | algorithm | most units admitted | stored per key | use it for |
+/// |---|---|---|---|
+/// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ in L | one time | most limits |
+/// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
+/// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
+/// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | calendar quotas |
+/// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
+/// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
+/// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
+/// | [`SlidingLog`](Self::SlidingLog) | n in W | up to n times | small strict limits, audit |
+///
+/// ```
+/// use tollgate::{Algorithm, Policy, Quota};
+///
+/// let policy = Policy::try_new("api", Algorithm::TokenBucket, Quota::per_second(20))?;
+/// assert_eq!(policy.algorithm(), Algorithm::TokenBucket);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Holds at most b units and gains n per W, continuously; starts full. Admits at most
-    /// b + ⌊n·L/W⌋. The choice for most limits: bursts are welcome, the rate holds.
+    /// Holds up to b units and gains n units per W continuously.
     ///
-    /// It does not keep to n in every W: after a rest it gives the burst on top. Where n is a
-    /// promise, use [`SlidingBuckets`](Self::SlidingBuckets).
+    /// The bucket starts full. Bursts pass, and the average rate holds. See
+    /// [`Policy::token_bucket`](crate::Policy::token_bucket).
     ///
-    /// Kept as virtual scheduling, one stored time: the generic cell rate algorithm (GCRA) of
-    /// ITU-T I.371 is the same mathematics.
+    /// The state is one time, as in the generic cell rate algorithm (GCRA) of ITU-T I.371, which is
+    /// mathematically the same.
     #[doc(alias = "gcra")]
     #[doc(alias = "replenish rate")]
     TokenBucket,
-    /// Holds at most b units; n of them arrive at once, W after the first spend, and again W later
-    /// while something is missing. Unused ones never add up beyond b. Admits at most
-    /// b − 1 + n·⌈L/W⌉.
+    /// Adds n units at once every period W, up to b.
     ///
-    /// For limits that are told as "n, then wait for the next fill", with short periods above all.
-    /// A [`TokenBucket`](Self::TokenBucket) of the same quota never admits more, and lets a client
-    /// go on sooner.
+    /// The bucket starts full. The first refill comes W after the first request, and further
+    /// refills follow every W until the bucket is full again. See
+    /// [`Policy::interval_bucket`](crate::Policy::interval_bucket).
     #[doc(alias = "burst fill")]
     #[doc(alias = "refill at intervals")]
     IntervalBucket,
-    /// A queue of depth b that drains at n per W: each admitted request is told in
-    /// [`Decision::delay`](crate::Decision::delay) how long to wait for its turn, and the turns
-    /// are W/n apart; a full queue denies. [`Limiter::until_ready`](crate::Limiter::until_ready)
-    /// waits.
+    /// Queues up to b units and releases one unit every W/n.
     ///
-    /// For work that has to be even: calls to somebody else's API, e-mails. The one that waits
-    /// holds a connection or a task meanwhile; where a client shall rather come back later, use a
-    /// [`TokenBucket`](Self::TokenBucket), whose arithmetic is the same.
+    /// An admitted request is given a [`Decision::delay`](crate::Decision::delay) and should start
+    /// only after it. A full bucket denies. See
+    /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     #[doc(alias = "queue")]
     #[doc(alias = "traffic shaping")]
     LeakyBucket,
-    /// A counter for each window of W that starts at a multiple of W since the Unix epoch. Admits
-    /// n per window, and so up to 2n around a window's edge. For quotas that people read on a
-    /// calendar: a day's, an hour's (in UTC). Everybody's window ends at the same moment, and the
-    /// next one begins with a rush; where that hurts, take any other.
-    FixedWindow,
-    /// A counter whose window opens with the first hit and lasts W. Admits n per window, and up to
-    /// 2n − 1 in some interval of length W. What `INCR` with `EXPIRE` is meant to be; use it to
-    /// match a limit that somebody else enforces that way.
-    WindowFromFirstHit,
-    /// Two counters: what was spent in this aligned window, and of the window before it the share
-    /// that still lies inside. A steady client gets n − 1 to n in any W, with no rush at the edge;
-    /// one that knows the edge up to 2n − 1, because the share takes the window before as even.
-    /// n·W must stay below 2⁵³ (in µs: 104 000 a day).
+    /// Counts units in windows that start at multiples of W since the Unix epoch.
     ///
-    /// For large limits over long periods at constant memory. Where n is a promise, use
-    /// [`SlidingBuckets`](Self::SlidingBuckets).
+    /// All clients get their new quota at the same moment. See
+    /// [`Policy::fixed_window`](crate::Policy::fixed_window).
+    FixedWindow,
+    /// Counts units in a window of length W that opens with the first request of a key.
+    ///
+    /// It counts as `INCR` with `EXPIRE` does. See
+    /// [`Policy::window_from_first_hit`](crate::Policy::window_from_first_hit).
+    WindowFromFirstHit,
+    /// Counts the current window in full and the previous window by the share still within W.
+    ///
+    /// The windows start at multiples of W since the Unix epoch. n·W in microseconds must be below
+    /// 2⁵³: about 104 000 units per day. See
+    /// [`Policy::sliding_window`](crate::Policy::sliding_window).
     #[doc(alias = "sliding window counter")]
     #[doc(alias = "two counters")]
     SlidingWindow,
-    /// W cut into m sub-windows of ⌈W/m⌉ µs aligned to the clock; that of now and the m before it
-    /// count in full. Never more than n in any W. A unit counts for W to W·(1 + 1/m), so a steady
-    /// client gets n·m/(m + 1) per W at the least.
+    /// Divides W into m sub-windows and counts the current one and the m before it in full.
     ///
-    /// The exact limit at a bounded price: a few bytes for each sub-window in which something was
-    /// spent. Where it must also never deny too much, use [`SlidingLog`](Self::SlidingLog).
+    /// The sub-windows are ⌈W/m⌉ µs wide and aligned to the clock. See
+    /// [`Policy::sliding_buckets`](crate::Policy::sliding_buckets).
     SlidingBuckets {
-        /// How many sub-windows, m: 1 to 1000, and no more than W has microseconds.
+        /// Sets the number of sub-windows, m: 1 to 1000, and at most the microseconds in W.
         buckets: u16,
     },
-    /// The time of every admitted unit: never more than n in any W, and a denial only when n are
-    /// inside. n is at most 100 000.
+    /// Stores the time of every admitted unit.
     ///
-    /// The exact limit both ways, for small n: about 11 bytes at the server for each unit inside.
-    /// Each entry may carry a [tag](crate::Limiter::check_tagged), to ask afterwards
-    /// [who spent](crate::Limiter::entries). For large n use
-    /// [`SlidingBuckets`](Self::SlidingBuckets).
+    /// n is at most 100 000, because each unit takes about 11 bytes in Redis. See
+    /// [`Policy::sliding_log`](crate::Policy::sliding_log).
     SlidingLog,
 }
 
 impl Algorithm {
-    /// The letter and storage version that end a Redis key: another algorithm, or another layout
-    /// of the state, is another key.
+    /// Returns the letter and the storage version at the end of a Redis key. Another algorithm, or
+    /// another layout of the state, uses another key.
     pub(crate) const fn tag(self) -> &'static str {
         match self {
             Self::TokenBucket => "t1",
@@ -103,12 +100,12 @@ impl Algorithm {
         }
     }
 
-    /// Whether a state written under `other` is one of this algorithm's.
+    /// Returns `true` when this algorithm can read a state written under `other`.
     pub(crate) fn reads(self, other: Self) -> bool {
         self.tag() == other.tag()
     }
 
-    /// Each of them, for tests.
+    /// Lists every algorithm, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) const ALL: [Self; 8] = [
         Self::TokenBucket,
@@ -121,7 +118,7 @@ impl Algorithm {
         Self::SlidingLog,
     ];
 
-    /// How many words its reading has.
+    /// Returns the number of words of a level.
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::TokenBucket
@@ -134,12 +131,12 @@ impl Algorithm {
         }
     }
 
-    /// Whether a burst other than the amount means something.
+    /// Returns `true` when the quota may have a burst that differs from its amount.
     pub(crate) const fn has_burst(self) -> bool {
         matches!(self, Self::TokenBucket | Self::IntervalBucket | Self::LeakyBucket)
     }
 
-    /// Whether units come one by one, so that a longer period is an equal rate.
+    /// Returns `true` when units return one by one, so that n per W and 2n per 2W are the same rate.
     pub(crate) const fn is_continuous(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }

@@ -1,42 +1,42 @@
-//! The window cut into m sub-windows, each with a counter: the one of now and the m before it count
-//! in full, so no interval of W ever holds more than n.
+//! A window of m sub-windows (buckets) with one counter each. The current bucket and the m before it
+//! count in full, so no interval of length W ever holds more than n units.
 
 use std::collections::VecDeque;
 
-use super::Words;
+use super::level::Words;
 use crate::Quota;
 
-/// How a window is cut.
+/// The layout of the buckets in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Buckets {
     /// The width of a bucket in microseconds, ⌈W/m⌉.
     pub(crate) width_us: u64,
-    /// How many buckets before that of now count: m.
+    /// The number of buckets that count before the current one: m.
     pub(crate) count: u64,
 }
 
 impl Buckets {
-    /// When the bucket at `at` stops to count.
-    fn leaves_us(self, at: u64) -> u64 {
+    /// Returns the time at which the bucket with index `at` stops counting, in microseconds since the Unix epoch.
+    fn expires_us(self, at: u64) -> u64 {
         (at + self.count + 1) * self.width_us
     }
 }
 
-/// The buckets that are not empty; none is fresh.
+/// The buckets that are not empty. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State(Option<Box<Filled>>);
 
 #[derive(Clone, Debug)]
 struct Filled {
     width_us: u64,
-    /// Which bucket, and the units in it; oldest first, never empty.
+    /// The index of each bucket and its units, oldest first. Never empty.
     buckets: VecDeque<(u64, u32)>,
-    /// The sum over the buckets.
+    /// The sum of the units of all buckets.
     total: u64,
-    /// Seen when the state was settled, no part of what is stored: how many of the oldest buckets
-    /// have left, and what stood in them.
-    gone: usize,
-    gone_units: u64,
+    /// The number of the oldest buckets that have expired, and their units. Set when the state is
+    /// settled, and not stored.
+    expired: usize,
+    expired_units: u64,
 }
 
 impl PartialEq for Filled {
@@ -46,20 +46,20 @@ impl PartialEq for Filled {
 }
 
 impl State {
-    pub(crate) fn settle(&mut self, cut: Buckets, now_us: u64) -> (Self, bool) {
+    pub(crate) fn settle(&mut self, layout: Buckets, now_us: u64) -> (Self, bool) {
         let Some(filled) = &mut self.0 else {
             return (Self(None), false);
         };
-        let at = now_us / cut.width_us;
-        if filled.width_us != cut.width_us || filled.newest() > at + cut.count {
-            let mended = filled.mended(cut, now_us);
+        let at = now_us / layout.width_us;
+        if filled.width_us != layout.width_us || filled.newest() > at + layout.count {
+            let mended = filled.mended(layout, now_us);
             let is_mended = mended.is_some();
             return (Self(mended.map(Box::new)), is_mended);
         }
-        let first = filled.newest().max(at).saturating_sub(cut.count);
-        let gone = filled.buckets.iter().take_while(|(at, _)| *at < first);
-        (filled.gone, filled.gone_units) =
-            gone.fold((0, 0), |(count, units), (_, more)| (count + 1, units + u64::from(*more)));
+        let first = filled.newest().max(at).saturating_sub(layout.count);
+        let expired = filled.buckets.iter().take_while(|(at, _)| *at < first);
+        (filled.expired, filled.expired_units) =
+            expired.fold((0, 0), |(count, units), (_, more)| (count + 1, units + u64::from(*more)));
         (Self(self.0.take()), false)
     }
 
@@ -75,19 +75,20 @@ impl State {
         cost == 0 || self.used() + cost <= quota.amount_u64()
     }
 
-    pub(crate) fn charge(&mut self, cut: Buckets, now_us: u64, cost: u64) {
-        let filled = self.0.get_or_insert_with(|| Box::new(Filled::new(cut)));
-        filled.drop_gone();
-        filled.add(now_us / cut.width_us, cost);
+    pub(crate) fn charge(&mut self, layout: Buckets, now_us: u64, cost: u64) {
+        let filled = self.0.get_or_insert_with(|| Box::new(Filled::new(layout)));
+        filled.drop_expired();
+        filled.add(now_us / layout.width_us, cost);
     }
 
-    /// Units come back to the bucket in which they were spent; what is not found there, to older
-    /// ones, the oldest first. (Those leave soonest, so no interval ever holds more than n.)
+    /// Returns units to the bucket in which they were spent. Units that are not found there are
+    /// returned to older buckets, the oldest first: these expire soonest, so no interval ever holds
+    /// more than n units.
     pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
         let Some(filled) = &mut self.0 else {
             return;
         };
-        filled.drop_gone();
+        filled.drop_expired();
         let spent_at = spent_us / filled.width_us;
         let there = filled.buckets.iter().find(|(at, _)| *at == spent_at).map_or(0, |(_, units)| u64::from(*units));
         let exact = there.min(cost);
@@ -107,36 +108,36 @@ impl State {
         }
     }
 
-    pub(crate) fn words(&self, quota: &Quota, cut: Buckets, now_us: u64, denied: u64) -> Words {
+    pub(crate) fn words(&self, quota: &Quota, layout: Buckets, now_us: u64, denied: u64) -> Words {
         let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
             return [0; 4];
         };
         let used = filled.used();
-        // Until so many units have left.
+        // Returns the time until `units` units have expired.
         let until = |units: u64| {
-            let mut left = 0;
-            let leaves = filled.buckets.iter().skip(filled.gone).find(|(_, more)| {
-                left += u64::from(*more);
-                left >= units
+            let mut expired = 0;
+            let last = filled.buckets.iter().skip(filled.expired).find(|(_, more)| {
+                expired += u64::from(*more);
+                expired >= units
             });
-            leaves.map_or(0, |(at, _)| cut.leaves_us(*at) - now_us)
+            last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
         };
         let surplus = (used + 1).saturating_sub(quota.amount_u64()).max(1);
         let retry_us = if denied > 0 { until((used + denied).saturating_sub(quota.amount_u64())) } else { 0 };
-        [used, retry_us, cut.leaves_us(filled.newest()) - now_us, until(surplus)]
+        [used, retry_us, layout.expires_us(filled.newest()) - now_us, until(surplus)]
     }
 
-    pub(crate) fn fresh_at(&self, cut: Buckets) -> u64 {
-        self.0.as_ref().map_or(0, |filled| Buckets { width_us: filled.width_us, ..cut }.leaves_us(filled.newest()))
+    pub(crate) fn fresh_at(&self, layout: Buckets) -> u64 {
+        self.0.as_ref().map_or(0, |filled| Buckets { width_us: filled.width_us, ..layout }.expires_us(filled.newest()))
     }
 
-    /// The bytes that the script stores.
+    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Some(filled) = &self.0 else {
             return Vec::new();
         };
-        let mut bytes = super::doubles(&[filled.width_us, filled.newest(), filled.total]);
+        let mut bytes = super::stored::doubles(&[filled.width_us, filled.newest(), filled.total]);
         for (at, units) in &filled.buckets {
             bytes.extend((*at as u16).to_le_bytes());
             bytes.extend(units.to_le_bytes());
@@ -146,8 +147,8 @@ impl State {
 }
 
 impl Filled {
-    fn new(cut: Buckets) -> Self {
-        Self { width_us: cut.width_us, buckets: VecDeque::new(), total: 0, gone: 0, gone_units: 0 }
+    fn new(layout: Buckets) -> Self {
+        Self { width_us: layout.width_us, buckets: VecDeque::new(), total: 0, expired: 0, expired_units: 0 }
     }
 
     fn newest(&self) -> u64 {
@@ -155,16 +156,16 @@ impl Filled {
     }
 
     fn used(&self) -> u64 {
-        self.total - self.gone_units
+        self.total - self.expired_units
     }
 
-    fn drop_gone(&mut self) {
-        self.buckets.drain(..self.gone);
-        self.total -= self.gone_units;
-        (self.gone, self.gone_units) = (0, 0);
+    fn drop_expired(&mut self) {
+        self.buckets.drain(..self.expired);
+        self.total -= self.expired_units;
+        (self.expired, self.expired_units) = (0, 0);
     }
 
-    /// Into the bucket at `at`, or the newest one when the clock went back.
+    /// Adds units to the bucket with index `at`, or to the newest one when the clock went back.
     fn add(&mut self, at: u64, units: u64) {
         self.total += units;
         match self.buckets.back_mut() {
@@ -173,16 +174,16 @@ impl Filled {
         }
     }
 
-    /// What may still be inside when the window is cut another way, or when the buckets lie
-    /// impossibly far ahead: each as late as its units can have been spent, at `now_us` at the
-    /// latest.
-    fn mended(&self, cut: Buckets, now_us: u64) -> Option<Self> {
-        let first = (now_us / cut.width_us).saturating_sub(cut.count);
-        let mut mended = Self::new(cut);
+    /// Converts the buckets to another layout, or moves back buckets that are impossibly far ahead.
+    /// Units are counted at the latest time at which they can have been spent, at most `now_us`.
+    /// Returns `None` when no unit counts any more.
+    fn mended(&self, layout: Buckets, now_us: u64) -> Option<Self> {
+        let first = (now_us / layout.width_us).saturating_sub(layout.count);
+        let mut mended = Self::new(layout);
         for (at, units) in &self.buckets {
             let last_us = ((at + 1) * self.width_us - 1).min(now_us);
-            if last_us / cut.width_us >= first {
-                mended.add(last_us / cut.width_us, u64::from(*units));
+            if last_us / layout.width_us >= first {
+                mended.add(last_us / layout.width_us, u64::from(*units));
             }
         }
         (mended.total > 0).then_some(mended)

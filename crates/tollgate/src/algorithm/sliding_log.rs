@@ -1,20 +1,20 @@
-//! The time of every unit that was admitted: never more than n in any W, and a denial only when n
-//! are inside.
+//! The time of every admitted unit. No interval of length W ever holds more than n units, and no
+//! request is denied that would fit.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::Words;
+use super::level::Words;
 use crate::Quota;
 
-/// What was admitted; none is fresh.
+/// The admitted units. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State(Option<Box<Log>>);
 
 #[derive(Clone, Debug)]
 struct Log {
-    /// Newest first, never empty: when, and the caller's tag.
+    /// The time and the tag of each unit, newest first. Never empty.
     entries: VecDeque<(u64, Option<Arc<[u8]>>)>,
-    /// Seen when the state was settled, no part of what is stored: how many are still inside.
+    /// The number of entries that still count. Set when the state is settled, and not stored.
     used: usize,
 }
 
@@ -55,7 +55,7 @@ impl State {
         cost == 0 || self.used() + cost <= quota.amount_u64()
     }
 
-    /// One entry for each unit, at `now_us`, or with the newest one when the clock went back.
+    /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.
     pub(crate) fn charge(&mut self, now_us: u64, cost: u64, tag: &[u8]) {
         let log = self.0.get_or_insert_with(|| Box::new(Log { entries: VecDeque::new(), used: 0 }));
         log.entries.truncate(log.used);
@@ -67,8 +67,8 @@ impl State {
         log.used = log.entries.len();
     }
 
-    /// Units that were spent at that very time come back; what is not found there, older ones,
-    /// the oldest first. (Those leave soonest, so no interval ever holds more than n.)
+    /// Removes units that were spent at `spent_us`. When there are too few, removes older ones, the
+    /// oldest first: these expire soonest, so no interval ever holds more than n units.
     pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
         let Some(log) = &mut self.0 else {
             return;
@@ -89,17 +89,17 @@ impl State {
         let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
             return [0; 4];
         };
-        let leaves = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
+        let expires = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
         let (used, amount) = (log.used, quota.amount() as usize);
-        let retry_us = if denied > 0 { leaves(amount.saturating_sub(denied as usize)) } else { 0 };
-        [used as u64, retry_us, leaves(0), leaves(used.min(amount) - 1)]
+        let retry_us = if denied > 0 { expires(amount.saturating_sub(denied as usize)) } else { 0 };
+        [used as u64, retry_us, expires(0), expires(used.min(amount) - 1)]
     }
 
     pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
         self.0.as_ref().map_or(0, |log| log.newest() + quota.period_us())
     }
 
-    /// What is inside at `now_us`, newest first.
+    /// Returns the entries that count at `now_us`, newest first.
     pub(crate) fn entries(&self, period_us: u64, now_us: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let entries = self.0.iter().flat_map(|log| &log.entries);
         entries
@@ -107,7 +107,7 @@ impl State {
             .map(|(at, tag)| (*at, tag.as_deref().unwrap_or_default()))
     }
 
-    /// The list that the script stores.
+    /// Returns the list that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_list(&self) -> Vec<Vec<u8>> {
         let entries = self.0.iter().flat_map(|log| &log.entries);

@@ -1,12 +1,13 @@
-//! Two counters: this window's, and of the one before it the share that still lies inside.
+//! Two counters: the current window counts in full, the previous window by the share that is still
+//! within W.
 //!
-//! Shares are compared as products, count × microseconds: a policy is refused when it is made
-//! whose n·W would reach 2⁵³, so the products are exact in Lua too.
+//! Shares are compared as products of a count and microseconds. The products are exact in Lua too,
+//! because a policy with n·W of 2⁵³ or more is refused.
 
-use super::{Numbers, Words};
+use super::level::{Numbers, Words};
 use crate::Quota;
 
-/// An aligned window and what was spent in it and in the one before.
+/// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
     start_us: u64,
@@ -26,8 +27,8 @@ impl State {
             self.start_us = start;
             mended = true;
         } else if self.start_us >= start {
-            // This window; the next one, when the clock went back a little; or a start that
-            // another period aligned.
+            // The current window, or the next one when the clock went back a little, or a start that
+            // was aligned to another period.
             let at = self.start_us.max(now_us);
             self.start_us = at - at % period;
         } else {
@@ -45,12 +46,12 @@ impl State {
                     <= (quota.amount_u64() - current - cost) * quota.period_us()
     }
 
-    /// Spends a cost that fits: the count stays within the amount.
+    /// Spends a cost that fits, so the count never exceeds the amount.
     pub(crate) fn charge(&mut self, cost: u64) {
         self.current += cost as u32;
     }
 
-    /// Units come back to the window in which they were spent, while it counts.
+    /// Returns units to the window in which they were spent, as long as it counts.
     pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         if spent_us >= self.start_us {
@@ -60,7 +61,7 @@ impl State {
         }
     }
 
-    /// The state that says these words at `now_us`.
+    /// Returns the state that has these words at `now_us`.
     #[cfg(feature = "redis")]
     pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
         let start_us = (now_us + words[2]).saturating_sub(quota.period_us());
@@ -68,7 +69,7 @@ impl State {
         Self { start_us, current: count(words[0]), previous: count(words[1]) }
     }
 
-    /// What was spent in this window and in the one before.
+    /// Returns the units spent in this window and in the previous one.
     fn counts(&self) -> (u64, u64) {
         (self.current.into(), self.previous.into())
     }
@@ -86,29 +87,29 @@ impl State {
         }
     }
 
-    /// Until the window ends: more than a period, while it has not begun.
+    /// Returns the time until the window ends. It is more than a period when the window has not begun.
     fn left(&self, quota: &Quota, now_us: u64) -> u64 {
         self.start_us + quota.period_us() - now_us
     }
 
-    /// The bytes that the script stores.
+    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let (current, previous) = self.counts();
-        super::doubles(&[self.start_us, current, previous])
+        super::stored::doubles(&[self.start_us, current, previous])
     }
 }
 
-/// From the two counts and the time left of the window.
+/// Derives the numbers from the two counts and the time left of the window.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [current, previous, left, _] = *words;
     let (amount, period) = (quota.amount_u64(), quota.period_us());
-    // Of a window that counts `count` at its end, how much of it may still be inside so that
-    // `room` is left for it.
+    // Returns the time for which a previous window of `count` units may still overlap, so that its
+    // share is at most `room`.
     let share = |room: u64, count: u64| (u128::from(room) * u128::from(period) / u128::from(count)) as u64;
     let until = |units: u64| {
         if current + units > amount {
-            // Not before this window is the previous one.
+            // It cannot fit before this window has become the previous one.
             left + period - share(amount.saturating_sub(units), current)
         } else if previous == 0 {
             0

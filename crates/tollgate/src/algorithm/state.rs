@@ -1,11 +1,16 @@
-//! The state of any algorithm, and the steps of a decision on it.
+//! The state of any algorithm, and the steps of a decision.
 
+#[cfg(feature = "testing")]
+use super::stored::Value;
 use super::{
-    Reading, Words, fixed_window, interval_bucket, sliding_buckets, sliding_log, sliding_window, token_bucket,
+    fixed_window, interval_bucket,
+    kind::Algorithm,
+    level::{PolicyLevel, Words},
+    sliding_buckets, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Algorithm, Policy};
+use crate::Policy;
 
-/// A state that one algorithm keeps for one key.
+/// The state of one policy for one key. The token bucket and the leaky bucket share a form, and so do both windows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
@@ -16,16 +21,16 @@ pub(crate) enum State {
     SlidingLog(sliding_log::State),
 }
 
-/// A state at some instant, under the quota in force.
+/// A state that was brought to the current time and the current quota.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub(crate) state: State,
-    /// It had to be mended, so it is written back also on a denial.
+    /// Whether the state had to be mended. A mended state is stored even after a denial.
     pub(crate) mended: bool,
 }
 
 impl State {
-    /// The state of a key nobody has spent from.
+    /// Returns the state of a key from which nothing was spent.
     pub(crate) fn fresh(algorithm: Algorithm) -> Self {
         match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::TokenBucket(token_bucket::State::default()),
@@ -37,10 +42,10 @@ impl State {
         }
     }
 
-    /// This state, stored under the policy `wrote`, brought to `now_us` under `policy`.
+    /// Brings this state to `now_us` under `policy`. It was stored under the policy `wrote`.
     ///
-    /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended, and belongs
-    /// back in this place when nothing is written.
+    /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended. The caller
+    /// puts it back when it stores nothing.
     pub(crate) fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> Settled {
         let quota = policy.quota_ref();
         let (state, mended) = match *self {
@@ -72,8 +77,9 @@ impl State {
         Settled { state, mended }
     }
 
-    /// One whole decision on the state of a policy that is alone, in its place: what it reads, and whether it was
-    /// written.
+    /// Decides for a set of one policy, in place. Returns the level, and whether the state was changed.
+    ///
+    /// Inlined: the four steps of each algorithm then compile into one function, without calls between them.
     #[inline(always)]
     pub(crate) fn decide(
         &mut self,
@@ -82,7 +88,7 @@ impl State {
         now_us: u64,
         cost: u64,
         tag: &[u8],
-    ) -> (Reading, bool) {
+    ) -> (PolicyLevel, bool) {
         let quota = policy.quota_ref();
         match self {
             Self::TokenBucket(state) => decide(
@@ -128,7 +134,7 @@ impl State {
         now_us: u64,
         cost: u64,
         tag: &[u8],
-    ) -> (Reading, bool) {
+    ) -> (PolicyLevel, bool) {
         let Settled { mut state, mended } = self.settle(policy, wrote, now_us);
         let fits = state.fits(policy, now_us, cost);
         let is_charged = fits && cost > 0;
@@ -140,10 +146,10 @@ impl State {
         if is_written || (!mended && state.is_moved()) {
             *self = state;
         }
-        (Reading { fits, words }, is_written)
+        (PolicyLevel { fits, words }, is_written)
     }
 
-    /// Whether settling moved this state out of its place, rather than copied it.
+    /// Returns `true` when settling moved this state out instead of copying it.
     pub(crate) fn is_moved(&self) -> bool {
         match self {
             Self::SlidingBuckets(state) => state.is_some(),
@@ -152,7 +158,7 @@ impl State {
         }
     }
 
-    /// Whether `cost` fits a settled state.
+    /// Returns `true` when `cost` fits a settled state.
     pub(crate) fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
         let quota = policy.quota_ref();
         match self {
@@ -165,7 +171,7 @@ impl State {
         }
     }
 
-    /// Spends `cost` of a settled state that it fits. Only a log keeps the tag.
+    /// Spends `cost` from a settled state that it fits. Only a sliding log stores the tag.
     pub(crate) fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         match self {
             Self::TokenBucket(state) => state.charge(policy.quota_ref(), cost),
@@ -177,7 +183,7 @@ impl State {
         }
     }
 
-    /// Gives back up to `cost` units that were spent at `spent_us`, to a settled state.
+    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
     pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
         match self {
             Self::TokenBucket(state) => state.refund(policy.quota_ref(), now_us, cost),
@@ -189,7 +195,7 @@ impl State {
         }
     }
 
-    /// The words of a settled state; `denied` is the cost that did not fit, or zero.
+    /// Returns the words of a settled state. `denied` is the cost that did not fit, or zero.
     pub(crate) fn words(&self, policy: &Policy, now_us: u64, denied: u64) -> Words {
         let quota = policy.quota_ref();
         match self {
@@ -202,7 +208,7 @@ impl State {
         }
     }
 
-    /// When the state will equal a fresh one; `now_us` or earlier if it does already.
+    /// Returns the time at which the state equals a fresh one. It is not after the current time when the state is fresh.
     pub(crate) fn fresh_at(&self, policy: &Policy) -> u64 {
         match self {
             Self::TokenBucket(state) => state.fresh_at(),
@@ -214,20 +220,19 @@ impl State {
         }
     }
 
-    /// When the key that holds the state expires at a server.
+    /// Returns the time at which Redis expires the key, in milliseconds since the Unix epoch.
     #[cfg(feature = "testing")]
     pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
         match self {
-            // At the end of the second, so that a charge within it leaves the expiry alone.
+            // The end of the second, so that further charges within it do not change the expiry.
             Self::TokenBucket(state) => (state.full_us() / 1_000_000 + 1) * 1_000,
             _ => self.fresh_at(policy) / 1_000 + 1,
         }
     }
 
-    /// What the script stores under the policy.
+    /// Returns the value that the script stores.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_value(&self, policy: &Policy) -> crate::testing::Value {
-        use crate::testing::Value;
+    pub(crate) fn to_value(&self, policy: &Policy) -> Value {
         match self {
             Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
@@ -239,7 +244,9 @@ impl State {
     }
 }
 
-/// The steps of a decision on a state of fixed size: it is copied, and stored where it was written.
+/// Runs the steps of a decision on a copy of a state of fixed size, and stores the copy when it was changed.
+///
+/// Inlined for the same reason as [`State::decide`].
 #[inline(always)]
 fn decide<S: Copy>(
     stored: &mut S,
@@ -248,7 +255,7 @@ fn decide<S: Copy>(
     fits: impl FnOnce(&S) -> bool,
     charge: impl FnOnce(&mut S),
     words: impl FnOnce(&S) -> Words,
-) -> (Reading, bool) {
+) -> (PolicyLevel, bool) {
     let mut state = *stored;
     let mended = settle(&mut state);
     let fits = fits(&state);
@@ -260,5 +267,5 @@ fn decide<S: Copy>(
     if is_written {
         *stored = state;
     }
-    (Reading { fits, words: words(&state) }, is_written)
+    (PolicyLevel { fits, words: words(&state) }, is_written)
 }

@@ -1,30 +1,30 @@
-//! The token bucket, kept as the time at which it will be full again (virtual scheduling, the
-//! generic cell rate algorithm of ITU-T I.371); and the leaky bucket, which is the same bucket
-//! upside down: what the one has spent, the other holds, and it is drained when the other is full.
+//! The token bucket, stored as the time at which it will be full again. This form is called virtual
+//! scheduling, or the generic cell rate algorithm (GCRA) of ITU-T I.371. The leaky bucket uses the
+//! same state: the units missing here are the units waiting there.
 //!
-//! One unit is worth T = W/n µs. T is rarely whole, so the time is kept as whole microseconds and
-//! a remainder in 1/n µs: k periods give exactly k·n units, for any n and W, without a product
-//! that a double could not hold.
+//! One unit takes T = W/n µs. T is rarely a whole number, so a time is stored as whole microseconds
+//! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W, and no product
+//! exceeds the precision of a double.
 
 use std::ptr;
 
-use super::{Numbers, Words};
-use crate::{Quota, quota::MAX_EXACT};
+use super::level::{Numbers, Words};
+use crate::{
+    Quota,
+    quota::{MAX_EXACT, Span},
+};
 
-/// When the bucket is full again.
+/// The time at which the bucket is full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    /// Whole microseconds since the epoch.
+    /// Whole microseconds since the Unix epoch.
     full_us: u64,
-    /// And this many 1/n of a microsecond, less than n.
+    /// The remainder in 1/n µs, less than n.
     part: u64,
 }
 
-/// A span of time in the state's own units, ordered by value.
-type Span = (u64, u64);
-
 impl State {
-    /// Brings the bucket that was stored under the quota `wrote` to `now_us`.
+    /// Brings the bucket to `now_us`. It was stored under the quota `wrote`. Returns `true` when it had to be mended.
     #[inline]
     pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
         if self.full_us < now_us {
@@ -33,7 +33,7 @@ impl State {
         }
         let mut mended = false;
         if !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
-            // Another rate: keep the units that were spent, not the time they would have taken.
+            // The rate has changed: keep the spent units, not the time in which they would have returned.
             let units = (self.full_us - now_us) as f64 / wrote.pace();
             let known = units >= 0.0 && units <= MAX_EXACT as f64;
             let ahead = if known { (units * quota.pace()).ceil() } else { 0.0 };
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// The state that says these words at `now_us`.
+    /// Returns the state that has these words at `now_us`.
     #[cfg(feature = "redis")]
     pub(crate) fn of_words(words: &Words, now_us: u64) -> Self {
         Self { full_us: now_us + words[0], part: words[1] }
@@ -92,7 +92,7 @@ impl State {
         self.full_us
     }
 
-    /// The bytes that the script stores, under the quota in force.
+    /// Returns the bytes that the script stores under the current quota.
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
         [self.full_us as f64, self.part as f64, quota.pace()].iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -105,7 +105,7 @@ fn add(quota: &Quota, a: Span, b: Span) -> Span {
     (a.0 + b.0 + carry, part - carry * quota.amount_u64())
 }
 
-/// Takes `units` back from the words of a bucket that they were charged to.
+/// Subtracts `units` from the words of a bucket to which they were charged.
 #[cfg(feature = "redis")]
 pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     let (whole, part) = quota.span(units);
@@ -114,10 +114,10 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     words[1] = words[1] + borrow * quota.amount_u64() - part;
 }
 
-/// From the time until the bucket is full: `words` are its whole and its part.
+/// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     match quota.span(1) {
-        // A unit is a whole number of microseconds, as it most often is: no product is wide.
+        // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every product.
         (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost),
         _ => wide_numbers(quota, words, cost),
     }
@@ -150,9 +150,9 @@ fn wide_numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     }
 }
 
-/// Until everything is drained that stood in the bucket before `charged` units were added: when
-/// the turn of a request in the queue comes.
-pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
+/// Returns the delay of a request that added `charged` units to a leaky bucket: the time until all
+/// units that were in the bucket before have left, in microseconds.
+pub(crate) fn bucket_delay_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
     let n = i128::from(quota.amount_u64());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
     let before = used - i128::from(quota.period_us()) * i128::from(charged);
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_the_same_the_short_way_and_the_wide_way() {
+    fn the_64_bit_numbers_equal_the_128_bit_numbers() {
         for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
             let (unit, _) = quota.span(1);
             let (top, _) = quota.span(quota.burst_u64());

@@ -51,7 +51,7 @@ fn part() -> impl Strategy<Value = Part> {
 
 proptest! {
     #[test]
-    fn decoding_gives_back_the_parts(parts in prop::collection::vec(part(), 1..4)) {
+    fn decoding_returns_the_parts(parts in prop::collection::vec(part(), 1..4)) {
         let key = encode(&parts);
         if !key.encoded().starts_with('!') {
             prop_assert_eq!(decode(key.encoded()), parts);
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn the_text_is_short_and_cannot_move_the_hash_slot(parts in prop::collection::vec(part(), 1..9)) {
+    fn the_text_is_short_and_cannot_choose_the_hash_slot(parts in prop::collection::vec(part(), 1..9)) {
         let key = encode(&parts);
         prop_assert!((1..=64).contains(&key.encoded().len()));
         let safe = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
@@ -116,7 +116,7 @@ fn a_megabyte_becomes_a_short_digest() {
 }
 
 #[test]
-fn one_address_is_one_key_however_it_is_written() {
+fn one_address_is_one_key_in_every_notation() {
     let key = |text: &str| Key::network(text.parse().unwrap(), 64);
     assert_eq!(key("::ffff:1.2.3.4"), key("1.2.3.4"));
     assert_eq!(key("::ffff:102:304"), Key::network("1.2.3.4".parse().unwrap(), 32));
@@ -127,12 +127,12 @@ fn one_address_is_one_key_however_it_is_written() {
 }
 
 #[test]
-fn debug_shows_nothing() {
+fn debug_shows_neither_key_nor_secret() {
     assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), KeySecret::new("pepper")), "Key(..) KeySecret(..)");
 }
 
 #[test]
-fn the_bytes_that_stand_for_themselves_are_these() {
+fn only_these_bytes_need_no_escape() {
     for byte in 0..=255_u8 {
         let expected = byte.is_ascii_alphanumeric() || b"-_./:@+=|$&;?".contains(&byte);
         for at in [0, 7, 8, 15, 16, 31, 63] {
@@ -144,7 +144,7 @@ fn the_bytes_that_stand_for_themselves_are_these() {
 }
 
 #[test]
-fn addresses_are_written_as_the_standard_library_does() {
+fn addresses_are_written_as_in_the_standard_library() {
     let every_octet = (0..=255).map(|octet| octet << 24 | octet << 8);
     for bits in every_octet.chain([0, 1, 0x0a09_6364, 0x7f00_0001, 0xc0a8_ff0a, u32::MAX]) {
         let address = Ipv4Addr::from_bits(bits);

@@ -1,11 +1,7 @@
-#[cfg(feature = "redis")]
-use std::any::Any;
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Inner, Limiter};
-use crate::{Outage, PolicySet, Store, outage::Fallback, wait::Lines};
-#[cfg(feature = "redis")]
-use crate::{RedisStore, redis::Watch};
+use crate::{Outage, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
 const DEADLINE: Duration = Duration::from_millis(50);
@@ -26,11 +22,9 @@ const MAX_WAITING: usize = 10_000;
 ///     .build();
 /// assert_eq!(login.policies().len(), 1);
 /// ```
-#[must_use = "a builder does nothing until it is built"]
+#[must_use = "a builder does nothing until `build` is called"]
 pub struct LimiterBuilder<P> {
     store: Arc<dyn Store>,
-    #[cfg(feature = "redis")]
-    redis: Option<RedisStore>,
     policies: P,
     deadline: Duration,
     outage: Outage,
@@ -40,8 +34,6 @@ pub struct LimiterBuilder<P> {
 impl LimiterBuilder<()> {
     pub(super) fn new(store: impl Store) -> Self {
         Self {
-            #[cfg(feature = "redis")]
-            redis: (&store as &dyn Any).downcast_ref::<RedisStore>().cloned(),
             store: Arc::new(store),
             policies: (),
             deadline: DEADLINE,
@@ -52,7 +44,7 @@ impl LimiterBuilder<()> {
 }
 
 impl<P> LimiterBuilder<P> {
-    /// The policies that are checked together.
+    /// Sets the policies that are checked together.
     ///
     /// # Panics
     ///
@@ -60,8 +52,6 @@ impl<P> LimiterBuilder<P> {
     pub fn policies(self, policies: impl Into<PolicySet>) -> LimiterBuilder<PolicySet> {
         LimiterBuilder {
             store: self.store,
-            #[cfg(feature = "redis")]
-            redis: self.redis,
             policies: policies.into(),
             deadline: self.deadline,
             outage: self.outage,
@@ -69,23 +59,24 @@ impl<P> LimiterBuilder<P> {
         }
     }
 
-    /// What to answer when the store cannot decide in time. By default each replica decides by
-    /// itself, see [`Outage::Local`].
+    /// Sets the answer to a check that the store cannot decide in time. By default each replica decides in process:
+    /// see [`Outage::Local`].
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.outage = outage;
         self
     }
 
-    /// How long a check may take in all, connecting included, from the call that asks for it; 50 ms
-    /// by default. After it the [`Outage`] decides. In-process stores answer at once and know no
-    /// deadline.
+    /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
+    ///
+    /// After the deadline the [`Outage`] decides. A store in the process answers at once, so no deadline applies
+    /// to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// How many may wait in line at a time for [`Limiter::until_ready`], for all keys together;
-    /// 10 000 by default. One more is denied.
+    /// Sets how many callers may wait at a time in [`Limiter::until_ready`], over all keys. 10 000 by default. One
+    /// more is denied at once.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
         self
@@ -93,23 +84,18 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl LimiterBuilder<PolicySet> {
-    /// The limiter.
+    /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> Limiter {
-        let fallback = Fallback::new(self.outage, &self.policies);
-        let Self { store, policies, deadline, .. } = self;
-        let (is_in_process, lines) = (store.is_in_process(), Lines::new(self.max_waiting));
+        let Self { store, policies, deadline, outage, max_waiting } = self;
         Limiter(Arc::new(Inner {
+            is_in_process: store.is_in_process(),
+            keeps_deadline: store.keeps_deadline(),
             store,
-            #[cfg(feature = "redis")]
-            redis: self.redis,
-            #[cfg(feature = "redis")]
-            watch: Watch::default(),
-            is_in_process,
+            fallback: Fallback::new(outage, &policies),
             policies,
-            deadline,
-            fallback,
-            lines,
+            timeout: deadline,
+            wait_queues: WaitQueues::new(max_waiting),
         }))
     }
 }

@@ -2,47 +2,50 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
-use super::{hash, shard::Shard};
+use super::state_table::{StateTable, hash_key};
 use crate::{Check, Decision, Key, PolicySet};
 
-/// The states of a [`MemoryStore`](crate::MemoryStore) without a lock and a clock, for tests that
-/// bring others. Two that were asked the same hold the same.
+/// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
+///
+/// Tests bring their own lock and clock. Two values that received the same calls hold the same
+/// states.
 #[derive(Debug)]
-pub struct Lockless(Shard);
+pub struct Lockless(StateTable);
 
-/// One for all, for what is dropped of many that are alike depends on it.
+/// All values share one hasher, because the hash decides which of several equally fresh states is
+/// dropped.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 impl Lockless {
-    /// With room for so many states.
+    /// Creates an empty value with room for `room` states.
     #[must_use]
     pub fn new(room: usize) -> Self {
-        Self(Shard::new(room, HASHER.clone()))
+        Self(StateTable::new(room, HASHER.clone()))
     }
 
-    /// Decides.
+    /// Decides at `now_us`.
     pub fn check(&mut self, check: Check<'_>, now_us: u64) -> Decision {
-        let readings = self.0.check(of(check.key), check, now_us);
-        Decision::from_readings(check.policies, readings, check.cost, now_us)
+        let levels = self.0.check(hash(check.key), check, now_us);
+        Decision::from_levels(check.policies, levels, check.cost, now_us)
     }
 
-    /// Gives back at `now_us` what `check` says was spent at `spent_us`.
+    /// Refunds at `now_us` the cost that `check` spent at `spent_us`.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64, spent_us: u64) {
-        self.0.refund(of(check.key), check, now_us, spent_us);
+        self.0.refund(hash(check.key), check, now_us, spent_us);
     }
 
-    /// Makes the key fresh.
+    /// Removes the states of the key.
     pub fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.0.reset(of(key), policies, key);
+        self.0.reset(hash(key), policies, key);
     }
 
-    /// How many states there are.
+    /// Returns the number of states.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
-fn of(key: &Key) -> u64 {
-    hash(&HASHER, key.as_bytes())
+fn hash(key: &Key) -> u64 {
+    hash_key(&HASHER, key.as_bytes())
 }

@@ -1,12 +1,12 @@
-//! What the threads of a process share. The lock comes from the module above, so that the same
-//! lines run under a model checker.
+//! Shards of a store, each behind its own lock. The lock type comes from `super::sync`, so that a
+//! model checker can run the same lines.
 
 use super::sync::{Mutex, MutexGuard};
 
-/// Parts of a store, each behind a lock of its own. Which one a key is in, its hash says.
+/// Splits a store into shards with one lock each. The hash of a key selects its shard.
 pub(super) struct Shards<S>(Box<[Mutex<Timed<S>>]>);
 
-/// A part, and when it was last decided on.
+/// A shard and the time of its latest decision.
 pub(super) struct Timed<S> {
     pub(super) shard: S,
     newest_us: u64,
@@ -18,37 +18,37 @@ impl<S> Shards<S> {
         Self(std::iter::repeat_with(timed).take(count).collect())
     }
 
-    /// The part of a key, alone.
+    /// Locks the shard of a key.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Timed<S>> {
-        // The table inside uses the low bits and the topmost seven of a product of it. This is the
-        // upper half's share of the shards: a multiplication where a remainder would be a division.
+        // The upper half of the hash selects the shard: the table inside uses the low bits. The
+        // multiplication scales it to the number of shards and is cheaper than a remainder.
         let at = (((hash >> 32) * self.0.len() as u64) >> 32) as usize;
         lock(&self.0[at])
     }
 
-    /// The part of a key, alone, and the time. It is that of the last decision or later, as long as
-    /// the clock does not go back.
+    /// Locks the shard of a key and returns the time. The time is never before the shard's latest
+    /// decision, unless the clock went back.
     #[inline]
     pub(super) fn lock_at(&self, hash: u64, clock: impl Fn() -> u64) -> (MutexGuard<'_, Timed<S>>, u64) {
-        // Before the lock, so that it is held for less.
+        // The clock is read before locking, so that the lock is held for a shorter time.
         let mut now_us = clock();
         let mut timed = self.lock(hash);
         if now_us < timed.newest_us {
-            // Another was faster in between, or the clock went back.
+            // Another thread decided in between, or the clock went back.
             now_us = clock();
         }
         timed.newest_us = now_us;
         (timed, now_us)
     }
 
-    /// All parts, one after the other.
+    /// Locks all shards, one after the other.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Timed<S>>> {
         self.0.iter().map(lock)
     }
 }
 
-/// A panic while the lock is held leaves whole states behind, so the lock is never poisoned.
+/// Ignores poisoning: a state is replaced as a whole, so a panic leaves every state valid.
 #[inline]
 fn lock<S>(shard: &Mutex<Timed<S>>) -> MutexGuard<'_, Timed<S>> {
     shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())

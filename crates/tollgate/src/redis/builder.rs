@@ -2,91 +2,88 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
+#[cfg(feature = "tls")]
+use super::connect::Certificates;
 use super::{
     RedisStore,
+    backend::Backend,
     cluster::{self, Cluster},
-    denials,
-    lane::{Lanes, Manner},
-    link::{Link, Source},
-    pool::Pool,
-    sentinel::Sentinels,
-    servers::Servers,
+    connect::{ConnectionSource, ConnectionTemplate, Sentinels, SharedConnection},
+    deny_cache,
+    dispatch::{ServerHandle, StoreConfig},
+    source::{RedisSource, SourceKind, unreadable},
 };
 use crate::{Clock, Error};
 
 /// Builds a [`RedisStore`].
-#[must_use = "a builder does nothing until it is built"]
+#[must_use = "a builder does nothing until `build` or `connect` is called"]
 pub struct RedisStoreBuilder {
-    source: Origin,
+    source: RedisSource,
     server_url: Option<String>,
     prefix: String,
     clock: Option<Clock>,
     connect_timeout: Duration,
     deny_cache_cap: Duration,
     #[cfg(feature = "tls")]
-    tls: super::tls::Certificates,
+    tls: Certificates,
 }
 
-pub(super) enum Origin {
-    Url(String),
-    Client(Box<Client>),
-    Pool(Pool),
-    Sentinels { urls: Vec<String>, master: String },
-    Cluster(Vec<String>),
-}
+const DEFAULT_PREFIX: &str = "tollgate";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) const DEFAULT_PREFIX: &str = "tollgate";
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long sent bytes may stay unacknowledged before the system gives the connection up.
+/// The time that sent bytes may stay unacknowledged before the system gives the connection up.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl RedisStoreBuilder {
-    pub(super) fn new(source: Origin) -> Self {
+    pub(super) fn new(source: RedisSource) -> Self {
         Self {
             source,
             server_url: None,
             prefix: DEFAULT_PREFIX.to_owned(),
             clock: None,
             connect_timeout: CONNECT_TIMEOUT,
-            deny_cache_cap: denials::CAP,
+            deny_cache_cap: deny_cache::DEFAULT_CAP,
             #[cfg(feature = "tls")]
-            tls: super::tls::Certificates::default(),
+            tls: Certificates::default(),
         }
     }
 
-    /// What every key begins with; `tollgate` by default. Limiters whose stores have the same
-    /// prefix share the counters of policies of the same name.
+    /// Sets the first part of every key. `tollgate` by default.
+    ///
+    /// Stores with the same prefix share the counters of policies with the same name.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How to speak to the servers that Sentinels name: user, password, database, protocol and TLS
-    /// of this URL. Its host and port are not looked at.
+    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. Host and port of this URL are
+    /// ignored.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
         self
     }
 
-    /// The clock to decide by, instead of the server's. Weaker: replicas whose clocks differ by
-    /// some time disagree by that time. For servers that refuse `TIME`, and for tests.
+    /// Sets a clock that decides instead of the server's.
+    ///
+    /// The guarantee is then weaker: replicas whose clocks differ disagree by that difference. Use it for servers that
+    /// refuse `TIME`, and for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// For how long a denial is remembered at the most, 1 s by default: while it is known to hold still, repeated refusals
-    /// cost the server nothing. A refund, a reset or a raised quota in another process may be seen so much later. Zero
-    /// remembers none.
+    /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers none.
+    ///
+    /// While a denial is known to hold, repeated requests cost the server nothing. A refund, a reset or a raised quota
+    /// in another process may be seen that much later.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::RedisStore;
     ///
-    /// // A minute between two tries, and nobody gives units back: no need to ask again each second.
+    /// // One attempt a minute, and no process refunds: there is no need to ask again each second.
     /// let store = RedisStore::builder("redis://127.0.0.1").deny_cache_cap(Duration::from_secs(60)).build();
     /// assert!(store.is_ok());
     /// ```
@@ -95,140 +92,144 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Asks the server also where a denial is known to hold still: a [cap](Self::deny_cache_cap) of zero.
-    pub fn without_deny_cache(self) -> Self {
-        self.deny_cache_cap(Duration::ZERO)
-    }
-
-    /// The authorities that may sign the server's certificate, in PEM, instead of those of the
-    /// platform. For `rediss://` URLs.
+    /// Sets the certificate authorities that may sign the server's certificate, in PEM, instead of those of the platform.
+    /// For `rediss://` URLs.
     #[cfg(feature = "tls")]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.roots = Some(pem.into());
         self
     }
 
-    /// The certificate, with those that lead to its authority, and the key to show to a server that
-    /// asks for them, both in PEM. For `rediss://` URLs.
+    /// Sets the client certificate, with its chain, and its key, both in PEM. For `rediss://` URLs.
     #[cfg(feature = "tls")]
     pub fn client_certificate(mut self, certificate_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         self.tls.identity = Some((certificate_pem.into(), key_pem.into()));
         self
     }
 
-    /// How long connecting may take, signing in and TLS included, and a [`ping`](RedisStore::ping);
-    /// 1 s by default. Checks do not wait for it longer than their own deadline.
+    /// Sets how long connecting may take, authentication and TLS included, and a [`ping`](RedisStore::ping). 1 s by
+    /// default. A check waits for it no longer than its own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// The store, connected: see [`RedisStore::connect`].
+    /// Builds the store, and waits until the server answers: see [`RedisStore::connect`].
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and when the server does not answer or refuses us.
+    /// As [`build`](Self::build), and when the server does not answer or refuses the user or the password.
     pub async fn connect(self) -> Result<RedisStore, Error> {
         let store = self.build()?;
         store.ping().await?;
-        store.warn().await;
+        store.log_findings().await;
         Ok(store)
     }
 
-    /// The store. It connects with the first check.
+    /// Builds the store. It connects with the first check.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL does not parse, the prefix is
-    /// empty, longer than 64 bytes, or holds a brace, a space or a control character, or
-    /// certificates do not parse or are given where there is no `rediss://` URL. Of a cluster also when there is no
-    /// URL, one names a database or a socket, or they differ in more than host and port.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when
+    ///
+    /// - a URL is not valid, or needs a feature that is not enabled;
+    /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control character;
+    /// - certificates are not valid PEM, or are set without a `rediss://` URL;
+    /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a socket, or differ in
+    ///   more than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
-        let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(allowed) {
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(is_allowed) {
             return Err(Error::config(format!(
                 "prefix must be 1 to 64 printable ASCII characters without braces, got {:?}",
                 self.prefix
             )));
         }
-        if self.server_url.is_some() && !matches!(self.source, Origin::Sentinels { .. }) {
-            return Err(Error::config("a server URL is for a store that is found through sentinels"));
+        let kind = self.source.0.clone().resolve()?;
+        if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
+            return Err(Error::config("server_url is set, but the servers are not found through sentinels"));
         }
         #[cfg(feature = "tls")]
-        if self.tls.is_some() && matches!(self.source, Origin::Client(_) | Origin::Pool(_)) {
-            return Err(Error::config("certificates are for a store at a rediss:// URL: a client or pool has its own"));
+        if self.tls.is_some() && matches!(kind, SourceKind::Client(_) | SourceKind::Pool(_)) {
+            return Err(Error::config(
+                "certificates need a rediss:// URL: a client or a pool has its own certificates",
+            ));
         }
-        let manner = Manner::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
-        let source = match &self.source {
-            Origin::Url(url) => Source::Client(self.client(settings(url)?, true)?.into()),
-            Origin::Client(client) => Source::Client(Client::clone(client).into()),
-            Origin::Pool(pool) => Source::Pool(pool.clone()),
-            Origin::Sentinels { urls, master } => Source::Sentinels(self.sentinels(urls, master)?),
-            Origin::Cluster(urls) => {
-                let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
-                let nodes = cluster::nodes(&seeds)?;
-                // What is wrong with it is told now, and not when a server is away.
-                let servers = self.servers(seeds[0].clone(), true)?;
-                let cluster = Cluster::new(servers, nodes, manner.clone(), self.connect_timeout);
-                return Ok(RedisStore::assemble(Lanes::Cluster(cluster), manner));
+        let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
+        let source = match kind {
+            SourceKind::Url(url) => ConnectionSource::Client(self.client(settings(&url)?, true)?.into()),
+            SourceKind::Client(client) => ConnectionSource::Client((*client).into()),
+            SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
+            SourceKind::Sentinels { urls, master, server_url } => {
+                let server_url = self.server_url.clone().or(server_url);
+                ConnectionSource::Sentinels(self.sentinels(&urls, &master, server_url.as_deref())?)
+            }
+            SourceKind::Cluster(urls) => {
+                let backend = Backend::Cluster(self.cluster(&urls, config.clone())?);
+                return Ok(RedisStore::new(backend, self.prefix, config.deny_cache));
             }
         };
-        Ok(RedisStore::at(Link::new(source, self.connect_timeout), manner))
+        let shared = SharedConnection::new(source, self.connect_timeout);
+        let backend = Backend::One(ServerHandle::new(shared, &config, false));
+        Ok(RedisStore::new(backend, self.prefix, config.deny_cache))
     }
 
-    fn sentinels(&self, urls: &[String], master: &str) -> Result<Arc<Sentinels>, Error> {
+    fn cluster(&self, urls: &[String], config: StoreConfig) -> Result<Cluster, Error> {
+        let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
+        let addresses = cluster::addresses(&seeds)?;
+        // Certificates that are not valid are reported now, not when a server is away.
+        let template = self.template(seeds[0].clone(), true)?;
+        Ok(Cluster::new(template, addresses, config, self.connect_timeout))
+    }
+
+    fn sentinels(&self, urls: &[String], master: &str, server_url: Option<&str>) -> Result<Arc<Sentinels>, Error> {
         if urls.is_empty() {
-            return Err(Error::config("sentinels must be 1 at least, got 0"));
+            return Err(Error::config("sentinel URLs must be at least 1, got 0"));
         }
         let clients = urls.iter().map(|url| self.client(settings(url)?, false)).collect::<Result<_, _>>()?;
-        let info = settings(self.server_url.as_deref().unwrap_or("redis://any"))?;
+        let info = settings(server_url.unwrap_or("redis://any"))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(Error::config("sentinels name servers by host and port, the server URL is of a socket"));
+            return Err(Error::config("server_url must be a redis:// or rediss:// URL, got a socket path"));
         }
-        Ok(Sentinels::new(clients, master.to_owned(), self.servers(info, false)?))
+        Ok(Sentinels::new(clients, master.to_owned(), self.template(info, false)?))
     }
 
-    /// Servers that are spoken to in this way, once that is known to be possible.
-    fn servers(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Servers, Error> {
-        Ok(Servers {
+    /// Returns the settings for servers that are named later, after a check that they are valid.
+    fn template(&self, info: ConnectionInfo, needs_tls: bool) -> Result<ConnectionTemplate, Error> {
+        Ok(ConnectionTemplate {
             info: self.client(info, needs_tls)?.get_connection_info().clone(),
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
         })
     }
 
-    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates are for TLS"))]
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates need TLS"))]
     fn client(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Client, Error> {
         #[cfg(feature = "tls")]
         if let Some(client) = self.tls.client(&info, needs_tls)? {
             return Ok(client);
         }
-        Client::open(info).map_err(|_| unparsed())
+        Client::open(info).map_err(|_| unreadable())
     }
 }
 
-/// Where a URL leads, with how we speak to it.
+/// Reads a URL, and adds the settings of every connection.
 fn settings(url: &str) -> Result<ConnectionInfo, Error> {
-    let info = url.into_connection_info().map_err(|_| unparsed())?;
+    let info = url.into_connection_info().map_err(|_| unreadable())?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    // Whether the connection is welcome shows in the first reply, and nobody looks at that to a name.
+    // The first reply shows whether the server accepts the connection. The client would drop the reply to `CLIENT SETINFO`.
     let redis = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(info.set_tcp_settings(tcp).set_redis_settings(redis))
 }
 
-/// Neither the URL nor what the parser says of it is shown: a password may stand in it.
-fn unparsed() -> Error {
-    Error::config(
-        "the redis URL does not parse: expected redis://[user:password@]host[:port][/db], \
-         rediss://… (with the feature tls) or unix:///path",
-    )
-}
-
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("RedisStoreBuilder")
+            .field("source", &self.source)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 use loom::{sync::Arc, thread};
 
-use crate::breaker::Breaker;
+use crate::redis::server::Breaker;
 
 fn missed(breaker: &Arc<Breaker>) -> thread::JoinHandle<bool> {
     let breaker = Arc::clone(breaker);
@@ -19,7 +19,7 @@ fn two_misses_that_meet_open_it_once() {
         }
         assert_eq!(opened, 1, "one probe, of four misses");
         assert!(breaker.is_open());
-        assert_eq!(breaker.openings(), 1);
+        assert_eq!(breaker.epoch(), 1);
     });
 }
 
@@ -30,7 +30,7 @@ fn a_miss_and_a_failure_that_meet_open_it_once() {
         let _ = (breaker.missed(), breaker.missed());
         let other = missed(&breaker);
         let opened = u32::from(breaker.open()) + u32::from(other.join().expect("a thread"));
-        assert_eq!((opened, breaker.openings()), (1, 1));
+        assert_eq!((opened, breaker.epoch()), (1, 1));
     });
 }
 
@@ -61,6 +61,6 @@ fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
         breaker.abandon();
         assert!(!breaker.is_open());
         assert!(breaker.missed(), "nobody probed, the next miss finds somebody");
-        assert_eq!(breaker.openings(), 3);
+        assert_eq!(breaker.epoch(), 3);
     });
 }

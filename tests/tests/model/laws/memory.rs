@@ -1,5 +1,5 @@
-//! The in-process store. What two or three threads are told has to be what one caller would be told who asks for the
-//! same alone, in some order in which time does not go back.
+//! The in-process store. The answers to two or three threads have to be the answers to one caller who makes the same calls
+//! in some order in which time does not go back.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -15,7 +15,9 @@ use tollgate::{
     testing::{ALGORITHMS, Lockless},
 };
 
-use crate::{shards::Shards, told::told};
+use tollgate_test_support::described;
+
+use crate::shards::Shards;
 
 /// All keys are in one shard.
 const HASH: u64 = 7;
@@ -35,12 +37,12 @@ enum Step {
 
 use Step::{Count, Refund, Reset, Spend};
 
-/// A step, when it was made, and what was told. Some know no time.
+/// A step, the time at which it was made, and its answer. Some steps have no time.
 #[derive(Clone, Debug)]
 struct Record {
     step: Step,
     at_us: Option<u64>,
-    told: String,
+    answer: String,
 }
 
 /// What the threads share: the shards of the store, and a clock that goes on whenever it is read.
@@ -62,14 +64,14 @@ impl Shared {
             Reset(_) => (self.shards.lock(HASH), None),
             Count => (self.shards.each().next().expect("a shard"), None),
         };
-        let told = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
-        Record { step, at_us, told }
+        let answer = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
+        Record { step, at_us, answer }
     }
 }
 
 fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> String {
     match step {
-        Spend(key) => return told(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
+        Spend(key) => return described(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
         Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us, BEGIN_US),
         Reset(key) => shard.reset(policies, &Key::from(key)),
         Count => return shard.count().to_string(),
@@ -118,14 +120,14 @@ impl Scene {
         let lines: Vec<Vec<Record>> = threads.into_iter().map(|thread| thread.join().expect("a thread")).collect();
         let last = make(self.last, &shared);
         let all = first.iter().chain(lines.iter().flatten()).chain(&last);
-        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.told.starts_with("1 ")).count();
+        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.answer.starts_with("1 ")).count();
         assert!(self.passes.contains(&passed), "{passed} let through: {first:?} {lines:?} {last:?}");
         let mut order = first.clone();
         let is_like_one = self.is_in_some_order(policies, &mut order, &lines, &last);
-        assert!(is_like_one, "nobody is told so who asks alone: {first:?} {lines:?} {last:?}");
+        assert!(is_like_one, "no order of the calls gives these answers: {first:?} {lines:?} {last:?}");
     }
 
-    /// Whether there is an order of the lines, after what was done before, in which one caller is told the same.
+    /// Returns whether one caller gets the same answers in some order of the remaining calls, after those made before.
     fn is_in_some_order(
         &self,
         policies: &PolicySet,
@@ -134,7 +136,7 @@ impl Scene {
         last: &[Record],
     ) -> bool {
         if lines.iter().all(Vec::is_empty) {
-            return self.is_told_alone(policies, before.iter().chain(last));
+            return self.is_decided_alone(policies, before.iter().chain(last));
         }
         (0..lines.len()).filter(|&at| !lines[at].is_empty()).any(|at| {
             let mut left = lines.to_vec();
@@ -145,12 +147,12 @@ impl Scene {
         })
     }
 
-    fn is_told_alone<'a>(&self, policies: &PolicySet, mut order: impl Iterator<Item = &'a Record>) -> bool {
+    fn is_decided_alone<'a>(&self, policies: &PolicySet, mut order: impl Iterator<Item = &'a Record>) -> bool {
         let (mut alone, mut now_us) = (Lockless::new(self.room), 0);
-        order.all(|Record { step, at_us, told }| {
+        order.all(|Record { step, at_us, answer }| {
             let is_later = at_us.is_none_or(|at_us| at_us >= now_us);
             now_us = at_us.unwrap_or(now_us);
-            is_later && make(&mut alone, policies, *step, now_us) == *told
+            is_later && make(&mut alone, policies, *step, now_us) == *answer
         })
     }
 }

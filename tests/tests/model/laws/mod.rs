@@ -1,7 +1,7 @@
-//! One file for each thing that is shared.
+//! One file for each shared structure.
 
 mod breaker;
-mod generation;
+mod dial_state;
+mod epoch_table;
 mod memory;
 mod queue;
-mod slots;

@@ -113,7 +113,7 @@ pub mod echo_client {
             req.extensions_mut().insert(GrpcMethod::new("echo.Echo", "Unary"));
             self.inner.unary(req, path, codec).await
         }
-        /// As many messages as `text` says.
+        /// Returns as many messages as the number in `text`.
         pub async fn server(
             &mut self,
             request: impl tonic::IntoRequest<super::Message>,
@@ -135,7 +135,7 @@ pub mod echo_client {
             req.extensions_mut().insert(GrpcMethod::new("echo.Echo", "Server"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// How many messages there were.
+        /// Returns the number of messages.
         pub async fn client(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::Message>,
@@ -200,12 +200,12 @@ pub mod echo_server {
             >
             + std::marker::Send
             + 'static;
-        /// As many messages as `text` says.
+        /// Returns as many messages as the number in `text`.
         async fn server(
             &self,
             request: tonic::Request<super::Message>,
         ) -> std::result::Result<tonic::Response<Self::ServerStream>, tonic::Status>;
-        /// How many messages there were.
+        /// Returns the number of messages.
         async fn client(
             &self,
             request: tonic::Request<tonic::Streaming<super::Message>>,

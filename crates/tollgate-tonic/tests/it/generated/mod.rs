@@ -1,4 +1,4 @@
-//! Code that is generated from `.proto` files and committed, so that nothing but cargo is needed to build it.
+//! Code that is generated from `.proto` files. It is committed, so that a build needs only cargo.
 
 use std::{env, fs, path::Path};
 
@@ -8,7 +8,7 @@ use prost::Message;
 #[rustfmt::skip]
 pub(crate) mod echo;
 
-/// Compares what is generated with what is committed, or replaces it where `UPDATE_GENERATED` is set.
+/// Compares the generated code with the committed code, or replaces it when `UPDATE_GENERATED` is set.
 fn check(directory: &Path, name: &str, descriptors: bool) {
     let set = protox::compile([format!("{name}.proto")], [directory]).unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -24,17 +24,20 @@ fn check(directory: &Path, name: &str, descriptors: bool) {
             fs::write(&committed, &content).unwrap();
         }
         let is_same = fs::read(&committed).is_ok_and(|committed| committed == content);
-        assert!(is_same, "{file} is not what its .proto makes: run this test with UPDATE_GENERATED=1, and commit");
+        assert!(
+            is_same,
+            "{file} differs from the code generated from its .proto: run this test with UPDATE_GENERATED=1 and commit the result"
+        );
     }
 }
 
 #[test]
-fn the_code_of_the_examples_is_what_its_proto_makes() {
+fn the_generated_code_of_the_examples_is_up_to_date() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/grpc");
     check(&examples, "helloworld", true);
 }
 
 #[test]
-fn the_code_of_these_tests_is_what_its_proto_makes() {
+fn the_generated_code_of_the_tests_is_up_to_date() {
     check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/generated"), "echo", false);
 }

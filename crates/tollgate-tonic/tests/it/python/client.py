@@ -1,7 +1,7 @@
-"""What a stock Python client (grpcio, grpcio-status) makes of a denial.
+"""Makes calls with the standard Python client (grpcio, grpcio-status), and prints one line of JSON for each call.
 
-Called with the address of an echo server and the name of a scenario; the messages are bytes, so that nothing has to be
-generated. Prints one line of JSON for each call.
+Arguments: the address of an echo server, the name of a scenario, and for `tls` the file of root certificates.
+Messages are sent as bytes, so that no Python code has to be generated.
 """
 
 import json
@@ -43,8 +43,8 @@ def channel():
     return grpc.insecure_channel(ADDRESS, options)
 
 
-def told(error):
-    """What the standard library for rich errors finds in the trailers."""
+def denial(error):
+    """Returns the status and the details that grpcio-status finds in the trailers."""
     status = rpc_status.from_call(error)
     retry, quota, info = (
         error_details_pb2.RetryInfo(),
@@ -70,7 +70,7 @@ def told(error):
 
 
 def call(grpc_channel, kind):
-    """One call; `text` of the message is `3`, so that the server's stream has three messages."""
+    """Makes one call. The text of the message is `3`, so that a response stream has three messages."""
     message = b"\n\x013"
     if kind == "unary":
         grpc_channel.unary_unary("/echo.Echo/Unary")(message, metadata=METADATA)
@@ -84,7 +84,7 @@ def call(grpc_channel, kind):
 
 
 def streamed(grpc_channel, kind):
-    """A call of nine messages by a client of its own; what came before the denial, and the denial."""
+    """Makes a call of nine messages with its own key. Returns the messages before the denial, and the denial."""
     message, received = b"\n\x019", 0
     metadata = (("x-api-key", kind),)
     try:
@@ -97,7 +97,7 @@ def streamed(grpc_channel, kind):
             for _ in grpc_channel.stream_stream("/echo.Echo/Bidi")(iter([message] * 9), metadata=metadata):
                 received += 1
     except grpc.RpcError as error:
-        return {"kind": kind, "messages": received, **told(error)}
+        return {"kind": kind, "messages": received, **denial(error)}
     return {"kind": kind, "messages": received, "code": "OK"}
 
 
@@ -112,6 +112,6 @@ with channel() as grpc_channel:
         try:
             line = {"kind": kind, "code": "OK", "messages": call(grpc_channel, kind)}
         except grpc.RpcError as error:
-            line = {"kind": kind, **told(error)}
+            line = {"kind": kind, **denial(error)}
         line["took_ms"] = int((time.monotonic() - started) * 1000)
         print(json.dumps(line), flush=True)

@@ -1,7 +1,7 @@
-//! A stock Python client: grpcio, and grpcio-status for the details.
+//! Denials as seen by the standard Python client: `grpcio`, with `grpcio-status` for the details.
 //!
-//! The client is installed from PyPI into a virtual environment in the target directory, once. Where there is no Python,
-//! or PyPI is out of reach, these tests say so and pass.
+//! The tests install the client from PyPI into a virtual environment in the target directory, once. Without Python, or
+//! without access to PyPI, the tests print a line that says so, and pass.
 
 use std::{
     io::Write,
@@ -13,38 +13,43 @@ use std::{
 
 use serde_json::Value;
 use tollgate::{Limiter, MemoryStore, Policy, Quota};
-use tollgate_tonic::{ChargeMessages, GrpcStatus, Messages as Charged, key::Metadata};
+use tollgate_tonic::{
+    GrpcStatus,
+    key::Metadata,
+    messages::{MessageCharge, RateLimitBuilderExt},
+};
 use tonic::transport::Server;
 
 use crate::{support::*, tls::Authority};
 
 const PACKAGES: [&str; 3] = ["grpcio", "grpcio-status", "googleapis-common-protos"];
 
-/// The Python of the environment that has the client.
+/// The Python of the virtual environment, or the reason why there is none.
 static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpc");
     install(Path::new("python3"), &environment, &["--retries", "2", "--timeout", "30"])
 });
 
-/// The Python of this environment, made by `python` and with the client installed unless it is there.
+/// Creates the environment with `python` and installs the client, unless both exist. Returns the Python of the
+/// environment.
 fn install(python: &Path, environment: &Path, options: &[&str]) -> Result<PathBuf, String> {
     let installed = environment.join("bin/python");
-    let is_there = || succeeds(Command::new(&installed).args(["-c", "import grpc_status.rpc_status"])).is_ok();
-    if is_there() {
+    let is_installed = || succeeds(Command::new(&installed).args(["-c", "import grpc_status.rpc_status"])).is_ok();
+    if is_installed() {
         return Ok(installed);
     }
     succeeds(Command::new(python).args(["-m", "venv"]).arg(environment))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
     succeeds(Command::new(&installed).args(pip).args(options).args(PACKAGES))?;
-    if is_there() { Ok(installed) } else { Err("the installed client cannot be imported".to_owned()) }
+    if is_installed() { Ok(installed) } else { Err("the installed client cannot be imported".to_owned()) }
 }
 
-/// The client, or nothing and a line in `log` that nobody takes for a test that ran.
+/// Returns the Python of the environment. Without one, writes a line to `log` that says that the test was skipped.
 fn or_skipped<'a>(python: &'a Result<PathBuf, String>, log: &mut impl Write) -> Option<&'a Path> {
     match python {
         Ok(python) => Some(python),
         Err(reason) => {
-            let line = format!("\nSKIPPED: no Python gRPC client, so none was shown a denial: {reason}\n");
+            let line = format!("\nSKIPPED: a test with the Python gRPC client, which is not installed: {reason}\n");
             let _ = log.write_all(line.as_bytes());
             None
         }
@@ -59,11 +64,11 @@ fn succeeds(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// What the client prints, a line for each call; `None` where there is no client.
+/// Runs the client. Returns the line that it prints for each call; `None` without a client.
 async fn run(scenario: &'static str, server: SocketAddr, more: Option<&Path>) -> Option<Vec<Value>> {
     let more = more.map(Path::to_owned);
     tokio::task::spawn_blocking(move || {
-        // Past the capture of the test harness.
+        // `stderr` directly, because the test harness captures `eprintln!`.
         let python = or_skipped(&PYTHON, &mut std::io::stderr())?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/python/client.py");
         let output = Command::new(python)
@@ -81,15 +86,16 @@ async fn run(scenario: &'static str, server: SocketAddr, more: Option<&Path>) ->
     .unwrap()
 }
 
-fn is_served(call: &Value) {
+/// Asserts that a call was allowed and that the handler did its work.
+fn assert_served(call: &Value) {
     let messages = if ["server", "bidi"].contains(&call["kind"].as_str().unwrap()) { 3 } else { 1 };
     assert_eq!((&call["code"], &call["messages"]), (&"OK".into(), &messages.into()), "{call}");
 }
 
-/// Four calls pass, one of each kind; four are denied with everything there is to tell.
-fn four_pass_and_four_are_told_all(calls: &[Value]) {
+/// Asserts that one call of each kind is allowed, and that one of each kind is denied with all details.
+fn assert_four_served_and_four_denied(calls: &[Value]) {
     assert_eq!(calls.len(), 8);
-    calls[..4].iter().for_each(is_served);
+    calls[..4].iter().for_each(assert_served);
     for call in &calls[4..] {
         assert_eq!(call["code"], "RESOURCE_EXHAUSTED", "{call}");
         assert_eq!(call["message"], "rate limit exceeded");
@@ -104,44 +110,44 @@ fn four_pass_and_four_are_told_all(calls: &[Value]) {
     }
 }
 
-fn four() -> Limiter {
-    Limiter::new(still(), Policy::token_bucket("four", Quota::per_minute(4)))
-}
+const FOUR: Policy = Policy::token_bucket("four", Quota::per_minute(4));
 
 #[tokio::test]
 async fn a_python_client_decodes_a_denial_of_each_kind_of_call() {
-    let layer = tollgate_tonic::layer(four(), Metadata::new("x-api-key"));
+    let layer = tollgate_tonic::layer(limiter(FOUR), Metadata::new("x-api-key"));
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
     let Some(calls) = run("plain", server, None).await else { return };
-    four_pass_and_four_are_told_all(&calls);
+    assert_four_served_and_four_denied(&calls);
 }
 
 #[tokio::test]
 async fn a_python_client_decodes_a_denial_over_tls() {
     let authority = Authority::new();
-    let server = authority.server(four(), Metadata::new("x-api-key")).await;
+    let server = authority.server(limiter(FOUR), Metadata::new("x-api-key")).await;
     let roots = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(roots.path(), &authority.pem).unwrap();
     let Some(calls) = run("tls", server, Some(roots.path())).await else { return };
-    four_pass_and_four_are_told_all(&calls);
+    assert_four_served_and_four_denied(&calls);
 }
 
 #[tokio::test]
-async fn a_python_client_with_a_retry_policy_waits_as_the_pushback_says() {
-    // Its own back-off would be 20 s, give or take a fifth; the pushback says up to two.
+async fn a_python_client_with_a_retry_policy_waits_as_long_as_the_pushback() {
+    // The back-off of the client is 20 s ± 20 %. The pushback is at most 2 s.
     let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("slow", Quota::per_minute(30).with_burst(1)));
-    let layer =
-        tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).respond_with(GrpcStatus::new().pushback()).build();
+    let layer = tollgate_tonic::builder(limiter, Metadata::new("x-api-key"))
+        .respond_with(GrpcStatus::new().pushback(true))
+        .build();
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
     let Some(calls) = run("retry", server, None).await else { return };
-    calls.iter().for_each(is_served);
+    calls.iter().for_each(assert_served);
     let took = calls[1]["took_ms"].as_u64().unwrap();
     assert!((1000..15_000).contains(&took), "the second call took {took} ms");
 }
 
 #[tokio::test]
 async fn a_python_client_decodes_the_denial_of_a_message() {
-    let layer = tollgate_tonic::builder(four(), Metadata::new("x-api-key")).charge_messages(Charged::both());
+    let layer =
+        tollgate_tonic::builder(limiter(FOUR), Metadata::new("x-api-key")).charge_messages(MessageCharge::both());
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
     let Some(calls) = run("messages", server, None).await else { return };
     assert_eq!(calls.len(), 3);
@@ -157,12 +163,12 @@ async fn a_python_client_decodes_the_denial_of_a_message() {
 }
 
 #[test]
-fn without_a_client_the_tests_are_skipped_with_a_line_that_says_so() {
+fn without_a_python_client_the_tests_print_that_they_are_skipped() {
     let scratch = tempfile::tempdir().unwrap();
     let no_python = install(&scratch.path().join("no-python"), &scratch.path().join("one"), &[]);
     assert!(no_python.as_ref().is_err_and(|reason| reason.contains("no-python")), "{no_python:?}");
 
-    // As where PyPI is out of reach: there is no package to be found.
+    // The same as without access to PyPI: no package is found.
     let (other, no_index) = (scratch.path().join("other"), ["--no-index", "--retries", "0"]);
     let no_package = install(Path::new("python3"), &other, &no_index);
     assert!(no_package.is_err(), "{no_package:?}");
@@ -172,7 +178,7 @@ fn without_a_client_the_tests_are_skipped_with_a_line_that_says_so() {
         assert_eq!(or_skipped(&python, &mut log), None);
         let log = String::from_utf8(log).unwrap();
         let reason = python.unwrap_err();
-        assert_eq!(log, format!("\nSKIPPED: no Python gRPC client, so none was shown a denial: {reason}\n"));
+        assert_eq!(log, format!("\nSKIPPED: a test with the Python gRPC client, which is not installed: {reason}\n"));
     }
     let python = Ok(PathBuf::from("python"));
     let mut log = Vec::new();

@@ -1,11 +1,11 @@
-//! Every pattern of arrivals over a short time, and the most that any interval of it admits.
+//! Tests each bound with every pattern of arrivals over a short time.
 
 use super::*;
 
 const TICKS: usize = 10;
 
-/// The most admitted in any half-open interval of each length, over all patterns in which at each
-/// tick nobody comes, or one, or as many as pass.
+/// Returns the most units admitted in any half-open interval of each length. At each tick of a
+/// pattern no request, one request, or as many requests as pass arrive.
 fn most(policy: &Policy) -> [u32; TICKS + 1] {
     let mut most = [0; TICKS + 1];
     for pattern in 0..3_u32.pow(TICKS as u32) {
@@ -49,7 +49,7 @@ fn small() -> Quota {
 }
 
 #[test]
-fn a_token_bucket_admits_its_burst_and_what_accrues() {
+fn a_token_bucket_admits_its_burst_and_the_accrued_units() {
     for burst in [1, 2, 3] {
         let quota = small().with_burst(burst);
         assert_bound(&Policy::token_bucket("p", quota), |length| burst + N * (length - 1) / W, &[1, 3, 5, 9]);
@@ -58,7 +58,7 @@ fn a_token_bucket_admits_its_burst_and_what_accrues() {
 }
 
 #[test]
-fn an_interval_bucket_admits_its_burst_and_each_fill() {
+fn an_interval_bucket_admits_its_burst_and_each_refill() {
     for burst in [1, 2, 3] {
         let policy = Policy::interval_bucket("p", small().with_burst(burst));
         assert_bound(&policy, |length| (burst - 1 + N.min(burst) * length.div_ceil(W)).max(burst), &[4, 8]);
@@ -66,12 +66,12 @@ fn an_interval_bucket_admits_its_burst_and_each_fill() {
 }
 
 #[test]
-fn a_fixed_window_admits_twice_around_an_edge() {
+fn a_fixed_window_admits_twice_the_amount_around_an_edge() {
     assert_bound(&Policy::fixed_window("p", small()), |length| N * (1 + (length - 1).div_ceil(W)), &[1, 2, 4, 5, 6]);
 }
 
 #[test]
-fn a_window_from_the_first_hit_admits_almost_twice() {
+fn a_window_from_first_hit_admits_twice_the_amount_minus_one() {
     let policy = Policy::window_from_first_hit("p", small());
     assert_bound(
         &policy,
@@ -81,7 +81,7 @@ fn a_window_from_the_first_hit_admits_almost_twice() {
 }
 
 #[test]
-fn a_sliding_window_admits_almost_twice_to_who_knows_its_edge() {
+fn a_sliding_window_admits_at_most_twice_the_amount_minus_one() {
     let most = most(&Policy::sliding_window("p", small()));
     assert_eq!(most[W as usize], 2 * N - 1);
 }

@@ -1,22 +1,22 @@
-//! A policy that changes while it runs, and a clock that steps.
+//! Tests policies that change at run time, and clocks that step.
 
 use super::*;
 use crate::Algorithm;
 
-/// How long a key of this policy takes from drained to fresh, at the most.
+/// Returns the longest time from exhausted to fresh, in microseconds.
 fn drain(policy: &Policy) -> u64 {
-    let (quota, cut) = (policy.quota(), policy.buckets());
+    let (quota, layout) = (policy.quota(), policy.buckets());
     let (n, b, w) = (quota.amount_u64(), quota.burst_u64(), quota.period_us());
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => (b * w).div_ceil(n) + 1,
         Algorithm::IntervalBucket => b.div_ceil(n) * w,
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingLog => w,
         Algorithm::SlidingWindow => 2 * w,
-        Algorithm::SlidingBuckets { .. } => (cut.count + 1) * cut.width_us,
+        Algorithm::SlidingBuckets { .. } => (layout.count + 1) * layout.width_us,
     }
 }
 
-/// The same algorithm with another quota.
+/// Returns a policy of the same algorithm with another quota.
 fn with(policy: &Policy, quota: Quota) -> Policy {
     Policy::try_new("p", policy.algorithm(), quota).unwrap()
 }
@@ -29,23 +29,23 @@ fn a_raised_quota_is_usable_at_once() {
         assert_eq!(bench.take_all(), 10);
         for quota in [Quota::per_hour(1_000), Quota::per_second(1_000)] {
             bench.change(with(bench.policy(), quota));
-            assert!(bench.remaining() >= 989, "{:?} {:?}", bench.policy(), bench.look());
+            assert!(bench.remaining() >= 989, "{:?} {:?}", bench.policy(), bench.peek());
             assert!(bench.admits(1));
         }
     }
 }
 
 #[test]
-fn a_lowered_quota_holds_at_once_and_nobody_waits_longer_than_it_takes_to_drain() {
+fn a_lowered_quota_holds_at_once_and_no_wait_exceeds_its_drain_time() {
     for policy in all(quota(1_000, 60_000_000), &[]) {
         for (amount, period) in [(10, 60_000_000), (10, 1_000), (10, 3_600_000_000), (1_000, 3_600_000_000), (1, 77)] {
             let mut bench = Bench::new(policy.clone());
             bench.pass(31_415_926);
             assert_eq!(bench.take_all(), 1_000);
             bench.change(with(&policy, quota(amount, period)));
-            let told = one(&bench.check(0));
-            let why = format!("{:?} {told:?}", bench.policy());
-            assert!(told.reset <= drain(bench.policy()), "{why}");
+            let numbers = one(&bench.check(0));
+            let why = format!("{:?} {numbers:?}", bench.policy());
+            assert!(numbers.reset <= drain(bench.policy()), "{why}");
             assert!(bench.take_all() <= amount, "{why}");
             let denied = one(&bench.check(amount));
             assert!(denied.retry.unwrap() <= drain(bench.policy()), "{why}");
@@ -57,7 +57,7 @@ fn a_lowered_quota_holds_at_once_and_nobody_waits_longer_than_it_takes_to_drain(
 }
 
 #[test]
-fn a_quota_that_changes_all_the_time_never_gives_more_than_the_larger() {
+fn a_quota_that_changes_often_never_shows_more_than_its_amount() {
     for policy in all(quota(8, 60), &[]) {
         let mut bench = Bench::new(policy.clone());
         let mut random = Random(17);
@@ -65,9 +65,9 @@ fn a_quota_that_changes_all_the_time_never_gives_more_than_the_larger() {
             let quota = quota(1 + random.below(8) as u32, 5 + random.below(60));
             bench.change(with(&policy, quota));
             bench.pass(random.below(9));
-            let told = one(&bench.check(0));
-            assert!(told.reset <= drain(bench.policy()), "{:?} {told:?}", bench.policy());
-            assert!(told.remaining <= u64::from(quota.amount()));
+            let numbers = one(&bench.check(0));
+            assert!(numbers.reset <= drain(bench.policy()), "{:?} {numbers:?}", bench.policy());
+            assert!(numbers.remaining <= u64::from(quota.amount()));
             if let Some(retry) = one(&bench.check(random.cost(bench.policy()))).retry {
                 assert!(retry > 0 && retry <= drain(bench.policy()));
             }
@@ -75,9 +75,9 @@ fn a_quota_that_changes_all_the_time_never_gives_more_than_the_larger() {
     }
 }
 
-/// Whatever m was and becomes, no interval of W holds more than n.
+/// For any old and new number of buckets, no interval of length W holds more than n units.
 #[test]
-fn sliding_buckets_that_are_cut_anew_forget_nothing_that_is_inside() {
+fn sliding_buckets_with_a_new_layout_forget_no_unit_that_counts() {
     let mut bench = Bench::new(Policy::sliding_buckets("p", quota(5, 60), 6));
     let mut random = Random(4_711);
     let mut times = Vec::new();
@@ -109,10 +109,9 @@ fn another_algorithm_under_the_same_name_starts_fresh() {
     }
 }
 
-/// A step back costs one drain time of waiting on top at the most; a step forward gives no more
-/// than a burst.
+/// A step back adds at most one drain time of waiting. A step forward gives at most one burst.
 #[test]
-fn a_step_of_the_clock_costs_one_drain_time_or_one_burst() {
+fn a_clock_step_costs_at_most_one_drain_time_or_one_burst() {
     for policy in many() {
         let drain = drain(&policy);
         for back in [1, drain / 2, drain, drain + 1, 3 * drain, 1_000_000 * drain] {
@@ -121,10 +120,10 @@ fn a_step_of_the_clock_costs_one_drain_time_or_one_burst() {
             bench.clock.set(bench.clock.now_us().saturating_sub(back));
             let before = bench.take_all();
             assert_eq!(before, 0, "{policy:?} back {back} gave {before} after {ahead}");
-            let told = one(&bench.check(1));
-            let why = format!("{policy:?} back {back} {told:?}");
-            assert!(told.retry.unwrap() <= told.reset && told.reset <= 2 * drain, "{why}");
-            bench.pass(told.retry.unwrap() - 1);
+            let numbers = one(&bench.check(1));
+            let why = format!("{policy:?} back {back} {numbers:?}");
+            assert!(numbers.retry.unwrap() <= numbers.reset && numbers.reset <= 2 * drain, "{why}");
+            bench.pass(numbers.retry.unwrap() - 1);
             assert!(!bench.admits(1), "{why}");
             assert!(bench.pass(1).admits(1), "{why}");
             bench.pass(3 * drain);
@@ -134,7 +133,7 @@ fn a_step_of_the_clock_costs_one_drain_time_or_one_burst() {
 }
 
 #[test]
-fn what_is_told_is_exact_also_when_the_clock_goes_back_a_little() {
+fn retry_after_is_exact_also_after_a_small_step_back_of_the_clock() {
     for (seed, policy) in (1..).zip(many()) {
         let bench = Bench::new(policy);
         let mut random = Random(seed * 65_537);
@@ -158,13 +157,13 @@ fn a_lowered_sliding_window_counts_no_more_than_its_new_amount() {
     let mut bench = Bench::new(Policy::sliding_window("p", quota(1_000, 100)));
     assert_eq!(bench.at(10).take_all(), 1_000);
     bench.change(Policy::sliding_window("p", quota(10, 100)));
-    // Of ten in the window before, nine may be inside: a tenth of it has passed.
+    // The previous window counts ten units. Nine of them are still in W after a tenth of the window.
     assert_eq!(one(&bench.check(1)).retry, Some(100));
     assert!(bench.at(110).admits(1));
 }
 
 #[test]
-fn a_clock_that_trembles_gives_nothing_twice() {
+fn a_clock_that_jitters_gives_no_unit_twice() {
     for policy in [Policy::sliding_log("p", quota(5, 60)), Policy::sliding_buckets("p", quota(5, 60), 6)] {
         let bench = Bench::new(policy);
         let mut random = Random(99);

@@ -1,6 +1,8 @@
+//! Tests the laws with a random stream of checks for each policy.
+
 use super::*;
 
-/// A stream of checks at the edges of each policy.
+/// Calls `each` at random times near the edges of each policy.
 fn streams(mut each: impl FnMut(&Bench, &mut Random)) {
     for (seed, policy) in (1..).zip(many()) {
         let bench = Bench::new(policy);
@@ -13,17 +15,17 @@ fn streams(mut each: impl FnMut(&Bench, &mut Random)) {
 }
 
 #[test]
-fn retry_is_exact_and_never_zero() {
+fn retry_after_is_exact_and_never_zero() {
     let mut denials = 0;
     streams(|bench, random| {
         let cost = random.cost(bench.policy());
-        let told = one(&bench.check(cost));
-        let Some(retry) = told.retry else {
-            return assert!(told.allowed);
+        let numbers = one(&bench.check(cost));
+        let Some(retry) = numbers.retry else {
+            return assert!(numbers.allowed);
         };
         denials += 1;
-        let why = format!("{:?} cost {cost} {told:?}", bench.policy());
-        assert!(retry > 0 && retry <= told.reset, "{why}");
+        let why = format!("{:?} cost {cost} {numbers:?}", bench.policy());
+        assert!(retry > 0 && retry <= numbers.reset, "{why}");
         bench.pass(retry - 1);
         assert_eq!(one(&bench.check(cost)).retry, Some(1), "{why}");
         bench.pass(1);
@@ -33,7 +35,7 @@ fn retry_is_exact_and_never_zero() {
 }
 
 #[test]
-fn as_many_units_pass_as_remain() {
+fn exactly_the_remaining_units_are_admitted() {
     streams(|bench, random| {
         let remaining = bench.remaining() as u32;
         let burst = bench.policy().quota().burst();
@@ -52,34 +54,34 @@ fn as_many_units_pass_as_remain() {
 }
 
 #[test]
-fn the_next_unit_comes_when_it_was_told() {
+fn the_next_unit_is_available_exactly_after_more_after() {
     streams(|bench, random| {
         let _ = bench.check(random.cost(bench.policy()));
-        let told = one(&bench.check(0));
-        let why = format!("{:?} {told:?}", bench.policy());
-        assert!(told.more <= told.reset, "{why}");
-        if told.more == 0 {
-            return assert_eq!(told.remaining, u64::from(bench.policy().quota().burst()), "{why}");
+        let numbers = one(&bench.check(0));
+        let why = format!("{:?} {numbers:?}", bench.policy());
+        assert!(numbers.more <= numbers.reset, "{why}");
+        if numbers.more == 0 {
+            return assert_eq!(numbers.remaining, u64::from(bench.policy().quota().burst()), "{why}");
         }
-        bench.pass(told.more - 1);
-        assert_eq!(bench.remaining(), told.remaining, "{why}");
+        bench.pass(numbers.more - 1);
+        assert_eq!(bench.remaining(), numbers.remaining, "{why}");
         bench.pass(1);
-        assert!(bench.remaining() > told.remaining, "{why}");
+        assert!(bench.remaining() > numbers.remaining, "{why}");
     });
 }
 
 #[test]
-fn after_the_reset_all_is_as_new_and_not_before() {
+fn the_state_is_fresh_exactly_after_reset_after() {
     streams(|bench, random| {
         if random.below(4) > 0 {
             return drop(bench.check(random.cost(bench.policy())));
         }
-        let told = one(&bench.check(0));
-        let why = format!("{:?} {told:?}", bench.policy());
+        let numbers = one(&bench.check(0));
+        let why = format!("{:?} {numbers:?}", bench.policy());
         let fresh =
             One { allowed: true, remaining: u64::from(bench.policy().quota().burst()), retry: None, reset: 0, more: 0 };
-        if told.reset > 0 {
-            bench.pass(told.reset - 1);
+        if numbers.reset > 0 {
+            bench.pass(numbers.reset - 1);
             assert_eq!(one(&bench.check(0)).reset, 1, "{why}");
             bench.pass(1);
         }
@@ -88,18 +90,18 @@ fn after_the_reset_all_is_as_new_and_not_before() {
 }
 
 #[test]
-fn a_denial_and_a_look_leave_no_trace() {
+fn a_denial_and_a_peek_change_nothing() {
     streams(|bench, random| {
-        let before = bench.look();
+        let before = bench.peek();
         let cost = random.cost(bench.policy());
         if !bench.admits(cost) {
-            assert_eq!(bench.look(), before, "{:?}", bench.policy());
+            assert_eq!(bench.peek(), before, "{:?}", bench.policy());
         }
     });
 }
 
 #[test]
-fn a_cost_is_as_many_requests_of_one() {
+fn a_cost_equals_as_many_requests_of_cost_one() {
     for (seed, policy) in (1..).zip(many()) {
         let (whole, single) = (Bench::new(policy.clone()), Bench::new(policy.clone()));
         let mut random = Random(seed * 104_729);
@@ -110,13 +112,13 @@ fn a_cost_is_as_many_requests_of_one() {
             if whole.admits(cost) {
                 (0..cost).for_each(|_| assert!(single.admits(1)));
             }
-            assert_eq!(whole.look(), single.look(), "{policy:?} cost {cost}");
+            assert_eq!(whole.peek(), single.peek(), "{policy:?} cost {cost}");
         }
     }
 }
 
 #[test]
-fn idling_restores_the_burst_and_no_more() {
+fn an_idle_key_regains_its_burst_and_no_more() {
     for policy in many() {
         let bench = Bench::new(policy);
         let burst = bench.policy().quota().burst();
@@ -129,9 +131,10 @@ fn idling_restores_the_burst_and_no_more() {
     }
 }
 
-/// Who asks at every moment gets k·n in k periods, for shares of a period that are not whole.
+/// A client that asks every microsecond gets exactly k·n units in k periods, even when a unit takes a fraction of a
+/// microsecond.
 #[test]
-fn nothing_drifts() {
+fn rates_do_not_drift() {
     for (amount, period_us) in [(3, 1_000), (10, 700), (7, 1_000), (1, 1_000), (1_003, 8_640)] {
         let quota = quota(amount, period_us);
         for policy in [
@@ -154,9 +157,9 @@ fn nothing_drifts() {
     }
 }
 
-/// A steady client gets n·m/(m + 1) of a window cut in m, and n − 1 of two counters.
+/// A steady client gets n·m/(m + 1) units of a window of m buckets, and n − 1 of two counters.
 #[test]
-fn the_windows_that_slide_lose_no_more_than_they_say() {
+fn sliding_windows_admit_a_steady_client_at_the_documented_rate() {
     let bench = Bench::new(Policy::sliding_buckets("p", quota(10, 1_000), 4));
     let taken: u32 = (0..50_000).map(|_| u32::from(bench.pass(1).admits(1))).sum();
     assert!((400..=410).contains(&taken), "{taken}");
@@ -166,29 +169,29 @@ fn the_windows_that_slide_lose_no_more_than_they_say() {
 }
 
 #[test]
-fn the_turns_of_a_queue_are_a_unit_apart() {
+fn leaky_bucket_departures_are_one_unit_apart() {
     let quota = quota(3, 1_000).with_burst(5);
     let bench = Bench::new(Policy::leaky_bucket("p", quota));
-    let mut turns = Vec::new();
+    let mut departures = Vec::new();
     for at in 0..20_000_u64 {
         bench.at(at as i64);
-        let look = bench.check(0).delay();
+        let peeked = bench.check(0).delay();
         let decision = bench.check(1);
         if decision.is_allowed() {
-            assert_eq!(decision.delay(), look);
-            turns.push(at + decision.delay().as_micros() as u64);
+            assert_eq!(decision.delay(), peeked);
+            departures.push(at + decision.delay().as_micros() as u64);
         } else {
             assert_eq!(decision.delay(), Duration::ZERO);
         }
     }
-    for (at, turn) in (0..).zip(&turns) {
-        assert_eq!(*turn, (at * 1_000_u64).div_ceil(3));
+    for (at, departure) in (0..).zip(&departures) {
+        assert_eq!(*departure, (at * 1_000_u64).div_ceil(3));
     }
-    assert_eq!(turns.len(), 5 + 3 * 20 - 1);
+    assert_eq!(departures.len(), 5 + 3 * 20 - 1);
 }
 
 #[test]
-fn a_request_of_many_waits_for_what_stood_before_it() {
+fn a_request_of_several_units_waits_for_the_units_before_it() {
     let bench = Bench::new(Policy::leaky_bucket("p", quota(10, 1_000).with_burst(8)));
     assert_eq!(bench.check(5).delay(), Duration::ZERO);
     assert_eq!(bench.check(2).delay(), Duration::from_micros(500));
@@ -197,7 +200,7 @@ fn a_request_of_many_waits_for_what_stood_before_it() {
 }
 
 #[test]
-fn the_timer_of_an_interval_bucket_starts_with_the_first_spend() {
+fn the_period_of_an_interval_bucket_starts_with_the_first_request() {
     let bench = Bench::new(Policy::interval_bucket("p", quota(2, 50).with_burst(5)));
     assert_eq!(bench.at(30).take_all(), 5);
     assert_eq!(one(&bench.check(1)).retry, Some(50));
@@ -209,6 +212,6 @@ fn the_timer_of_an_interval_bucket_starts_with_the_first_spend() {
 }
 
 #[test]
-fn a_state_is_small() {
+fn a_state_takes_at_most_40_bytes() {
     assert!(size_of::<crate::algorithm::State>() <= 40);
 }

@@ -1,3 +1,5 @@
+//! Tests the entries of a sliding log.
+
 use super::*;
 
 fn tags(bench: &Bench, limit: usize) -> Vec<(u64, String)> {
@@ -12,7 +14,7 @@ fn check_tagged(bench: &Bench, cost: u32, tag: &str) -> bool {
 }
 
 #[test]
-fn entries_are_those_that_count_newest_first() {
+fn entries_lists_the_units_that_count_newest_first() {
     let bench = Bench::new(Policy::sliding_log("p", quota(4, 100)));
     assert!(check_tagged(&bench, 1, "ann"));
     assert!(check_tagged(bench.at(10), 2, "bob"));
@@ -28,24 +30,24 @@ fn entries_are_those_that_count_newest_first() {
 }
 
 #[test]
-fn a_million_denied_attempts_leave_no_trace() {
+fn a_million_denials_change_nothing() {
     let bench = Bench::new(Policy::sliding_log("p", quota(100, 1_000_000)));
     bench.take_all();
-    let before = bench.look();
+    let before = bench.peek();
     for _ in 0..1_000_000 {
         assert!(!check_tagged(&bench, 1, "who"));
     }
-    assert_eq!(bench.look(), before);
+    assert_eq!(bench.peek(), before);
 }
 
 #[test]
-fn two_requests_in_one_microsecond_are_two() {
+fn two_requests_in_one_microsecond_count_twice() {
     let bench = Bench::new(Policy::sliding_log("p", quota(2, 100)));
     assert!(bench.admits(1) && bench.admits(1) && !bench.admits(1));
 }
 
 #[test]
-fn a_request_of_many_passes_when_enough_have_left() {
+fn a_request_of_several_units_passes_when_enough_units_have_expired() {
     let bench = Bench::new(Policy::sliding_log("p", quota(4, 100)));
     for at in [0, 10, 20, 30] {
         assert!(bench.at(at).admits(1));
@@ -56,10 +58,10 @@ fn a_request_of_many_passes_when_enough_have_left() {
     assert!(bench.at(120).admits(3));
 }
 
-/// A state on the heap is moved out while it is decided on; room that is made meanwhile for another
-/// state of the set must not take it for fresh.
+/// A state on the heap is moved out during a decision. Making room for another state of the set must
+/// not drop it as fresh meanwhile.
 #[test]
-fn a_log_is_not_lost_when_room_is_made_for_its_neighbour() {
+fn a_log_is_kept_when_room_is_made_for_another_state_of_the_set() {
     let clock = Clock::manual(EPOCH_US);
     let store = MemoryStore::builder().clock(clock).max_keys(NonZeroUsize::new(2).unwrap()).build();
     let log = Policy::sliding_log("log", quota(4, 100));

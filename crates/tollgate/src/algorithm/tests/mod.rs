@@ -1,18 +1,18 @@
-//! The laws of all algorithms, on the in-process store with a clock that stands still.
+//! Tests the laws of all algorithms on the in-process store with a manual clock.
 
 mod bounds;
 mod change;
-#[cfg(feature = "redis")]
-mod later;
 mod laws;
 mod log;
 mod refund;
+#[cfg(feature = "redis")]
+mod remembered;
 
 use std::{num::NonZeroUsize, time::Duration};
 
 use crate::{Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store};
 
-/// A store, a key, and a policy that may be replaced while it runs.
+/// A store, a key, and a policy that a test can replace.
 struct Bench {
     store: MemoryStore,
     clock: Clock,
@@ -63,7 +63,7 @@ impl Bench {
         self.check(cost).is_allowed()
     }
 
-    /// How many requests of cost one pass now.
+    /// Spends single units until one is denied. Returns the number of admitted units.
     fn take_all(&self) -> u32 {
         (0..).find(|_| !self.admits(1)).unwrap()
     }
@@ -77,8 +77,8 @@ impl Bench {
         one(&self.check(0)).remaining
     }
 
-    /// Everything that can be told without spending, and what is stored.
-    fn look(&self) -> (One, String) {
+    /// Returns the numbers of a peek and the stored state.
+    fn peek(&self) -> (One, String) {
         (one(&self.check(0)), self.store.debug(self.policy(), &self.key))
     }
 }
@@ -109,7 +109,7 @@ fn quota(amount: u32, period_us: u64) -> Quota {
     Quota::new(amount, Duration::from_micros(period_us))
 }
 
-/// Every algorithm, for one quota; those that have a burst also with another one.
+/// Returns a policy of every algorithm for one quota. Bucket algorithms also get each of `bursts`.
 fn all(quota: Quota, bursts: &[u32]) -> Vec<Policy> {
     let buckets = quota.period().as_micros().clamp(1, 4) as u16;
     let mut all = vec![
@@ -130,7 +130,7 @@ fn all(quota: Quota, bursts: &[u32]) -> Vec<Policy> {
     all
 }
 
-/// Every algorithm, for quotas whose shares are whole, are not, or are below a microsecond.
+/// Returns policies of every algorithm. The time of one unit is a whole number of microseconds, a fraction, or below 1 µs.
 fn many() -> Vec<Policy> {
     let mut many = Vec::new();
     for (amount, period_us, bursts) in [
@@ -147,7 +147,7 @@ fn many() -> Vec<Policy> {
     many
 }
 
-/// A small generator of the same numbers each time (xorshift64*).
+/// Generates the same numbers in every run (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -158,7 +158,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % limit
     }
 
-    /// A step of time that lies at an edge of the policy.
+    /// Returns a time step near an edge of the policy, in microseconds.
     fn step(&mut self, policy: &Policy) -> u64 {
         let quota = policy.quota();
         let period = quota.period().as_micros() as u64;

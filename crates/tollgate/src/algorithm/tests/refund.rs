@@ -1,7 +1,9 @@
+//! Tests refunds.
+
 use super::*;
 
 #[test]
-fn a_refund_at_once_undoes_the_charge() {
+fn an_immediate_refund_undoes_the_charge() {
     for (seed, policy) in (1..).zip(many()) {
         let bench = Bench::new(policy);
         let mut random = Random(seed * 31_337);
@@ -19,7 +21,7 @@ fn a_refund_at_once_undoes_the_charge() {
 }
 
 #[test]
-fn a_refund_gives_no_more_than_is_spent_and_makes_nothing() {
+fn a_refund_returns_at_most_the_spent_units_and_creates_no_state() {
     for policy in many() {
         let bench = Bench::new(policy);
         bench.refund(1, None);
@@ -31,40 +33,40 @@ fn a_refund_gives_no_more_than_is_spent_and_makes_nothing() {
     }
 }
 
-/// What was spent before all that counts now was spent is gone.
+/// Units of a window that no longer counts are not returned.
 #[test]
-fn a_refund_never_reaches_a_newer_window() {
+fn a_refund_never_changes_a_newer_window() {
     for policy in all(quota(4, 100), &[]) {
         let bench = Bench::new(policy.clone());
         let spent = bench.check(4);
         bench.at(250);
         let _ = bench.check(4);
-        let before = bench.look();
+        let before = bench.peek();
         bench.refund(4, Some(&spent));
         match policy.algorithm() {
-            // The units of a continuous bucket know no window.
+            // A continuous bucket has no windows.
             crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket => {}
-            _ => assert_eq!(bench.look().0, before.0, "{policy:?}"),
+            _ => assert_eq!(bench.peek().0, before.0, "{policy:?}"),
         }
     }
 }
 
 #[test]
-fn a_sliding_window_gives_back_to_the_window_of_the_spending() {
+fn a_sliding_window_refunds_the_window_of_the_request() {
     let bench = Bench::new(Policy::sliding_window("p", quota(4, 100)));
     let spent = bench.check(4);
     let _ = bench.at(180).check(3);
     assert_eq!(one(&bench.check(0)), One { allowed: true, remaining: 0, retry: None, reset: 120, more: 20 });
     bench.refund(2, Some(&spent));
-    // Two of the window before are left, a fifth of it counts.
+    // The previous window holds two units, and a fifth of it counts.
     assert_eq!(one(&bench.check(0)).remaining, 0);
     bench.refund(2, Some(&spent));
     assert_eq!(one(&bench.check(0)).remaining, 1);
 }
 
-/// Even when it is not said when they were spent, no interval then holds more than n.
+/// A refund without a decision has no time. No interval may hold more than n units afterwards.
 #[test]
-fn units_of_no_known_time_come_back_oldest_first() {
+fn a_refund_without_a_decision_returns_the_oldest_units_first() {
     for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
         let bench = Bench::new(policy);
         let _ = bench.at(5).check(2);
@@ -78,7 +80,7 @@ fn units_of_no_known_time_come_back_oldest_first() {
 }
 
 #[test]
-fn units_come_back_where_they_were_spent() {
+fn a_refund_returns_units_to_the_time_of_the_request() {
     for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
         let bench = Bench::new(policy);
         let _ = bench.at(5).check(1);
@@ -86,9 +88,9 @@ fn units_come_back_where_they_were_spent() {
         let _ = bench.at(55).check(2);
         let (first, reset) = (one(&bench.check(0)).more, one(&bench.check(0)).reset);
         bench.refund(1, Some(&second));
-        let look = one(&bench.check(0));
-        assert_eq!((look.remaining, look.more, look.reset), (1, first, reset), "{:?}", bench.policy());
-        // When the first has left too, those at 55 come next.
+        let peeked = one(&bench.check(0));
+        assert_eq!((peeked.remaining, peeked.more, peeked.reset), (1, first, reset), "{:?}", bench.policy());
+        // After the first unit has expired, the units spent at 55 are next.
         bench.pass(first);
         assert_eq!(one(&bench.check(0)).more, reset - first);
     }

@@ -1,36 +1,34 @@
 use redis::{ConnectionAddr, ConnectionInfo};
 
-use crate::{Error, redis::servers::Node};
+use crate::{Error, redis::connect::Address};
 
-/// Where the first servers are; they are all spoken to in one way.
-pub(in crate::redis) fn nodes(seeds: &[ConnectionInfo]) -> Result<Vec<Node>, Error> {
+/// Returns the addresses of the first servers. All seeds must have the same settings except for host and port.
+pub(in crate::redis) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, Error> {
     let Some(first) = seeds.first() else {
-        return Err(Error::config("cluster URLs must be 1 at least, got 0"));
+        return Err(Error::config("cluster URLs must be at least 1, got 0"));
     };
-    let nodes = seeds.iter().map(node).collect::<Result<Vec<_>, _>>()?;
+    let addresses = seeds.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     for info in seeds {
         let db = info.redis_settings().db();
         if db != 0 {
-            return Err(Error::config(format!("a redis cluster has database 0 alone, got {db}")));
+            return Err(Error::config(format!("a redis cluster has only database 0, got {db}")));
         }
         if !is_alike(first, info) {
-            return Err(Error::config(
-                "cluster URLs must not differ in anything but host and port: all servers are spoken to as the first",
-            ));
+            return Err(Error::config("cluster URLs must differ in host and port only"));
         }
     }
-    Ok(nodes)
+    Ok(addresses)
 }
 
-fn node(info: &ConnectionInfo) -> Result<Node, Error> {
+fn address(info: &ConnectionInfo) -> Result<Address, Error> {
     match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
-        _ => Err(Error::config("the servers of a redis cluster are named by host and port, got a socket")),
+        _ => Err(Error::config("cluster URLs must name a host and a port, got a socket path")),
     }
 }
 
 fn is_alike(one: &ConnectionInfo, other: &ConnectionInfo) -> bool {
-    let manner = |info: &ConnectionInfo| {
+    let settings = |info: &ConnectionInfo| {
         let redis = info.redis_settings();
         let tls = match info.addr() {
             ConnectionAddr::TcpTls { insecure, .. } => Some(*insecure),
@@ -38,5 +36,5 @@ fn is_alike(one: &ConnectionInfo, other: &ConnectionInfo) -> bool {
         };
         (redis.username().map(str::to_owned), redis.password().map(str::to_owned), redis.protocol(), tls)
     };
-    manner(one) == manner(other)
+    settings(one) == settings(other)
 }

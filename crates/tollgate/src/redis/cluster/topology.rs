@@ -15,77 +15,75 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Node,
-    table::{self, Table, View},
-};
+use super::slot_map::{self, SlotMap, View};
 use crate::{
     Error, ErrorKind,
-    reason::Reason,
     redis::{
-        connection::Connection,
-        lane::{Lane, Manner},
-        link::{Link, Source},
-        probe,
-        servers::Servers,
+        connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
+        dispatch::{ServerHandle, StoreConfig},
+        server::{self, Server},
     },
 };
 
-/// What is known of a cluster, and the task that keeps it true.
+/// Holds what is known of a cluster, and keeps it true.
 ///
-/// There is one look at a time, and a pause after each. It is asked for by whoever notices that
-/// something moved or broke, goes on for as long as a server with slots is not asked, and happens
-/// every half minute in any case, so that a cluster whose servers are replaced one by one is never
-/// lost. What a redirect says counts at once.
+/// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is requested when a call
+/// meets a redirect or a broken server. Refreshes go on while a server with slots is not asked. One happens every half
+/// minute in any case, so that a cluster whose servers are replaced one by one is never lost. A redirect counts at once.
 pub(super) struct Topology {
-    servers: Servers,
-    manner: Manner,
+    template: ConnectionTemplate,
+    config: StoreConfig,
     connect_timeout: Duration,
-    seeds: Vec<Node>,
+    seeds: Vec<Address>,
     known: ArcSwap<Known>,
-    /// Held by who changes what is known, so that a server has one connection.
-    changes: Mutex<()>,
-    /// Who told last that something moved: it is asked first.
-    informed: Mutex<Option<Node>>,
-    /// How many looks there were.
-    looks: watch::Sender<u64>,
-    bell: Arc<Notify>,
-    is_rung: AtomicBool,
-    is_watched: AtomicBool,
+    /// Held while the knowledge changes, so that each server has one connection.
+    change: Mutex<()>,
+    /// The server that a redirect named last. It is asked first.
+    redirected_to: Mutex<Option<Address>>,
+    /// The number of refreshes.
+    refreshes: watch::Sender<u64>,
+    refresh_requested: Arc<Notify>,
+    is_requested: AtomicBool,
+    is_running: AtomicBool,
 }
 
 struct Known {
-    table: Table,
-    /// Whether any server told of the cluster yet.
-    is_told: bool,
-    /// Why the last look told nothing.
+    map: SlotMap,
+    /// Whether any server has described the cluster yet.
+    is_described: bool,
+    /// The error of the last refresh.
     failure: Option<Error>,
 }
 
-/// How long a server has for its answer before another is asked as well.
+/// The time that a server has to answer before the next one is asked as well.
 const STAGGER: Duration = Duration::from_millis(50);
 
-/// How often the cluster is looked at when nothing happens.
-const AGAIN: Duration = Duration::from_secs(30);
+/// The time between two refreshes when nothing happens.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a server stays that a redirect named and that has no slots yet.
+/// The time for which a server is kept that a redirect named and that has no slots yet.
 const KEPT: Duration = Duration::from_secs(10);
 
 impl Topology {
-    pub(super) fn new(servers: Servers, seeds: Vec<Node>, manner: Manner, connect_timeout: Duration) -> Arc<Self> {
-        let known = Known { table: Table::empty(), is_told: false, failure: None };
+    pub(super) fn new(
+        template: ConnectionTemplate,
+        seeds: Vec<Address>,
+        config: StoreConfig,
+        connect_timeout: Duration,
+    ) -> Arc<Self> {
+        let known = Known { map: SlotMap::empty(), is_described: false, failure: None };
         Arc::new(Self {
-            servers,
-            manner,
+            template,
+            config,
             connect_timeout,
             seeds,
             known: ArcSwap::from_pointee(known),
-            changes: Mutex::default(),
-            informed: Mutex::default(),
-            looks: watch::Sender::new(0),
-            bell: Arc::default(),
-            is_rung: AtomicBool::new(false),
-            is_watched: AtomicBool::new(false),
+            change: Mutex::default(),
+            redirected_to: Mutex::default(),
+            refreshes: watch::Sender::new(0),
+            refresh_requested: Arc::default(),
+            is_requested: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
         })
     }
 
@@ -93,137 +91,137 @@ impl Topology {
         self.connect_timeout
     }
 
-    /// The server of a slot, if there is one; else why there is none, unless nobody has looked yet.
-    pub(super) fn lane_now(self: &Arc<Self>, slot: u16) -> Option<Result<Arc<Lane>, Error>> {
+    /// Returns the server of a slot, or the error when there is none. `None` before the first refresh.
+    pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<ServerHandle, Error>> {
         let known = self.known.load();
-        if let Some(lane) = known.table.lane(slot) {
-            return Some(Ok(Arc::clone(lane)));
+        if let Some(handle) = known.map.by_slot(slot) {
+            return Some(Ok(handle.clone()));
         }
-        let failure = match known.is_told {
-            true => Some(Error::new(Reason::ClusterDown, "no server of the redis cluster has the slot")),
+        let failure = match known.is_described {
+            true => Some(Error::new(ErrorKind::ClusterDown, "no server of the redis cluster has the slot")),
             false => known.failure.clone(),
         };
-        self.look_soon();
+        self.request_refresh();
         failure.map(Err)
     }
 
-    /// The server of a slot, once the cluster was looked at.
-    pub(super) async fn lane(self: &Arc<Self>, slot: u16) -> Result<Arc<Lane>, Error> {
-        let mut looks = self.looks.subscribe();
-        match self.lane_now(slot) {
-            Some(lane) => lane,
+    /// Returns the server of a slot. Waits for the first refresh.
+    pub(super) async fn by_slot(self: &Arc<Self>, slot: u16) -> Result<ServerHandle, Error> {
+        let mut refreshes = self.refreshes.subscribe();
+        match self.by_slot_now(slot) {
+            Some(handle) => handle,
             None => {
-                self.until_changed(&mut looks).await?;
-                self.lane_now(slot).unwrap_or_else(|| Err(unknown()))
+                self.wait_for_refresh(&mut refreshes).await?;
+                self.by_slot_now(slot).unwrap_or_else(|| Err(unknown()))
             }
         }
     }
 
-    /// The server that a redirect sent to.
-    pub(super) fn lane_at(self: &Arc<Self>, node: &Node) -> Result<Arc<Lane>, Error> {
-        if let Some(lane) = self.known.load().table.lane_at(node) {
-            return Ok(Arc::clone(lane));
+    /// Returns the server at an address that a redirect named.
+    pub(super) fn by_address(self: &Arc<Self>, address: &Address) -> Result<ServerHandle, Error> {
+        if let Some(handle) = self.known.load().map.by_address(address) {
+            return Ok(handle.clone());
         }
-        self.change(|table| {
-            let at = table.named(node, Instant::now() + KEPT, || self.lane_of(node))?;
-            Ok(Arc::clone(&table.members[at].lane))
+        self.change(|map| {
+            let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
+            Ok(map.members[at].handle.clone())
         })
     }
 
-    /// A server told that another one has the slot now.
-    pub(super) fn moved(self: &Arc<Self>, slot: u16, node: &Node) -> Result<(), Error> {
+    /// Notes that another server has the slot now.
+    pub(super) fn slot_moved(self: &Arc<Self>, slot: u16, address: &Address) -> Result<(), Error> {
         let is_known = |known: &Known| {
-            let (owner, lane) = (known.table.lane(slot), known.table.lane_at(node));
-            owner.zip(lane).is_some_and(|(owner, lane)| Arc::ptr_eq(owner, lane))
+            let (owner, named) = (known.map.by_slot(slot), known.map.by_address(address));
+            owner.zip(named).is_some_and(|(owner, named)| owner.is_same(named))
         };
         if !is_known(&self.known.load()) {
-            self.change(|table| {
-                let at = table.named(node, Instant::now() + KEPT, || self.lane_of(node))?;
-                table.give(slot, at);
+            self.change(|map| {
+                let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
+                map.assign(slot, at);
                 Ok(())
             })?;
         }
-        *self.informed.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.clone());
-        self.look_soon();
+        *self.redirected_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.clone());
+        self.request_refresh();
         Ok(())
     }
 
-    /// Where a redirect leads. A server that does not know its own host leaves it out.
-    pub(super) fn resolve(&self, (host, port): &Node, told_by: &Arc<Lane>) -> Node {
+    /// Completes the address of a redirect. A server that does not know its own host leaves the host empty.
+    pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &ServerHandle) -> Address {
         let known = self.known.load();
-        let teller = known.table.members.iter().find(|member| Arc::ptr_eq(&member.lane, told_by));
-        let host = match teller {
-            Some(teller) if host.is_empty() => &teller.node.0,
+        let sender = known.map.members.iter().find(|member| member.handle.is_same(redirected_by));
+        let host = match sender {
+            Some(sender) if host.is_empty() => &sender.address.0,
             _ => host,
         };
         (host.clone(), *port)
     }
 
-    /// The servers that have slots, each with the first of them, as the cluster is now.
-    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, Arc<Lane>)>, Error> {
-        self.look_now().await?;
+    /// Refreshes, and returns the servers that have slots, each with its first slot.
+    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, ServerHandle)>, Error> {
+        self.refresh().await?;
         let known = self.known.load();
         match &known.failure {
             Some(failure) => Err(failure.clone()),
-            None => Ok(known.table.masters().map(|(slot, lane)| (slot, Arc::clone(lane))).collect()),
+            None => Ok(known.map.masters().map(|(slot, handle)| (slot, handle.clone())).collect()),
         }
     }
 
-    /// Whether every server that has slots is asked.
-    pub(super) fn is_asked(&self) -> bool {
+    /// Returns whether checks are sent to every server that has slots.
+    pub(super) fn is_available(&self) -> bool {
         let known = self.known.load();
-        match known.is_told {
-            true => known.table.masters().all(|(_, lane)| !lane.connection.breaker().is_open()),
+        match known.is_described {
+            true => known.map.masters().all(|(_, handle)| !handle.server.breaker().is_open()),
             false => known.failure.is_none(),
         }
     }
 
-    /// Asks for a look.
-    pub(super) fn look_soon(self: &Arc<Self>) {
-        if !self.is_rung.load(Ordering::Relaxed) && !self.is_rung.swap(true, Ordering::AcqRel) {
-            self.bell.notify_one();
+    /// Requests a refresh, without waiting for it.
+    pub(super) fn request_refresh(self: &Arc<Self>) {
+        if !self.is_requested.load(Ordering::Relaxed) && !self.is_requested.swap(true, Ordering::AcqRel) {
+            self.refresh_requested.notify_one();
         }
-        if self.is_watched.load(Ordering::Relaxed) {
+        if self.is_running.load(Ordering::Relaxed) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.is_watched.swap(true, Ordering::AcqRel) {
-            let watch = Watch { topology: Arc::downgrade(self), bell: Arc::clone(&self.bell) };
-            runtime.spawn(watch.run());
+        if !self.is_running.swap(true, Ordering::AcqRel) {
+            let task = RefreshTask { topology: Arc::downgrade(self), requested: Arc::clone(&self.refresh_requested) };
+            runtime.spawn(task.run());
         }
     }
 
-    /// Waits for the next look.
-    pub(super) async fn look_now(self: &Arc<Self>) -> Result<(), Error> {
-        let mut looks = self.looks.subscribe();
-        self.look_soon();
-        self.until_changed(&mut looks).await
+    /// Requests a refresh, and waits for it.
+    pub(super) async fn refresh(self: &Arc<Self>) -> Result<(), Error> {
+        let mut refreshes = self.refreshes.subscribe();
+        self.request_refresh();
+        self.wait_for_refresh(&mut refreshes).await
     }
 
-    async fn until_changed(&self, looks: &mut watch::Receiver<u64>) -> Result<(), Error> {
-        // Each server has the time for connecting, and once more for its answer.
-        match timeout(self.connect_timeout * 3, looks.changed()).await {
+    async fn wait_for_refresh(&self, refreshes: &mut watch::Receiver<u64>) -> Result<(), Error> {
+        // Each server has the time for connecting, and the same time again to answer.
+        match timeout(self.connect_timeout * 3, refreshes.changed()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(unknown()),
         }
     }
 
-    /// Asks one server after the other what the cluster is like, until one tells.
-    async fn look(self: &Arc<Self>) -> Result<(), Error> {
+    /// Asks one server after the other for the slots, until one answers.
+    async fn refresh_once(self: &Arc<Self>) -> Result<(), Error> {
         let mut candidates = self.candidates()?.into_iter();
-        let mut asked = JoinSet::new();
+        let mut questions = JoinSet::new();
         let mut failure = None;
         loop {
             let next = candidates.next();
             let is_last = next.is_none();
             match next {
-                Some((node, connection)) => drop(asked.spawn(async move { ask(&node, &connection).await })),
-                None if asked.is_empty() => return Err(failure.unwrap_or_else(unknown)),
+                Some((address, server)) => drop(questions.spawn(async move { ask(&address, &server).await })),
+                None if questions.is_empty() => return Err(failure.unwrap_or_else(unknown)),
                 None => {}
             }
             let answer = match is_last {
-                true => asked.join_next().await,
-                false => timeout(STAGGER, asked.join_next()).await.unwrap_or_default(),
+                true => questions.join_next().await,
+                false => timeout(STAGGER, questions.join_next()).await.unwrap_or_default(),
             };
             match answer {
                 Some(Ok(Ok(view))) => return self.adopt(&view),
@@ -233,119 +231,125 @@ impl Topology {
         }
     }
 
-    /// Whom to ask, in which order: who told of the last change, who answers, then the seeds, last
-    /// those who did not answer.
-    fn candidates(self: &Arc<Self>) -> Result<Vec<(Node, Arc<Connection>)>, Error> {
-        let is_silent = |member: &table::Member| member.lane.connection.breaker().is_open();
-        if self.known.load().table.members.iter().all(is_silent) {
+    /// Returns the servers to ask, in order: the target of the last redirect, servers that answer, the seeds, and last
+    /// the servers that do not answer.
+    fn candidates(self: &Arc<Self>) -> Result<Vec<(Address, Arc<Server>)>, Error> {
+        let is_silent = |member: &slot_map::Member| member.handle.server.breaker().is_open();
+        if self.known.load().map.members.iter().all(is_silent) {
             for seed in &self.seeds {
-                self.lane_at(seed)?;
+                self.by_address(seed)?;
             }
         }
-        let informed = self.informed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let redirected_to = self.redirected_to.lock().unwrap_or_else(PoisonError::into_inner).take();
         let known = self.known.load();
-        let mut candidates: Vec<_> = known.table.members.iter().collect();
+        let mut candidates: Vec<_> = known.map.members.iter().collect();
         fastrand::shuffle(&mut candidates);
         candidates.sort_by_key(|member| {
-            let is_open = is_silent(member);
-            (is_open, informed.as_ref() != Some(&member.node), is_open && !self.seeds.contains(&member.node))
+            let is_silent = is_silent(member);
+            let is_redirect = redirected_to.as_ref() == Some(&member.address);
+            (is_silent, !is_redirect, is_silent && !self.seeds.contains(&member.address))
         });
-        let candidate = |member: &&table::Member| (member.node.clone(), Arc::clone(&member.lane.connection));
+        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.handle.server));
         Ok(candidates.iter().map(candidate).collect())
     }
 
     fn adopt(self: &Arc<Self>, view: &View) -> Result<(), Error> {
         let _held = self.lock();
         let known = self.known.load();
-        let table = known.table.adopt(view, Instant::now(), |node| self.lane_of(node))?;
-        self.known.store(Arc::new(Known { table, is_told: true, failure: None }));
+        let map = known.map.with_view(view, Instant::now(), |address| self.connect(address))?;
+        self.known.store(Arc::new(Known { map, is_described: true, failure: None }));
         Ok(())
     }
 
     fn failed(&self, error: Error) {
         let _held = self.lock();
         let known = self.known.load();
-        let known = Known { table: known.table.clone(), is_told: known.is_told, failure: Some(error) };
+        let known = Known { map: known.map.clone(), is_described: known.is_described, failure: Some(error) };
         self.known.store(Arc::new(known));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> Result<T, Error>) -> Result<T, Error> {
+    fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> Result<T, Error>) -> Result<T, Error> {
         let _held = self.lock();
         let known = self.known.load();
-        let mut table = known.table.clone();
-        let outcome = change(&mut table)?;
-        self.known.store(Arc::new(Known { table, is_told: known.is_told, failure: known.failure.clone() }));
+        let mut map = known.map.clone();
+        let outcome = change(&mut map)?;
+        self.known.store(Arc::new(Known { map, is_described: known.is_described, failure: known.failure.clone() }));
         Ok(outcome)
     }
 
+    /// The lock guards no data, so a poisoned lock is used as it is.
     fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lane_of(&self, node: &Node) -> Result<Lane, Error> {
-        let link = Link::new(Source::Client(self.servers.client(node)?.into()), self.connect_timeout);
-        Ok(Lane::new(link, self.manner.clone(), true))
+    fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
+        let source = ConnectionSource::Client(self.template.client(address)?.into());
+        Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }
 
-async fn ask(node: &Node, connection: &Connection) -> Result<View, Error> {
+async fn ask(address: &Address, server: &Server) -> Result<View, Error> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    table::view(&connection.query_in_time(&slots).await?, &node.0)
+    slot_map::view(&server.query_in_time(&slots).await?, &address.0)
 }
 
 fn unknown() -> Error {
-    Error::new(ErrorKind::Unavailable, "no server of the redis cluster told what the cluster is like")
+    Error::new(ErrorKind::Unavailable, "no server of the redis cluster described the cluster in time")
 }
 
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.load();
-        let lanes: Vec<_> = known.table.masters().map(|(_, lane)| &lane.connection).collect();
-        f.debug_struct("Topology").field("is_told", &known.is_told).field("masters", &lanes).finish_non_exhaustive()
+        let masters: Vec<_> = known.map.masters().map(|(_, handle)| &handle.server).collect();
+        f.debug_struct("Topology")
+            .field("is_described", &known.is_described)
+            .field("masters", &masters)
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for Topology {
+    /// Wakes the refresh task, which then ends.
     fn drop(&mut self) {
-        self.bell.notify_one();
+        self.refresh_requested.notify_one();
     }
 }
 
-/// The task that looks.
-struct Watch {
+/// Refreshes the topology until the store is dropped.
+struct RefreshTask {
     topology: Weak<Topology>,
-    bell: Arc<Notify>,
+    requested: Arc<Notify>,
 }
 
-impl Watch {
+impl RefreshTask {
     async fn run(self) {
         let mut in_vain = 0;
         loop {
             let Some(topology) = self.topology.upgrade() else { return };
-            topology.is_rung.store(false, Ordering::Release);
-            if let Err(error) = topology.look().await {
-                tracing::debug!(%error, "no server tells what the redis cluster is like");
+            topology.is_requested.store(false, Ordering::Release);
+            if let Err(error) = topology.refresh_once().await {
+                tracing::debug!(%error, "no server describes the redis cluster");
                 topology.failed(error);
             }
-            topology.looks.send_modify(|looks| *looks += 1);
-            let is_well = topology.is_asked() && topology.known.load().failure.is_none();
+            topology.refreshes.send_modify(|refreshes| *refreshes += 1);
+            let is_well = topology.is_available() && topology.known.load().failure.is_none();
             drop(topology);
             in_vain = if is_well { 0 } else { in_vain + 1_u32 };
-            // A replica may take its time to take over, so the pauses grow later than those of a probe.
-            tokio::time::sleep(probe::pause(in_vain / 8, 0)).await;
+            // A replica takes time to take over, so the pauses grow later than those of a probe.
+            tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
             if is_well {
-                let _ = timeout(AGAIN.mul_f64(0.8 + 0.4 * fastrand::f64()), self.bell.notified()).await;
+                let _ = timeout(REFRESH_INTERVAL.mul_f64(0.8 + 0.4 * fastrand::f64()), self.requested.notified()).await;
             }
         }
     }
 }
 
-impl Drop for Watch {
-    /// The runtime was shut down under it, or the store is gone.
+impl Drop for RefreshTask {
+    /// Lets another task run when the runtime was shut down.
     fn drop(&mut self) {
         if let Some(topology) = self.topology.upgrade() {
-            topology.is_watched.store(false, Ordering::Release);
+            topology.is_running.store(false, Ordering::Release);
         }
     }
 }

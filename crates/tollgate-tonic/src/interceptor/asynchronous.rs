@@ -1,0 +1,106 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tollgate::{CheckFuture, Limiter};
+use tollgate_tower::KeyExtractor;
+use tonic::{Request, Status};
+use tonic_async_interceptor::AsyncInterceptor;
+
+use super::keyed_limiter::KeyedLimiter;
+use crate::{key::RequestHead, status::GrpcStatus};
+
+/// Limits calls in an interceptor of the crate `tonic-async-interceptor`, which can wait for the store.
+///
+/// The interceptor works with every store. Like every interceptor, it cannot read the method of a
+/// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
+/// can do both.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::{AsyncRateLimitInterceptor, key::PeerIp};
+/// use tonic::transport::Server;
+/// use tonic_async_interceptor::async_interceptor;
+///
+/// // With `RedisStore::connect(…).await?`, all replicas share the limit.
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
+/// let interceptor = AsyncRateLimitInterceptor::new(limiter, PeerIp::new());
+/// let server = Server::builder().layer(async_interceptor(interceptor));
+/// # let _ = server;
+/// ```
+#[derive(Clone)]
+pub struct AsyncRateLimitInterceptor {
+    limiter: Arc<KeyedLimiter>,
+    responder: Arc<GrpcStatus>,
+}
+
+impl AsyncRateLimitInterceptor {
+    /// Creates an interceptor that checks `limiter` with the key that `key` finds.
+    #[must_use]
+    pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Self {
+        Self { limiter: Arc::new(KeyedLimiter::new(limiter, key)), responder: Arc::new(GrpcStatus::new()) }
+    }
+
+    /// Sets the options of the status of denied calls.
+    #[must_use]
+    pub fn respond_with(mut self, responder: GrpcStatus) -> Self {
+        self.responder = Arc::new(responder);
+        self
+    }
+}
+
+impl AsyncInterceptor for AsyncRateLimitInterceptor {
+    type Future = InterceptFuture;
+
+    fn call(&mut self, request: Request<()>) -> InterceptFuture {
+        let (request, check) = match self.limiter.key_of(request, &self.responder) {
+            Ok((head, key)) => (Ok(head), key.map(|key| self.limiter.check(key))),
+            Err(status) => (Err(status), None),
+        };
+        InterceptFuture { request: Some(request), check, responder: Arc::clone(&self.responder) }
+    }
+}
+
+/// Resolves to the request when the call may go on, and to the status of the rejection otherwise.
+// Written by hand: a check that is decided in process needs no allocation, an async block would need a box.
+#[must_use = "futures do nothing unless polled"]
+pub struct InterceptFuture {
+    request: Option<Result<RequestHead, Status>>,
+    check: Option<CheckFuture>,
+    responder: Arc<GrpcStatus>,
+}
+
+impl Future for InterceptFuture {
+    type Output = Result<Request<()>, Status>;
+
+    /// # Panics
+    ///
+    /// Panics when it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(check) = &mut self.check {
+            let result = ready!(Pin::new(check).poll(cx));
+            self.check = None;
+            if let Err(status) = self.responder.check_result(result) {
+                return Poll::Ready(Err(status));
+            }
+        }
+        let request = self.request.take().expect("the future was polled after it was ready");
+        Poll::Ready(request.map(RequestHead::into_request))
+    }
+}
+
+impl fmt::Debug for AsyncRateLimitInterceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for InterceptFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterceptFuture").finish_non_exhaustive()
+    }
+}

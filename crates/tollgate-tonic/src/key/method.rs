@@ -1,0 +1,60 @@
+use http::request::Parts;
+use tollgate::Key;
+use tollgate_tower::{
+    KeyExtractor,
+    key::{Extraction, KeyError},
+};
+
+use super::request::PathUnknown;
+use crate::path::service_and_method;
+
+/// Uses the called method as the key, by its full path: `/helloworld.Greeter/SayHello`.
+///
+/// Alone, all clients of a method share one quota. In a tuple, for example with
+/// [`PeerIp`](super::PeerIp), each client has one quota per method. To give methods *different*
+/// quotas, use [`MethodLimiters`](crate::MethodLimiters).
+///
+/// A path that belongs to no service is a key too, so a client can create keys. To prevent that, put
+/// the layer around the services that it limits, not around the whole server.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::Key;
+/// use tollgate_tonic::key::{Method, Service};
+/// use tollgate_tower::KeyExtractor;
+///
+/// let (parts, ()) = Request::post("/helloworld.Greeter/SayHello").body(()).unwrap().into_parts();
+/// assert_eq!(Method.extract(&parts).unwrap(), Some(Key::new("/helloworld.Greeter/SayHello")));
+/// assert_eq!(Service.extract(&parts).unwrap(), Some(Key::new("helloworld.Greeter")));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Method;
+
+/// Uses the called service as the key, by its full name: `helloworld.Greeter`.
+///
+/// The remarks on [`Method`] apply.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Service;
+
+impl KeyExtractor for Method {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        called(parts).map(|_| Some(Key::new(parts.uri.path())))
+    }
+}
+
+impl KeyExtractor for Service {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        called(parts).map(|(service, _)| Some(Key::new(service)))
+    }
+}
+
+/// Returns the called service and method.
+fn called(parts: &Parts) -> Result<(&str, &str), KeyError> {
+    if parts.extensions.get::<PathUnknown>().is_some() {
+        return Err(KeyError::misconfigured(
+            "interceptors and handlers cannot read the method of a call: use this key extractor in a layer",
+        ));
+    }
+    service_and_method(parts.uri.path())
+        .ok_or_else(|| KeyError::missing("the path of the call is not /package.Service/Method"))
+}

@@ -1,0 +1,81 @@
+use tollgate::Limiter;
+
+/// Selects the messages of a call that are charged, and the limiter that they are charged to.
+///
+/// The charge for the call includes the first message in each direction, so a unary call costs the
+/// same with and without this option. Each further message costs one unit of the same key. A message
+/// is charged when its first byte arrives, before any of it is passed on. The layer copies no message,
+/// and it reads no further while it waits for the store.
+///
+/// # What happens to a denied message
+///
+/// A denied message ends the call with the status of a denied call. The status stands in the
+/// trailers of the response, or in the headers when the headers are not sent yet.
+///
+/// - The client receives what the handler has sent before, then the status. The status of the handler
+///   is replaced.
+/// - The handler receives the status as an error of its request stream, when a received message is
+///   denied.
+/// - The future and the response stream of the handler are dropped, as when the client cancels the call.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::messages::MessageCharge;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("messages", Quota::per_second(100)));
+/// // Charges the messages in both directions, to a quota of their own.
+/// let charge = MessageCharge::both().limiter(limiter);
+/// # let _ = charge;
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a message charge has no effect until it is given to `charge_messages`"]
+pub struct MessageCharge {
+    pub(super) direction: Direction,
+    pub(super) limiter: Option<Limiter>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Received,
+    Sent,
+    Both,
+}
+
+impl Direction {
+    pub(super) fn includes_received(self) -> bool {
+        self != Self::Sent
+    }
+
+    pub(super) fn includes_sent(self) -> bool {
+        self != Self::Received
+    }
+}
+
+impl MessageCharge {
+    /// Charges the messages that the server receives: the requests of client and bidirectional streams.
+    pub fn received() -> Self {
+        Self::new(Direction::Received)
+    }
+
+    /// Charges the messages that the server sends: the responses of server and bidirectional streams.
+    pub fn sent() -> Self {
+        Self::new(Direction::Sent)
+    }
+
+    /// Charges the messages in both directions.
+    pub fn both() -> Self {
+        Self::new(Direction::Both)
+    }
+
+    fn new(direction: Direction) -> Self {
+        Self { direction, limiter: None }
+    }
+
+    /// Sets the limiter that messages are charged to, so that they have a quota of their own.
+    ///
+    /// By default, messages are charged to the limiter of the call.
+    pub fn limiter(mut self, limiter: Limiter) -> Self {
+        self.limiter = Some(limiter);
+        self
+    }
+}

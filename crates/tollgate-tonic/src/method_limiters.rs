@@ -1,0 +1,127 @@
+use std::{collections::HashSet, fmt};
+
+use tollgate::Limiter;
+use tollgate_tower::{LimiterSource, TieredLimiters};
+
+use crate::{
+    metric_labels::metric_labels,
+    path::{checked_method, checked_method_or_service, checked_service, service_and_method},
+};
+
+/// Selects the limiter of a call by its method and its service: all quotas of a server in one table.
+///
+/// A call is limited by the limiter of its method. Without one, it is limited by the limiter of its
+/// service, and without that by the limiter given to [`new`](Self::new).
+///
+/// Give each policy its own name when its quota should be counted separately. Two limiters on one
+/// store share a counter when their policies have the same name.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::{MethodLimiters, key::PeerIp};
+///
+/// const OTHERS: Policy = Policy::token_bucket("others", Quota::per_second(50));
+/// const GREETER: Policy = Policy::token_bucket("greeter", Quota::per_second(5).with_burst(10));
+/// const STREAMS: Policy = Policy::token_bucket("streams", Quota::per_minute(6));
+///
+/// let store = MemoryStore::new();
+/// let methods = MethodLimiters::new(Limiter::new(store.clone(), OTHERS))
+///     .service("helloworld.Greeter", Limiter::new(store.clone(), GREETER))
+///     // A stream spends from the quota of the service and from a quota of its own.
+///     .method("/helloworld.Greeter/SayHelloStream", Limiter::new(store, [GREETER, STREAMS]))
+///     .exempt("grpc.health.v1.Health");
+/// let layer = tollgate_tonic::layer(methods, PeerIp::new());
+/// # let _ = layer;
+/// ```
+#[must_use = "limiters have no effect until they are given to a layer"]
+pub struct MethodLimiters {
+    default: Limiter,
+    /// Methods and services by name. `None` stands for an exemption.
+    named: Vec<(String, Option<Limiter>)>,
+}
+
+impl MethodLimiters {
+    /// Creates a table in which `default` limits all calls. The other methods add exceptions.
+    pub fn new(default: Limiter) -> Self {
+        Self { default, named: Vec::new() }
+    }
+
+    /// Sets the limiter of one method, given by its path: `/package.Service/Method`.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the path has another form.
+    pub fn method(self, method: impl Into<String>, limiter: Limiter) -> Self {
+        self.add(checked_method(method.into()), Some(limiter))
+    }
+
+    /// Sets the limiter of one service, given by its full name: `package.Service`.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the name is empty or contains a slash.
+    pub fn service(self, service: impl Into<String>, limiter: Limiter) -> Self {
+        self.add(checked_service(service.into()), Some(limiter))
+    }
+
+    /// Removes the limit from a method (`/package.Service/Method`) or a service (`package.Service`).
+    ///
+    /// # Panics
+    ///
+    /// Panics when the name is neither a method nor a service.
+    pub fn exempt(self, method_or_service: impl Into<String>) -> Self {
+        self.add(checked_method_or_service(method_or_service.into()), None)
+    }
+
+    fn add(mut self, name: String, limiter: Option<Limiter>) -> Self {
+        self.named.push((name, limiter));
+        self
+    }
+}
+
+impl From<MethodLimiters> for LimiterSource {
+    fn from(methods: MethodLimiters) -> Self {
+        let limited = methods.named.iter().filter(|(_, limiter)| limiter.is_some());
+        let labels = metric_labels(limited.map(|(name, _)| name.as_str()));
+        let names: HashSet<String> = methods.named.iter().map(|(name, _)| name.clone()).collect();
+        let tiers = TieredLimiters::new(methods.default).by(move |parts| {
+            let path = parts.uri.path();
+            let (service, _) = service_and_method(path)?;
+            names.get(path).or_else(|| names.get(service)).cloned()
+        });
+        let tiers = methods.named.into_iter().fold(tiers, |tiers, (name, limiter)| match limiter {
+            Some(limiter) => tiers.tier(name, limiter),
+            None => tiers.exempt(name),
+        });
+        Self::from(tiers).with_metric_labels(labels)
+    }
+}
+
+impl fmt::Debug for MethodLimiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MethodLimiters").field("default", &self.default).field("named", &self.named).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{MemoryStore, Policy, Quota};
+
+    use super::*;
+
+    fn limiter() -> Limiter {
+        Limiter::new(MemoryStore::new(), Policy::token_bucket("one", Quota::per_minute(1)))
+    }
+
+    #[test]
+    #[should_panic(expected = "a method must be like /package.Service/Method, got \"SayHello\"")]
+    fn a_method_without_its_service_panics() {
+        let _ = MethodLimiters::new(limiter()).method("SayHello", limiter());
+    }
+
+    #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
+    fn a_service_name_with_a_slash_panics() {
+        let _ = MethodLimiters::new(limiter()).exempt("/a.B");
+    }
+}

@@ -1,0 +1,101 @@
+//! Builds `google.rpc.Status` messages and their details.
+
+use std::{borrow::Cow, collections::HashMap, time::Duration};
+
+use tollgate::{Decision, PolicyState};
+use tonic::{
+    Code, Status,
+    metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap},
+};
+use tonic_types::{ErrorDetail, ErrorInfo, QuotaFailure, QuotaViolation, RetryInfo, StatusExt};
+
+/// The metadata entry of gRFC A6.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+const DO_NOT_RETRY: i32 = -1;
+
+/// Holds the options of a status, and builds the status of each kind of rejection.
+#[derive(Clone)]
+pub(super) struct StatusTemplate {
+    pub(super) code: Code,
+    pub(super) domain: Cow<'static, str>,
+    pub(super) subject: Option<Cow<'static, str>>,
+    pub(super) pushback: bool,
+}
+
+impl StatusTemplate {
+    pub(super) const fn new() -> Self {
+        Self { code: Code::ResourceExhausted, domain: Cow::Borrowed("tollgate"), subject: None, pushback: false }
+    }
+
+    pub(super) fn denied(&self, decision: &Decision) -> Status {
+        let retry_after = decision.retry_after().unwrap_or_default();
+        // A set has at most eight policies, so all violations fit the header list of any client.
+        let exceeded = decision.states().filter(|state| state.is_exceeded());
+        let violations: Vec<_> = exceeded.map(|state| self.violation(&state)).collect();
+        let policy = decision.binding().map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
+        let details = [
+            ErrorDetail::from(RetryInfo::new(Some(retry_after))),
+            QuotaFailure::new(violations).into(),
+            self.error_info("RATE_LIMIT_EXCEEDED", policy.into_iter().collect()),
+        ];
+        let pushback = self.pushback.then(|| pushback_ms(retry_after));
+        Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
+    }
+
+    pub(super) fn cost_never_fits(&self) -> Status {
+        let details = [self.error_info("COST_EXCEEDS_LIMIT", HashMap::new())];
+        let message = "the call costs more than its rate limit can ever allow";
+        let pushback = self.pushback.then_some(DO_NOT_RETRY);
+        Status::with_error_details_vec_and_metadata(self.code, message, details, metadata(pushback))
+    }
+
+    pub(super) fn unavailable(&self) -> Status {
+        let details = [self.error_info("LIMITER_UNAVAILABLE", HashMap::new())];
+        Status::with_error_details_vec(Code::Unavailable, "rate limiter unavailable", details)
+    }
+
+    fn violation(&self, state: &PolicyState<'_>) -> QuotaViolation {
+        let policy = state.policy();
+        let (name, quota) = (policy.name(), policy.quota());
+        let mut description = format!("{name}: {} per {:?}", quota.amount(), quota.period());
+        if quota.burst() != quota.amount() {
+            description += &format!(", {} at once", quota.burst());
+        }
+        let subject = self.subject.as_deref().map_or_else(|| format!("policy:{name}"), str::to_owned);
+        let mut violation = QuotaViolation::new(subject, description);
+        "requests".clone_into(&mut violation.quota_metric);
+        name.clone_into(&mut violation.quota_id);
+        violation.quota_value = quota.amount().into();
+        violation
+    }
+
+    fn error_info(&self, reason: &str, metadata: HashMap<String, String>) -> ErrorDetail {
+        ErrorInfo::new(reason, self.domain.clone(), metadata).into()
+    }
+}
+
+/// Converts a wait to milliseconds: rounded up, and at most what the field holds (24.8 days).
+fn pushback_ms(retry_after: Duration) -> i32 {
+    i32::try_from(retry_after.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+}
+
+fn metadata(pushback_ms: Option<i32>) -> MetadataMap {
+    let mut metadata = MetadataMap::new();
+    if let Some(pushback_ms) = pushback_ms {
+        metadata.insert(AsciiMetadataKey::from_static(PUSHBACK), AsciiMetadataValue::from(pushback_ms));
+    }
+    metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pushback_is_rounded_up_and_capped() {
+        assert_eq!(pushback_ms(Duration::from_micros(1)), 1);
+        assert_eq!(pushback_ms(Duration::from_millis(2500)), 2500);
+        assert_eq!(pushback_ms(Duration::from_micros(2_500_001)), 2501);
+        assert_eq!(pushback_ms(Duration::from_secs(60 * 86_400)), i32::MAX);
+    }
+}

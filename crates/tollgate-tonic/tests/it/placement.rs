@@ -1,0 +1,169 @@
+//! The layer around a server, around a service, and on one port with HTTP.
+
+use axum::{Router, body::Body, routing::get};
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use tollgate_tonic::{
+    GrpcStatus, MethodLimiters, health_and_reflection,
+    key::{Metadata, Method, Service},
+};
+use tollgate_tower::{
+    HeaderFormat,
+    key::{Global, PeerIp},
+    rejection::Problem,
+};
+use tonic::{
+    server::NamedService,
+    service::{LayerExt, Routes},
+    transport::Server,
+};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tower::ServiceExt;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn the_whole_server_is_limited() {
+    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), Metadata::new("x-api-key"))).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+    assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
+}
+
+#[tokio::test]
+async fn the_whole_server_is_limited_by_a_remote_store() {
+    let mut client = client_behind(tollgate_tonic::layer(remote_limiter(TWO), Metadata::new("x-api-key"))).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+}
+
+#[tokio::test]
+async fn one_service_of_many_is_limited_and_keeps_its_name() {
+    fn name<S: NamedService>(_: &S) -> &'static str {
+        S::NAME
+    }
+    let echo = tollgate_tonic::layer(limiter(TWO), Global).named_layer(EchoServer::new(Echoing));
+    assert_eq!(name(&echo), "echo.Echo");
+
+    let (_, health) = tonic_health::server::health_reporter();
+    let address = serve(Server::builder().add_service(health).add_service(echo)).await;
+    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
+    let mut health = HealthClient::new(channel(address).await);
+    for _ in 0..3 {
+        assert!(health.check(HealthCheckRequest::default()).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn health_checks_can_be_exempted() {
+    let (_, health) = tonic_health::server::health_reporter();
+    let layer = tollgate_tonic::builder(limiter(TWO), Global).exempt(health_and_reflection()).build();
+    let address = serve(Server::builder().layer(layer).add_service(health).add_service(EchoServer::new(Echoing))).await;
+    let mut health = HealthClient::new(channel(address).await);
+    for _ in 0..5 {
+        assert!(health.check(HealthCheckRequest::default()).await.is_ok());
+    }
+    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
+}
+
+#[tokio::test]
+async fn each_method_has_its_own_quota_from_the_table() {
+    let store = frozen_store();
+    let limiter = |policy| tollgate::Limiter::new(store.clone(), policy);
+    let one = tollgate::Policy::token_bucket("one", tollgate::Quota::per_minute(1));
+    let methods = MethodLimiters::new(limiter(MANY))
+        .service("echo.Echo", limiter(TWO))
+        .method("/echo.Echo/Server", limiter(one))
+        .exempt("/echo.Echo/Client");
+    let mut client = client_behind(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
+
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+    assert!(client.server(request_from("acme", message(1))).await.is_ok());
+    assert_eq!(client.server(request_from("acme", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
+    for _ in 0..5 {
+        assert!(client.client(request_from("acme", tokio_stream::iter([message(1)]))).await.is_ok());
+    }
+    assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
+}
+
+#[tokio::test]
+async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
+    let mut client =
+        client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Metadata::new("x-api-key"), Method))).await;
+    for caller in ["acme", "other"] {
+        assert_eq!(codes(&mut client, caller, 3).await, TWO_OF_THREE);
+        assert!(client.server(request_from(caller, message(1))).await.is_ok());
+    }
+    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Service))).await;
+    assert_eq!(codes(&mut client, "acme", 2).await, TWO_OF_THREE[..2]);
+    assert_eq!(client.server(request_from("other", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
+}
+
+#[tokio::test]
+async fn calls_outside_the_table_have_the_default_limiter() {
+    let methods = MethodLimiters::new(limiter(TWO)).service("echo.Other", limiter(MANY));
+    let mut client = client_behind(tollgate_tonic::layer(methods, Global)).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+}
+
+/// Returns gRPC and HTTP behind one limit of two calls.
+pub(crate) fn one_port() -> Router {
+    let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))
+        .respond_with(GrpcStatus::new().or_http(Problem::new()))
+        .header_format(HeaderFormat::Ietf08)
+        .build();
+    let grpc = Routes::new(EchoServer::new(Echoing)).into_axum_router();
+    Router::new().route("/", get(|| async { "hello" })).merge(grpc).layer(layer)
+}
+
+/// Sends a request to the router in process: a gRPC call when it has a content type, else `POST /`.
+pub(crate) async fn send(router: &Router, content_type: Option<&str>) -> http::Response<Body> {
+    let mut request = Request::post(if content_type.is_some() { "/echo.Echo/Unary" } else { "/" });
+    request = request.header("x-api-key", "acme");
+    if let Some(content_type) = content_type {
+        request = request.header(header::CONTENT_TYPE, content_type);
+    }
+    router.clone().oneshot(request.body(Body::from(&[0; 5][..])).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
+    let router = one_port();
+    for _ in 0..2 {
+        assert!(send(&router, Some("application/grpc")).await.headers().contains_key("ratelimit"));
+    }
+
+    for (sent, received) in [
+        ("application/grpc", "application/grpc"),
+        ("application/grpc+proto", "application/grpc"),
+        ("application/grpc-web", "application/grpc-web+proto"),
+        ("application/grpc-web-text", "application/grpc-web-text+proto"),
+    ] {
+        let denied = send(&router, Some(sent)).await;
+        assert_eq!(denied.status(), StatusCode::OK);
+        assert_eq!(denied.headers()["content-type"], received);
+        assert_eq!(denied.headers()["grpc-status"], "8");
+        assert_eq!(denied.headers()["retry-after"], "30");
+        assert_eq!(denied.headers()["ratelimit"], r#""two";r=0;t=30"#);
+        assert!(denied.into_body().collect().await.unwrap().to_bytes().is_empty());
+    }
+
+    for content_type in [None, Some("application/json"), Some("application/grpcurl")] {
+        let denied = send(&router, content_type).await;
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(denied.headers()["content-type"], "application/problem+json");
+        assert!(!denied.headers().contains_key("grpc-status"));
+        let body = denied.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.starts_with(b"{\"type\":"), "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_an_http_responder_http_clients_receive_the_plain_status() {
+    let layer = tollgate_tonic::layer(limiter(TWO), Global);
+    let router: Router = Router::new().route("/", get(|| async {})).layer(layer);
+    let get_root = async || router.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(get_root().await.status(), StatusCode::OK);
+    assert!(!get_root().await.headers().contains_key("ratelimit"));
+    let denied = get_root().await;
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.headers()["retry-after"], "30");
+}

@@ -1,0 +1,85 @@
+//! Derives the numbers that a caller sees from the words of a level.
+
+#[cfg(feature = "redis")]
+use super::state::State;
+use super::{
+    fixed_window, interval_bucket,
+    kind::Algorithm,
+    level::{Numbers, PolicyLevel, Words},
+    sliding_window, token_bucket,
+};
+use crate::{Policy, Quota};
+
+/// Derives the numbers of a policy from its level after a check of `cost`.
+pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Numbers {
+    let (quota, words) = (policy.quota_ref(), &level.words);
+    let denied = if level.fits { 0 } else { cost };
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::numbers(quota, words, denied),
+        Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
+        Algorithm::SlidingWindow => sliding_window::numbers(quota, words, denied),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => counted(quota, words),
+    }
+}
+
+/// Returns the delay of a request that charged `charged` units, in microseconds. It is zero for all
+/// algorithms but the leaky bucket.
+pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
+    match policy.algorithm() {
+        Algorithm::LeakyBucket => token_bucket::bucket_delay_us(policy.quota_ref(), &level.words, charged),
+        _ => 0,
+    }
+}
+
+/// Returns the words as they were before the last `units` units were charged at the same instant. A
+/// batch returns only the words after its last request, and those of the others are derived here.
+#[cfg(feature = "redis")]
+pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
+    let mut words = *words;
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::unspend(policy.quota_ref(), &mut words, units),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
+            // The time to retry belongs to the last request of the batch, which was denied.
+            (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+        }
+        Algorithm::IntervalBucket
+        | Algorithm::FixedWindow
+        | Algorithm::WindowFromFirstHit
+        | Algorithm::SlidingWindow => words[0] = words[0].saturating_sub(units),
+    }
+    words
+}
+
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
+#[cfg(feature = "redis")]
+pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, cost: u64) -> PolicyLevel {
+    let (quota, words) = (policy.quota_ref(), &level.words);
+    // The reply for a single bucket has no time. Any time gives the same result then.
+    let at_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us };
+    let mut state = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            State::TokenBucket(token_bucket::State::of_words(words, at_us))
+        }
+        Algorithm::IntervalBucket => State::IntervalBucket(interval_bucket::State::of_words(quota, words, at_us)),
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => {
+            State::Window(fixed_window::State::of_words(quota, words, at_us))
+        }
+        Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(quota, words, at_us)),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
+            let [_, retry_us, reset_us, more_us] = words.map(|word| word.saturating_sub(passed_us));
+            let fits = level.fits || retry_us == 0;
+            let used = if reset_us > 0 { words[0] } else { 0 };
+            return PolicyLevel { fits, words: [used, if fits { 0 } else { retry_us }, reset_us, more_us] };
+        }
+    };
+    let now_us = at_us + passed_us;
+    let state = state.settle(policy, policy, now_us).state;
+    PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
+}
+
+/// Derives the numbers of an algorithm whose words already are the used units and the three times.
+fn counted(quota: &Quota, words: &Words) -> Numbers {
+    let [used, retry_us, reset_us, more_us] = *words;
+    Numbers { remaining: quota.amount_u64().saturating_sub(used), retry_us, reset_us, more_us }
+}

@@ -1,0 +1,214 @@
+mod denied;
+mod key_state;
+mod policy_state;
+
+use std::{fmt, time::Duration};
+
+pub use denied::Denied;
+pub use key_state::KeyState;
+pub use policy_state::PolicyState;
+
+use crate::{
+    Algorithm, Cost, ErrorKind, PolicySet,
+    algorithm::{delay_us, numbers},
+    clock::micros,
+    policy_levels::PolicyLevels,
+};
+
+/// Holds the outcome of a check: allowed or denied, and what every policy has left.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use std::time::Duration;
+/// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+///
+/// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+/// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_second(1)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+///
+/// let decision = limiter.check("acme").await?;
+/// assert!(decision.is_denied());
+/// assert_eq!(decision.retry_after(), Some(Duration::from_secs(1)));
+/// assert_eq!(decision.binding().unwrap().policy().name(), "one");
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a decision that is ignored limits nothing"]
+pub struct Decision {
+    policies: PolicySet,
+    at_us: u64,
+    /// By how much the offered turn lies beyond the longest wait of the caller. 0 for every other decision.
+    late_us: u64,
+    levels: PolicyLevels,
+    cost: Cost,
+    degraded: Option<ErrorKind>,
+}
+
+impl Decision {
+    #[inline]
+    pub(crate) fn from_levels(policies: &PolicySet, levels: PolicyLevels, cost: Cost, at_us: u64) -> Self {
+        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost, degraded: None }
+    }
+
+    /// Allows a request without asking any policy.
+    pub(crate) fn open(policies: &PolicySet, cost: Cost, cause: ErrorKind) -> Self {
+        Self::from_levels(policies, PolicyLevels::new(), cost, 0).degraded_by(cause)
+    }
+
+    pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
+        self.degraded = Some(cause);
+        self
+    }
+
+    /// Turns a look at the state into the denial of a request of `cost` whose turn comes after `max_wait`.
+    pub(crate) fn turned_away(mut self, cost: Cost, max_wait: Duration) -> Self {
+        let late = self.delay().saturating_sub(max_wait);
+        self.cost = cost;
+        self.late_us = micros(late).max(1);
+        self
+    }
+
+    /// Returns whether the request may pass.
+    #[must_use]
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.late_us == 0 && self.levels.fit()
+    }
+
+    /// Returns whether the request must not pass.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        !self.is_allowed()
+    }
+
+    /// Turns a denial into an error, so that `?` ends the work on a denied request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// async fn send(limiter: &Limiter) -> Result<&'static str, Box<dyn std::error::Error>> {
+    ///     limiter.check("acme").await?.into_result()?;
+    ///     Ok("sent")
+    /// }
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("mail", Quota::per_day(1)));
+    /// assert_eq!(send(&limiter).await.unwrap(), "sent");
+    /// let denied = send(&limiter).await.unwrap_err();
+    /// assert!(denied.to_string().starts_with("rate limit mail exceeded, retry after"));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], which holds the decision, when the request is denied.
+    pub fn into_result(self) -> Result<Self, Denied> {
+        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self)) }
+    }
+
+    /// Returns how long until the same request would pass, if no other request spends from this key. `None` when the
+    /// request is allowed.
+    ///
+    /// The time is exact. Of several policies that deny, it is the longest wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.is_allowed() {
+            return None;
+        }
+        self.states().filter_map(|state| state.retry_after()).max()
+    }
+
+    /// Returns how long to wait before the work on an allowed request starts: until its turn in every
+    /// [queue](crate::Algorithm::LeakyBucket) of the set.
+    ///
+    /// Zero without a queue, and for a denial.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.states().map(|state| state.delay()).max().unwrap_or_default()
+    }
+
+    /// Returns why the store did not make the decision. `None` when the store made it.
+    ///
+    /// [`ErrorKind::as_str`] is a stable label for metrics.
+    #[must_use]
+    pub fn degraded(&self) -> Option<ErrorKind> {
+        self.degraded
+    }
+
+    /// Returns whether the [`Outage`](crate::Outage) made the decision instead of the store.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.degraded.is_some()
+    }
+
+    /// Returns the units that the request spends, or would have spent.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Returns the policies that were checked.
+    #[must_use]
+    pub fn policies(&self) -> &PolicySet {
+        &self.policies
+    }
+
+    /// Returns the state of every policy, in the order of the set. Empty for a decision by
+    /// [`Outage::Open`](crate::Outage::Open).
+    #[must_use]
+    pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
+        let (cost, is_allowed) = (self.cost.get(), self.is_allowed());
+        self.levels.iter(&self.policies).map(move |(policy, level)| {
+            let mut numbers = numbers(policy, &level, cost);
+            let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
+            if is_late {
+                numbers.retry_us = numbers.retry_us.max(self.late_us);
+            }
+            let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
+            PolicyState::new(policy, !level.fits || is_late, numbers, delay_us)
+        })
+    }
+
+    /// Returns the state of the policy with this name.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
+        self.states().find(|state| state.policy().name() == name)
+    }
+
+    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait. For an allowed
+    /// request: the policy with the smallest remaining share of its burst.
+    #[must_use]
+    pub fn binding(&self) -> Option<PolicyState<'_>> {
+        if self.policies.len() == 1 {
+            return self.states().next();
+        }
+        self.states().max_by(|a, b| {
+            // Compares the shares as products, which is exact.
+            let share = |state: &PolicyState<'_>, of: &PolicyState<'_>| {
+                u128::from(state.remaining()) * u128::from(of.policy().quota().burst())
+            };
+            a.retry_after().cmp(&b.retry_after()).then_with(|| share(b, a).cmp(&share(a, b)))
+        })
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn levels(&self) -> &PolicyLevels {
+        &self.levels
+    }
+
+    /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.
+    pub(crate) fn at_us(&self) -> u64 {
+        self.at_us
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("allowed", &self.is_allowed())
+            .field("degraded", &self.degraded())
+            .field("cost", &self.cost.units())
+            .field("states", &self.states().collect::<Vec<_>>())
+            .finish()
+    }
+}

@@ -1,0 +1,80 @@
+mod kind;
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+pub use kind::ErrorKind;
+
+/// Reports why no decision was reached.
+///
+/// A denial is not an error. It is a [`Decision`](crate::Decision). A message names the field and the value
+/// that are wrong. It never contains a key, a password or a connection URL.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{ErrorKind, Quota};
+///
+/// let error = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Config);
+/// assert_eq!(error.to_string(), "quota amount must be at least 1, got 0");
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// Creates an error, for a [`Store`](crate::Store) outside this crate.
+    ///
+    /// The message is lower case, without a full stop. It must not contain a key or a secret.
+    ///
+    /// ```
+    /// use tollgate::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Overloaded, "the queue of the store is full");
+    /// assert!(error.kind().is_unavailable());
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        message: impl Into<Cow<'static, str>>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+    }
+
+    pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
+    /// Returns the cause. [`ErrorKind::as_str`] is a stable label for metrics and alerts.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.kind()).field("message", &self.0.message).finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}

@@ -1,0 +1,275 @@
+use std::{
+    hash::{BuildHasher, Hasher},
+    ptr,
+    sync::Arc,
+};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::stored_key::StoredKey;
+use crate::{
+    Check, Key, Policy, PolicySet,
+    algorithm::{PolicyLevel, Settled, State},
+    policy_levels::PolicyLevels,
+};
+
+/// Holds the states of one shard. All policies of a key are in the same shard, so one lock covers a whole decision.
+#[derive(Debug)]
+pub(super) struct StateTable {
+    states: HashTable<StateEntry>,
+    room: usize,
+    hasher: RandomState,
+}
+
+/// A state and the policy that wrote it. It fills exactly one cache line of the processor.
+#[derive(Debug)]
+#[repr(align(64))]
+struct StateEntry {
+    key: StoredKey,
+    policy: Arc<Policy>,
+    state: State,
+}
+
+const _: () = assert!(size_of::<StateEntry>() == 64);
+
+/// A state that was loaded for a decision.
+struct LoadedState {
+    /// The bucket that holds the stored state; `None` when no state is stored.
+    index: Option<usize>,
+    settled: Settled,
+    fits: bool,
+    /// Whether the state is stored. When it is not, a state that was moved out is put back unchanged.
+    is_written: bool,
+}
+
+impl StateEntry {
+    #[inline]
+    fn is_of(&self, key: &Key, policy: &Policy) -> bool {
+        self.key.is(key) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
+    }
+
+    /// Records the policy that wrote the state.
+    #[inline]
+    fn set_policy(&mut self, policy: &Arc<Policy>) {
+        if !Arc::ptr_eq(&self.policy, policy) {
+            self.replace_policy(policy);
+        }
+    }
+
+    #[cold]
+    fn replace_policy(&mut self, policy: &Arc<Policy>) {
+        if self.policy.quota_ref() != policy.quota_ref() || self.policy.algorithm() != policy.algorithm() {
+            self.policy = Arc::clone(policy);
+        }
+    }
+}
+
+impl StateTable {
+    pub(super) fn new(room: usize, hasher: RandomState) -> Self {
+        Self { states: HashTable::new(), room, hasher }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Decides over all policies of the check and charges all or none.
+    #[inline]
+    pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
+        match check.policies.shared() {
+            [policy] => PolicyLevels::one(self.check_one(hash, check, policy, now_us)),
+            _ => self.check_all(hash, check, now_us),
+        }
+    }
+
+    /// Decides as [`check_all`](Self::check_all) does, for the common case of one policy: the state
+    /// is changed in place, without moving it out.
+    #[inline]
+    fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
+        let cost = check.cost.get();
+        let slot = slot_hash(hash, policy);
+        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(check.key, policy)) {
+            let (level, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
+            if is_written {
+                entry.set_policy(policy);
+            }
+            return level;
+        }
+        let mut state = State::fresh(policy.algorithm());
+        let (level, is_written) = state.decide(policy, policy, now_us, cost, check.tag);
+        if is_written {
+            self.insert(slot, check.key, policy, state, now_us);
+        }
+        level
+    }
+
+    fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
+        let cost = check.cost.get();
+        let mut loaded = self.load(hash, check, now_us);
+        let is_charged = cost > 0 && loaded.iter().all(|loaded| loaded.fits);
+        let levels = PolicyLevels::collect(check.policies.shared().iter().zip(&mut loaded).map(|(policy, loaded)| {
+            let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
+            if is_charged {
+                state.charge(policy, now_us, cost, check.tag);
+            }
+            // A peek changes no stored state.
+            *is_written = is_charged || (*mended && cost > 0);
+            let words = state.words(policy, now_us, if *fits { 0 } else { cost });
+            (&**policy, PolicyLevel { fits: *fits, words })
+        }));
+        self.write(hash, check, loaded, now_us);
+        levels
+    }
+
+    /// Loads the states of a decision. A state that was moved out has to be written or put back.
+    fn load(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[LoadedState; 4]> {
+        let load = |policy: &Arc<Policy>| {
+            let index = self.states.find_bucket_index(slot_hash(hash, policy), |entry| entry.is_of(check.key, policy));
+            let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
+                Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
+                None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
+            };
+            LoadedState {
+                index,
+                fits: settled.state.fits(policy, now_us, check.cost.get()),
+                settled,
+                is_written: false,
+            }
+        };
+        check.policies.shared().iter().map(load).collect()
+    }
+
+    /// Writes the states that were charged or mended, and puts back the states that were moved out.
+    fn write(&mut self, hash: u64, check: Check<'_>, loaded: SmallVec<[LoadedState; 4]>, now_us: u64) {
+        let mut absent = SmallVec::<[_; 4]>::new();
+        for (policy, LoadedState { index, settled: Settled { state, mended }, is_written, .. }) in
+            check.policies.shared().iter().zip(loaded)
+        {
+            match index.and_then(|index| self.states.get_bucket_mut(index)) {
+                Some(entry) if is_written => {
+                    entry.state = state;
+                    entry.set_policy(policy);
+                }
+                Some(entry) if !mended && state.is_moved() => entry.state = state,
+                None if is_written => absent.push((policy, state)),
+                _ => {}
+            }
+        }
+        // New states are inserted last, because an insertion may move the other states.
+        for (policy, state) in absent {
+            self.insert(slot_hash(hash, policy), check.key, policy, state, now_us);
+        }
+    }
+
+    /// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
+    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
+        let mut loaded = self.load(hash, check, now_us);
+        let mut fresh = SmallVec::<[_; 4]>::new();
+        for (policy, loaded) in check.policies.shared().iter().zip(&mut loaded) {
+            let state = &mut loaded.settled.state;
+            state.refund(policy, now_us, spent_us, check.cost.get());
+            loaded.is_written = state.fresh_at(policy) > now_us;
+            if !loaded.is_written {
+                fresh.push(policy);
+            }
+        }
+        self.write(hash, check, loaded, now_us);
+        for policy in fresh {
+            self.remove(hash, check.key, policy);
+        }
+    }
+
+    /// Removes the states of the key.
+    pub(super) fn reset(&mut self, hash: u64, policies: &PolicySet, key: &Key) {
+        for policy in policies.iter() {
+            self.remove(hash, key, policy);
+        }
+    }
+
+    /// Returns the state of a key and the policy that wrote it.
+    pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(&State, &Policy)> {
+        let entry = self.states.find(slot_hash(hash, policy), |entry| entry.is_of(key, policy))?;
+        Some((&entry.state, &entry.policy))
+    }
+
+    /// Adds the state of a key that has none.
+    #[cold]
+    fn insert(&mut self, slot: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
+        if self.states.len() >= self.room {
+            self.make_room(now_us);
+        }
+        let hasher = &self.hasher;
+        let rehash = |entry: &StateEntry| slot_hash(hash_key(hasher, entry.key.as_bytes()), &entry.policy);
+        // The last two doublings are done in one step: the table is moved once and not twice.
+        if self.states.len() == self.states.capacity() && self.states.len() >= self.room / 4 {
+            self.states.reserve(self.room.saturating_sub(self.states.len()), rehash);
+        }
+        self.states.insert_unique(
+            slot,
+            StateEntry { key: StoredKey::of(key), policy: Arc::clone(policy), state },
+            rehash,
+        );
+    }
+
+    fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
+        if let Ok(entry) = self.states.find_entry(slot_hash(hash, policy), |entry| entry.is_of(key, policy)) {
+            entry.remove();
+        }
+    }
+
+    /// Drops the states that equal a fresh one. When a sixteenth of the room is not free then, drops
+    /// the states that have spent the smallest share of their burst, until it is. One pass over the
+    /// table thus makes room for many new keys.
+    fn make_room(&mut self, now_us: u64) {
+        self.states.retain(|entry| entry.state.fresh_at(&entry.policy) > now_us);
+        let goal = self.room - (self.room / 16).max(1);
+        if self.states.len() <= goal {
+            return;
+        }
+        let mut shares: Vec<u32> = self.states.iter_mut().map(|entry| entry.spent_share(now_us)).collect();
+        let surplus = shares.len() - goal;
+        let (_, &mut limit, _) = shares.select_nth_unstable(surplus - 1);
+        let mut below = shares.iter().filter(|&&share| share < limit).count();
+        // Only as many states with exactly this share are dropped as needed.
+        let mut at_limit = surplus - below;
+        self.states.retain(|entry| {
+            let share = entry.spent_share(now_us);
+            let is_dropped = share < limit && below > 0 || share == limit && at_limit > 0;
+            if is_dropped {
+                let left = if share < limit { &mut below } else { &mut at_limit };
+                *left -= 1;
+            }
+            !is_dropped
+        });
+    }
+}
+
+impl StateEntry {
+    /// Returns the spent share of the burst, in millionths.
+    fn spent_share(&mut self, now_us: u64) -> u32 {
+        let Settled { state, mended } = self.state.settle(&self.policy, &self.policy, now_us);
+        let level = PolicyLevel { fits: true, words: state.words(&self.policy, now_us, 0) };
+        if !mended && state.is_moved() {
+            self.state = state;
+        }
+        let remaining = crate::algorithm::numbers(&self.policy, &level, 0).remaining;
+        let burst = u64::from(self.policy.quota_ref().burst());
+        ((burst - remaining.min(burst)) * 1_000_000 / burst) as u32
+    }
+}
+
+/// Returns the hash of a key's state under one policy.
+#[inline]
+fn slot_hash(hash: u64, policy: &Policy) -> u64 {
+    (hash ^ policy.name_hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Returns the hash of a key. It selects the shard and, with the policy, the position in the table.
+#[inline]
+pub(super) fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
+    let mut state = hasher.build_hasher();
+    state.write(key);
+    state.finish()
+}

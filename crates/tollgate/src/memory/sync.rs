@@ -1,0 +1,3 @@
+//! The locks of [`shards`](super::shards). The model checker compiles `shards.rs` with its own locks instead.
+
+pub(super) use std::sync::{Mutex, MutexGuard};

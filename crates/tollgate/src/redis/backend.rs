@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    cluster::{Cluster, unused_key},
+    dispatch::{CheckRequest, PendingCheck, ServerHandle},
+    protocol::Script,
+    server::{ScriptCall, Server},
+};
+use crate::{CheckFuture, Error, ErrorKind, Key, StoreFuture};
+
+/// Holds the servers of a store: one server, or a cluster.
+#[derive(Debug)]
+pub(super) enum Backend {
+    One(ServerHandle),
+    Cluster(Cluster),
+}
+
+impl Backend {
+    /// Returns the error of a call for this key, while its server is not asked.
+    pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
+        match self {
+            Self::One(handle) => handle.server.refusal(),
+            Self::Cluster(cluster) => cluster.refusal(key),
+        }
+    }
+
+    /// Returns whether checks are sent to all servers.
+    pub(super) fn is_available(&self) -> bool {
+        match self {
+            Self::One(handle) => handle.server.refusal().is_none(),
+            Self::Cluster(cluster) => cluster.is_available(),
+        }
+    }
+
+    /// Decides a check. The future ends at the deadline of the check.
+    #[inline]
+    pub(super) fn check(&self, request: CheckRequest) -> CheckFuture {
+        let request = Arc::new(request);
+        match self {
+            Self::One(handle) => StoreFuture::pending_check(PendingCheck::with_timer(handle, request)),
+            Self::Cluster(cluster) => {
+                let deadline = request.deadline;
+                let route = cluster.clone().check(request);
+                match deadline.and_then(|deadline| Some((deadline.instant()?, deadline.timeout()))) {
+                    Some((end, timeout)) => StoreFuture::pending(async move {
+                        timeout_at(Instant::from_std(end), route).await.unwrap_or_else(|_| {
+                            Err(Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}")))
+                        })
+                    }),
+                    None => StoreFuture::pending(route),
+                }
+            }
+        }
+    }
+
+    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
+    pub(super) async fn run(
+        &self,
+        key: &Key,
+        script: &Script,
+        keys: usize,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        match self {
+            Self::One(handle) => {
+                let server = &*handle.server;
+                let fill = |command: &mut Cmd| fill(server, command);
+                Ok(server.run(ScriptCall { script, keys, is_asking: false, fill }).await?)
+            }
+            Self::Cluster(cluster) => cluster.run(key, script, keys, fill).await,
+        }
+    }
+
+    /// Runs a command at the server of the key. `fill` adds the keys and the arguments.
+    pub(super) async fn query(
+        &self,
+        key: &Key,
+        command: &str,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        match self {
+            Self::One(handle) => {
+                let mut command = redis::cmd(command);
+                fill(&handle.server, &mut command);
+                Ok(handle.server.query(&command, false).await?)
+            }
+            Self::Cluster(cluster) => cluster.query(key, command, fill).await,
+        }
+    }
+
+    /// Waits until every server has answered.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        let ping = redis::cmd("PING");
+        for (server, _) in self.servers().await? {
+            server.query_in_time(&ping).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns every server that has slots, each with an unused key of one of its slots.
+    pub(super) async fn servers(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
+        match self {
+            Self::One(handle) => Ok(vec![(Arc::clone(&handle.server), unused_key())]),
+            Self::Cluster(cluster) => cluster.masters().await,
+        }
+    }
+}

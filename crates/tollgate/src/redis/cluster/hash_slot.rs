@@ -1,0 +1,45 @@
+use crc::{CRC_16_XMODEM, Crc};
+
+use crate::Key;
+
+/// The number of slots of a cluster.
+pub(super) const SLOTS: usize = 16_384;
+
+const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// Returns the slot of a key.
+///
+/// The text in the hash tag decides. That is the whole text of the key, which is never empty and holds no brace. The
+/// prefix holds no brace either.
+pub(super) fn of(key: &Key) -> u16 {
+    CRC.checksum(key.as_bytes()) % SLOTS as u16
+}
+
+/// Returns a key that no other program uses.
+pub(in crate::redis) fn unused_key() -> Key {
+    Key::from(("tollgate diagnosis", fastrand::u64(..)))
+}
+
+/// Returns a key in this slot that no other program uses. One random key in 16 384 has a given slot.
+pub(super) fn unused_key_in(slot: u16) -> Key {
+    loop {
+        let key = unused_key();
+        if of(&key) == slot {
+            return key;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_servers() {
+        // `CLUSTER KEYSLOT` of a 7.0 server; 0x31c3 is the check value of the specification.
+        assert_eq!(CRC.checksum(b"123456789"), 0x31c3);
+        for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("somekey", 11_058)] {
+            assert_eq!(of(&Key::new(key)), slot, "{key}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, Value};
+
+use super::{hash_slot, topology::Topology};
+use crate::{
+    Decision, Error, ErrorKind, Key,
+    redis::{
+        connect::{Address, ConnectionTemplate},
+        dispatch::{CheckRequest, PendingCheck, ServerHandle, StoreConfig},
+        protocol::Script,
+        server::{CallError, NotExecutedReason, ScriptCall, Server},
+    },
+};
+
+/// Sends each call to the server of its slot.
+///
+/// Every server that has slots has one connection, one queue and one breaker. A call that a server did not execute
+/// (the slot moved, or is being moved) follows the redirect, within the deadline of the caller. A call that may have been
+/// executed is never sent again.
+#[derive(Clone, Debug)]
+pub(in crate::redis) struct Cluster {
+    topology: Arc<Topology>,
+}
+
+/// The number of redirects that a call follows without a pause. Two servers may disagree for a moment about a slot.
+const REDIRECTS_AT_ONCE: u32 = 3;
+
+/// The middle of the first pause before a call is sent again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Cluster {
+    pub(in crate::redis) fn new(
+        template: ConnectionTemplate,
+        seeds: Vec<Address>,
+        config: StoreConfig,
+        connect_timeout: Duration,
+    ) -> Self {
+        Self { topology: Topology::new(template, seeds, config, connect_timeout) }
+    }
+
+    /// Returns the error of a call for this key, while its server is not asked.
+    pub(in crate::redis) fn refusal(&self, key: &Key) -> Option<Error> {
+        match self.topology.by_slot_now(hash_slot::of(key))? {
+            Ok(handle) => self.refusal_of(&handle),
+            Err(error) => Some(error),
+        }
+    }
+
+    pub(in crate::redis) fn is_available(&self) -> bool {
+        self.topology.is_available()
+    }
+
+    /// Decides a check at the server of its slot.
+    pub(in crate::redis) async fn check(self, request: Arc<CheckRequest>) -> Result<Decision, Error> {
+        self.route(hash_slot::of(&request.key), |handle, is_asking| {
+            let request = Arc::new(request.again(is_asking));
+            async move {
+                let mut check = PendingCheck::without_timer(&handle, request);
+                std::future::poll_fn(|cx| check.poll_outcome(cx)).await
+            }
+        })
+        .await
+    }
+
+    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
+    pub(in crate::redis) async fn run(
+        &self,
+        key: &Key,
+        script: &Script,
+        keys: usize,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        let fill = &fill;
+        self.route(hash_slot::of(key), |handle, is_asking| async move {
+            let server = &*handle.server;
+            server.run(ScriptCall { script, keys, is_asking, fill: |command: &mut Cmd| fill(server, command) }).await
+        })
+        .await
+    }
+
+    /// Runs a command at the server of the key. `fill` adds the keys and the arguments.
+    pub(in crate::redis) async fn query(
+        &self,
+        key: &Key,
+        command: &str,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        let fill = &fill;
+        self.route(hash_slot::of(key), |handle, is_asking| async move {
+            let mut command = redis::cmd(command);
+            fill(&handle.server, &mut command);
+            handle.server.query(&command, is_asking).await
+        })
+        .await
+    }
+
+    /// Returns the servers that have slots now, each with a key of one of its slots.
+    pub(in crate::redis) async fn masters(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
+        let masters = self.topology.masters().await?;
+        Ok(masters.into_iter().map(|(slot, handle)| (handle.server, hash_slot::unused_key_in(slot))).collect())
+    }
+
+    /// Returns the error of a call while this server is not asked, and requests a refresh then.
+    fn refusal_of(&self, handle: &ServerHandle) -> Option<Error> {
+        let refusal = handle.server.refusal();
+        if refusal.is_some() {
+            self.topology.request_refresh();
+        }
+        refusal
+    }
+
+    /// Attempts a call at the server of the slot, and follows redirects.
+    async fn route<T, F>(&self, slot: u16, attempt: impl Fn(ServerHandle, bool) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let topology = &self.topology;
+        let give_up = Instant::now() + topology.connect_timeout();
+        let (mut sent_to, mut redirects, mut pauses, mut has_refreshed) = (None, 0, 0, false);
+        loop {
+            let is_asking = sent_to.is_some();
+            let handle = match sent_to.take() {
+                Some(handle) => handle,
+                None => topology.by_slot(slot).await?,
+            };
+            if let Some(refusal) = self.refusal_of(&handle) {
+                return Err(refusal);
+            }
+            let not_executed = match attempt(handle.clone(), is_asking).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(CallError::NotExecuted(not_executed)) => not_executed,
+                Err(CallError::Failed(error)) => {
+                    topology.request_refresh();
+                    return Err(error);
+                }
+            };
+            let reason = not_executed.reason;
+            if Instant::now() >= give_up {
+                return Err(match reason {
+                    NotExecutedReason::Unreachable => not_executed.error,
+                    _ => moving(),
+                });
+            }
+            match &reason {
+                NotExecutedReason::Moved(address) => topology.slot_moved(slot, &topology.resolve(address, &handle))?,
+                NotExecutedReason::Ask(address) => {
+                    sent_to = Some(topology.by_address(&topology.resolve(address, &handle))?);
+                }
+                NotExecutedReason::TryAgain => {}
+                NotExecutedReason::Unreachable if has_refreshed => return Err(not_executed.error),
+                NotExecutedReason::Unreachable => {
+                    has_refreshed = true;
+                    topology.refresh().await?;
+                }
+            }
+            redirects += 1;
+            if reason == NotExecutedReason::TryAgain || redirects > REDIRECTS_AT_ONCE {
+                tokio::time::sleep(pause(pauses)).await;
+                pauses += 1;
+            }
+        }
+    }
+}
+
+fn moving() -> Error {
+    Error::new(ErrorKind::Unavailable, "a slot of the redis cluster is being moved")
+}
+
+/// Returns a random pause. Its middle grows to four times the first.
+fn pause(before: u32) -> Duration {
+    (PAUSE * 2_u32.pow(before.min(2))).mul_f64(0.5 + fastrand::f64())
+}

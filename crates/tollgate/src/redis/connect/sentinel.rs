@@ -1,0 +1,306 @@
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::address::{Address, ConnectionTemplate};
+use crate::{Error, ErrorKind, redis::protocol};
+
+/// Finds the master through its Sentinels.
+///
+/// The Sentinels are asked for the master when a connection is made. A Sentinel announces a change
+/// (`+switch-master`). [`MasterWatch`] receives the announcements, and asks once a second in case none came.
+pub(in crate::redis) struct Sentinels {
+    sentinels: Vec<Sentinel>,
+    master_name: String,
+    template: ConnectionTemplate,
+    known: Mutex<Known>,
+    announcements: watch::Sender<Option<Address>>,
+    is_watched: AtomicBool,
+}
+
+struct Sentinel {
+    client: Client,
+    /// The connection, kept between questions.
+    connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
+}
+
+/// Holds the newest knowledge about the master.
+#[derive(Default)]
+struct Known {
+    /// The number of the newest decision. The Sentinels number their decisions.
+    epoch: u64,
+    announced: Option<(Address, Instant)>,
+}
+
+/// Holds the answer of one Sentinel.
+struct Answer {
+    epoch: u64,
+    master: Address,
+}
+
+/// The pause between two questions when no Sentinel announces a change.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time that the other Sentinels have after the first answer. One of them may know a newer master.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The time for which an announcement is believed without asking again. The other Sentinels learn of a change within
+/// seconds.
+const ANNOUNCEMENT_LIFE: Duration = Duration::from_secs(3);
+
+/// The time that a Sentinel has to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+const SWITCH_CHANNEL: &str = "+switch-master";
+
+impl Sentinels {
+    pub(in crate::redis) fn new(clients: Vec<Client>, master_name: String, template: ConnectionTemplate) -> Arc<Self> {
+        let sentinel = |client| Sentinel { client, connection: tokio::sync::Mutex::default() };
+        Arc::new(Self {
+            sentinels: clients.into_iter().map(sentinel).collect(),
+            master_name,
+            template,
+            known: Mutex::default(),
+            announcements: watch::Sender::new(None),
+            is_watched: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects to the master. Fails when the server does not say itself that it is a master.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        config: &AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Address), Error> {
+        let master = match self.announced() {
+            Some(master) => master,
+            None => self.ask().await?,
+        };
+        let client = self.template.client(&master)?;
+        let connected = client.get_multiplexed_async_connection_with_config(config).await;
+        let mut connection = connected.map_err(|error| protocol::error(&error))?;
+        match redis::cmd("ROLE").query_async::<Value>(&mut connection).await {
+            Ok(Value::Array(role)) if role.first().is_some_and(|role| !is_text(role, "master")) => {
+                // The announcement is wrong, or no longer true.
+                self.lock().announced = None;
+                Err(Error::new(ErrorKind::ReadOnly, "the redis server that the sentinels name is not a master"))
+            }
+            Ok(_) => Ok((connection, master)),
+            Err(error) if protocol::error(&error).kind() == ErrorKind::PermissionDenied => Ok((connection, master)),
+            Err(error) => Err(protocol::error(&error)),
+        }
+    }
+
+    /// Asks all Sentinels for the master. Of several answers, returns the one with the newest decision.
+    async fn ask(self: &Arc<Self>) -> Result<Address, Error> {
+        let mut questions = JoinSet::new();
+        for at in 0..self.sentinels.len() {
+            let sentinels = Arc::clone(self);
+            questions.spawn(async move { timeout(ANSWER_TIMEOUT, sentinels.ask_one(at)).await });
+        }
+        let mut newest: Option<Answer> = None;
+        let mut failure = None;
+        let mut until = Instant::now() + ANSWER_TIMEOUT * 2;
+        while let Ok(Some(answer)) = timeout_at(until, questions.join_next()).await {
+            match answer {
+                Ok(Ok(Ok(answer))) => {
+                    if newest.is_none() {
+                        until = Instant::now() + GRACE;
+                    }
+                    if newest.as_ref().is_none_or(|newest| answer.epoch > newest.epoch) {
+                        newest = Some(answer);
+                    }
+                }
+                Ok(Ok(Err(error))) => failure = Some(error),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        let Some(Answer { epoch, master }) = newest else {
+            return Err(
+                failure.unwrap_or_else(|| Error::new(ErrorKind::Timeout, "no sentinel answered within the timeout"))
+            );
+        };
+        let mut known = self.lock();
+        if epoch < known.epoch {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the sentinels that answer do not know the newest master yet",
+            ));
+        }
+        known.epoch = epoch;
+        Ok(master)
+    }
+
+    async fn ask_one(&self, at: usize) -> Result<Answer, Error> {
+        let Sentinel { client, connection } = &self.sentinels[at];
+        let mut kept = connection.lock().await;
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(ANSWER_TIMEOUT))
+                    .set_response_timeout(None);
+                let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+                connected.map_err(|error| protocol::error(&error))?
+            }
+        };
+        let question = |what| redis::cmd("SENTINEL").arg(what).arg(&self.master_name).to_owned();
+        let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
+        let master: Option<Address> =
+            address.query_async(&mut connection).await.map_err(|error| protocol::error(&error))?;
+        let Some(master) = master else {
+            return Err(Error::config("the sentinels know no master with the given name"));
+        };
+        let details: HashMap<String, String> =
+            details.query_async(&mut connection).await.map_err(|error| protocol::error(&error))?;
+        *kept = Some(connection);
+        let epoch = details.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok(Answer { epoch, master })
+    }
+
+    /// Returns the master that a Sentinel announced a short time ago.
+    fn announced(&self) -> Option<Address> {
+        self.lock()
+            .announced
+            .as_ref()
+            .filter(|(_, at)| at.elapsed() < ANNOUNCEMENT_LIFE)
+            .map(|(master, _)| master.clone())
+    }
+
+    fn announce(&self, master: Address) {
+        // Every Sentinel announces the same change.
+        let is_news = self.announced().as_ref() != Some(&master);
+        self.lock().announced = Some((master.clone(), Instant::now()));
+        if is_news {
+            self.announcements.send_replace(Some(master));
+        }
+    }
+
+    /// A panic cannot leave partial knowledge behind this lock, so a poisoned lock is used as it is.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Starts to listen to all Sentinels. Returns `None` when another task already listens.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub(in crate::redis) fn watch(self: &Arc<Self>) -> Option<MasterWatch> {
+        if self.is_watched.load(Ordering::Relaxed) || self.is_watched.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let watch = MasterWatch { sentinels: Arc::clone(self), announcements: self.announcements.subscribe() };
+        for at in 0..self.sentinels.len() {
+            let sentinels = Arc::clone(self);
+            tokio::spawn(async move { sentinels.listen(at).await });
+        }
+        Some(watch)
+    }
+
+    /// Listens to one Sentinel, and again after it went away, until the watch is dropped.
+    async fn listen(&self, at: usize) {
+        while !self.announcements.is_closed() {
+            let _ = self.listen_once(at).await;
+            sleep(POLL_INTERVAL.mul_f64(0.2 + fastrand::f64())).await;
+        }
+    }
+
+    async fn listen_once(&self, at: usize) -> redis::RedisResult<()> {
+        let subscribing = async {
+            let mut subscription = self.sentinels[at].client.get_async_pubsub().await?;
+            subscription.subscribe(SWITCH_CHANNEL).await?;
+            redis::RedisResult::Ok(subscription)
+        };
+        let Ok(subscription) = timeout(ANSWER_TIMEOUT * 2, subscribing).await else { return Ok(()) };
+        let mut subscription = subscription?;
+        let mut messages = pin!(subscription.on_message());
+        while !self.announcements.is_closed() {
+            let Ok(message) = timeout(POLL_INTERVAL, messages.next()).await else { continue };
+            let Some(message) = message else { break };
+            let text: String = message.get_payload()?;
+            if let Some(master) = new_master(&text, &self.master_name) {
+                self.announce(master);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Receives changes of the master. The Sentinels are listened to until it is dropped.
+pub(in crate::redis) struct MasterWatch {
+    sentinels: Arc<Sentinels>,
+    announcements: watch::Receiver<Option<Address>>,
+}
+
+impl MasterWatch {
+    /// Waits for one announcement, or for one poll. Returns the master if it is known and not `current()`.
+    pub(in crate::redis) async fn changed(&mut self, current: impl Fn() -> Option<Address>) -> Option<Address> {
+        let announced = timeout(POLL_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64()), self.announcements.changed()).await;
+        let master = match announced {
+            Ok(_) => self.announcements.borrow_and_update().clone()?,
+            Err(_) => self.poll(current()?).await?,
+        };
+        (current().as_ref() != Some(&master)).then_some(master)
+    }
+
+    /// Asks the Sentinels for another master than `current`, unless one was just announced.
+    async fn poll(&self, current: Address) -> Option<Address> {
+        if self.sentinels.announced().is_some() {
+            return None;
+        }
+        let master = self.sentinels.ask().await.ok().filter(|master| *master != current)?;
+        self.sentinels.lock().announced = Some((master.clone(), Instant::now()));
+        Some(master)
+    }
+}
+
+impl Drop for MasterWatch {
+    fn drop(&mut self) {
+        self.sentinels.is_watched.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Reads the new address from `name old-host old-port new-host new-port`.
+fn new_master(message: &str, master_name: &str) -> Option<Address> {
+    let mut words = message.split(' ');
+    let name = words.next()?;
+    let [_, _, host, port] = [words.next()?, words.next()?, words.next()?, words.next()?];
+    Some((host.to_owned(), port.parse().ok()?)).filter(|_| name == master_name)
+}
+
+fn is_text(value: &Value, expected: &str) -> bool {
+    match value {
+        Value::BulkString(bytes) => bytes == expected.as_bytes(),
+        Value::SimpleString(text) => text == expected,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_message_of_this_master_is_read_and_every_other_is_ignored() {
+        let message = "m 10.0.0.1 6379 10.0.0.2 6380";
+        assert_eq!(new_master(message, "m"), Some(("10.0.0.2".to_owned(), 6380)));
+        assert_eq!(new_master("m ::1 6379 fe80::2 6380", "m"), Some(("fe80::2".to_owned(), 6380)));
+        for (message, master) in [(message, "n"), ("m 10.0.0.1 6379 10.0.0.2 port", "m"), ("m", "m"), ("", "m")] {
+            assert_eq!(new_master(message, master), None, "{message:?} of {master}");
+        }
+    }
+}

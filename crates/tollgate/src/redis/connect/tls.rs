@@ -1,0 +1,58 @@
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use rustls::{
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+use crate::{Error, ErrorKind};
+
+/// Holds the trusted root certificates and the client certificate, both in PEM.
+#[derive(Clone, Default)]
+pub(in crate::redis) struct Certificates {
+    pub(in crate::redis) roots: Option<Vec<u8>>,
+    /// The client certificate and its key.
+    pub(in crate::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Certificates {
+    pub(in crate::redis) fn is_some(&self) -> bool {
+        self.roots.is_some() || self.identity.is_some()
+    }
+
+    /// Returns a TLS client when the address asks for TLS. Fails when certificates are set and `needed`, and the address
+    /// does not ask for TLS.
+    pub(in crate::redis) fn client(&self, info: &ConnectionInfo, needed: bool) -> Result<Option<Client>, Error> {
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            return match self.is_some() && needed {
+                true => Err(Error::new(ErrorKind::Tls, "certificates need a rediss:// URL")),
+                false => Ok(None),
+            };
+        }
+        if CryptoProvider::get_default().is_none() {
+            // Another thread may install a provider first. That one is then used.
+            let _ = ring::default_provider().install_default();
+        }
+        // Text that is not PEM would count as an empty list.
+        holds_certificate("root certificates", self.roots.as_deref())?;
+        holds_certificate("client certificate", self.identity.as_ref().map(|(certificate, _)| &certificate[..]))?;
+        let certificates = TlsCertificates {
+            root_cert: self.roots.clone(),
+            client_tls: self
+                .identity
+                .clone()
+                .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+        };
+        let unusable = |_| {
+            Error::new(ErrorKind::Tls, "the client certificate, its key or the root certificates are not valid PEM")
+        };
+        Client::build_with_tls(info.clone(), certificates).map(Some).map_err(unusable)
+    }
+}
+
+fn holds_certificate(what: &str, pem: Option<&[u8]>) -> Result<(), Error> {
+    let holds = |pem| CertificateDer::pem_slice_iter(pem).next().is_some_and(|it| it.is_ok());
+    match pem.is_none_or(holds) {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Tls, format!("the {what} contain no certificate in PEM"))),
+    }
+}

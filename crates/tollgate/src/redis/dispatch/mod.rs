@@ -1,0 +1,14 @@
+//! The way of a check to one server: it is queued, sent in a batch, and answered or timed out.
+
+mod batch;
+mod check;
+mod deadline;
+mod dispatcher;
+mod handle;
+mod queue;
+mod request;
+mod worker;
+
+pub(in crate::redis) use check::PendingCheck;
+pub(in crate::redis) use handle::{ServerHandle, StoreConfig};
+pub(in crate::redis) use request::CheckRequest;

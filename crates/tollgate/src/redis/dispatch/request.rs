@@ -1,0 +1,284 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use super::queue::Queued;
+use crate::{
+    Check, Cost, Deadline, Decision, Key, PolicySet,
+    redis::{deny_cache::Epoch, server::CallError},
+};
+
+/// Holds a check and, later, its reply.
+///
+/// The caller, the worker and the deadline timer share it in one allocation. A `tokio::sync::oneshot` has one sender;
+/// here the worker and the timer race for the one reply.
+pub(in crate::redis) struct CheckRequest {
+    pub(in crate::redis) policies: PolicySet,
+    pub(in crate::redis) key: Key,
+    /// The hash of the key.
+    pub(in crate::redis) hash: u64,
+    pub(in crate::redis) cost: Cost,
+    /// The tag for the logs among the policies. Empty without a log.
+    pub(in crate::redis) tag: Box<[u8]>,
+    pub(in crate::redis) sent: Instant,
+    pub(in crate::redis) deadline: Option<Deadline>,
+    /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
+    pub(in crate::redis) deny_epoch: Option<Epoch>,
+    /// Whether the check has to say `ASKING`, because its slot is being moved to the server.
+    pub(in crate::redis) is_asking: bool,
+    /// Whether there is a reply, or no caller that waits for one.
+    is_over: AtomicBool,
+    reply: Mutex<Reply>,
+}
+
+enum Reply {
+    Awaited(Option<Waker>),
+    Given(Result<Decision, CallError>),
+    /// The deadline came first.
+    Late,
+    /// There will be no reply, or the caller has it.
+    Over,
+}
+
+/// Tells why a caller gets no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoReply {
+    Late,
+    /// The sender was dropped.
+    Dropped,
+}
+
+/// The side that replies. Dropping it tells the caller that no reply will come.
+#[derive(Debug)]
+pub(super) struct ReplySender(Arc<CheckRequest>);
+
+/// The side that waits. Dropping it gives up.
+#[derive(Debug)]
+pub(super) struct ReplyReceiver(Arc<CheckRequest>);
+
+/// A check in the queue.
+#[derive(Debug)]
+pub(super) struct QueuedCheck {
+    pub(super) sender: ReplySender,
+    /// The epoch of the breaker when the check was queued.
+    pub(super) breaker_epoch: u64,
+}
+
+impl CheckRequest {
+    pub(in crate::redis) fn new(check: Check<'_>, hash: u64, deny_epoch: Option<Epoch>) -> Self {
+        // A tag that no log stores is not sent.
+        let tag = if check.policies.scripts().tagged { check.tag.into() } else { Box::default() };
+        Self {
+            policies: check.policies.clone(),
+            key: check.key.clone(),
+            hash,
+            cost: check.cost,
+            tag,
+            sent: check.deadline.map_or_else(|| tokio::time::Instant::now().into_std(), Deadline::start),
+            deadline: check.deadline,
+            deny_epoch,
+            is_asking: false,
+            is_over: AtomicBool::new(false),
+            reply: Mutex::new(Reply::Awaited(None)),
+        }
+    }
+
+    /// Returns the same request, to be sent once more.
+    pub(in crate::redis) fn again(&self, is_asking: bool) -> Self {
+        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash, self.deny_epoch) }
+    }
+
+    pub(in crate::redis) fn check(&self) -> Check<'_> {
+        let check = Check::new(&self.policies, &self.key, self.cost).with_tag(&self.tag);
+        Check { deadline: self.deadline, ..check }
+    }
+
+    /// Returns whether there is a reply, or no caller that waits for one.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Ends the wait at the deadline, unless there is a reply by now.
+    pub(super) fn expire(&self) {
+        self.end(Reply::Late);
+    }
+
+    /// Returns whether both checks fit into one call of a script over many keys.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.cost == other.cost
+            && self.is_asking == other.is_asking
+            && self.is_tagged_alike(other)
+            && self.policies.is_same(&other.policies)
+    }
+
+    /// Compares the tags. Most are empty, and a comparison of two empty slices takes the processor longer than all the
+    /// other fields: it reads masked words at an address that is not mapped.
+    fn is_tagged_alike(&self, other: &Self) -> bool {
+        self.tag.len() == other.tag.len() && (self.tag.is_empty() || self.tag == other.tag)
+    }
+
+    /// A panic cannot leave a partial reply behind this lock, so a poisoned lock is used as it is.
+    fn reply(&self) -> MutexGuard<'_, Reply> {
+        self.reply.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn end(&self, end: Reply) {
+        let mut reply = self.reply();
+        if let Reply::Awaited(waker) = &mut *reply {
+            let waker = waker.take();
+            *reply = end;
+            drop(reply);
+            self.is_over.store(true, Ordering::Relaxed);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Returns the two sides of a request.
+pub(super) fn channel(request: Arc<CheckRequest>) -> (ReplySender, ReplyReceiver) {
+    (ReplySender(Arc::clone(&request)), ReplyReceiver(request))
+}
+
+impl ReplySender {
+    pub(super) fn request(&self) -> &Arc<CheckRequest> {
+        &self.0
+    }
+
+    /// Returns whether the caller still waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.0.is_over()
+    }
+
+    /// Replies. A caller that gave up meanwhile gets nothing.
+    pub(super) fn send(self, reply: Result<Decision, CallError>) {
+        self.0.end(Reply::Given(reply));
+    }
+}
+
+impl Drop for ReplySender {
+    fn drop(&mut self) {
+        self.0.end(Reply::Over);
+    }
+}
+
+impl Queued for QueuedCheck {
+    fn breaker_epoch(&self) -> u64 {
+        self.breaker_epoch
+    }
+}
+
+impl Future for ReplyReceiver {
+    type Output = Result<Result<Decision, CallError>, NoReply>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut reply = self.0.reply();
+        match &mut *reply {
+            Reply::Awaited(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            Reply::Given(_) => match std::mem::replace(&mut *reply, Reply::Over) {
+                Reply::Given(reply) => Poll::Ready(Ok(reply)),
+                _ => Poll::Ready(Err(NoReply::Dropped)),
+            },
+            Reply::Late => Poll::Ready(Err(NoReply::Late)),
+            Reply::Over => Poll::Ready(Err(NoReply::Dropped)),
+        }
+    }
+}
+
+impl ReplyReceiver {
+    pub(super) fn request(&self) -> &Arc<CheckRequest> {
+        &self.0
+    }
+}
+
+impl Drop for ReplyReceiver {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for CheckRequest {
+    /// Leaves out the key and the tag: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckRequest")
+            .field("policies", &self.policies)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{task::Waker, time::Duration};
+
+    use super::*;
+    use crate::{Error, ErrorKind, Policy, Quota};
+
+    pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
+        let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
+        let key = Key::new("acme");
+        let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
+        Arc::new(CheckRequest::new(check, 7, None))
+    }
+
+    fn sides() -> (ReplySender, ReplyReceiver) {
+        channel(request_within(Duration::from_secs(1)))
+    }
+
+    fn unavailable() -> Result<Decision, CallError> {
+        Err(Error::new(ErrorKind::Unavailable, "away").into())
+    }
+
+    fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, CallError>, NoReply>> {
+        Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_reply_is_received_once() {
+        let (sender, mut receiver) = sides();
+        assert!(sender.is_awaited() && poll(&mut receiver).is_pending());
+        sender.send(unavailable());
+        assert!(
+            matches!(poll(&mut receiver), Poll::Ready(Ok(Err(CallError::Failed(error)))) if error.to_string() == "away")
+        );
+        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
+    }
+
+    #[test]
+    fn the_first_of_reply_and_deadline_counts() {
+        let (sender, mut receiver) = sides();
+        receiver.request().expire();
+        assert!(!sender.is_awaited(), "an expired check is not sent");
+        sender.send(unavailable());
+        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Late))));
+        let (sender, mut receiver) = sides();
+        sender.send(unavailable());
+        receiver.request().expire();
+        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(_)))));
+    }
+
+    #[test]
+    fn a_dropped_side_tells_the_other() {
+        let (sender, mut receiver) = sides();
+        drop(sender);
+        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
+        let (sender, receiver) = sides();
+        drop(receiver);
+        assert!(!sender.is_awaited());
+    }
+}

@@ -1,0 +1,108 @@
+use std::sync::Arc;
+
+use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
+
+use crate::{Error, ErrorKind};
+
+/// Sorts an error of a call by what it means for the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::redis) enum ErrorClass {
+    /// The server does not know the script. Nothing was executed.
+    UnknownScript,
+    /// The connection is broken. The next call makes a new one.
+    BrokenConnection,
+    /// The server answered that it is not the server to ask, or not yet. The next call looks for the server again.
+    WrongServer,
+    /// The server answered, and cannot or will not execute the call now.
+    Refused,
+}
+
+impl ErrorClass {
+    pub(in crate::redis) fn of(error: &RedisError) -> Self {
+        match error.kind() {
+            RedisKind::Server(ServerErrorKind::NoScript) => Self::UnknownScript,
+            RedisKind::Server(
+                ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading,
+            ) => Self::WrongServer,
+            RedisKind::Server(_) => Self::Refused,
+            RedisKind::Extension if error.code().is_some() => Self::Refused,
+            _ => Self::BrokenConnection,
+        }
+    }
+}
+
+/// Converts an error of the client. Keeps the words of the server or the system that hold no secret.
+pub(in crate::redis) fn error(error: &RedisError) -> Error {
+    let code = error.code().unwrap_or_default();
+    let (kind, message) = match (error.kind(), code) {
+        (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
+            (ErrorKind::Authentication, "redis refuses the user or password")
+        }
+        (_, "NOPERM") => (ErrorKind::PermissionDenied, "the redis user lacks a right that the rate limiter needs"),
+        (_, "WRONGTYPE") => (ErrorKind::WrongType, "a key of the rate limiter holds data of another program"),
+        (_, "CROSSSLOT") => (ErrorKind::CrossSlot, "the keys of one decision lie in different cluster slots"),
+        (RedisKind::InvalidClientConfig, _) => (ErrorKind::Config, "the redis connection is configured wrongly"),
+        (_, "OOM") => (ErrorKind::OutOfMemory, "redis is out of memory (OOM)"),
+        (_, "NOREPLICAS") => (ErrorKind::TooFewReplicas, "redis has too few replicas to write (NOREPLICAS)"),
+        (_, "BUSY") => (ErrorKind::Busy, "redis is busy with a script (BUSY)"),
+        (_, "MISCONF") => (ErrorKind::WritesDisabled, "redis refuses writes because it cannot persist (MISCONF)"),
+        (_, "READONLY") => (ErrorKind::ReadOnly, "the redis server is a replica (READONLY)"),
+        (_, "MASTERDOWN") => (ErrorKind::MasterDown, "the redis replica lost its master (MASTERDOWN)"),
+        (_, "LOADING") => (ErrorKind::Loading, "redis is loading its data (LOADING)"),
+        (_, "CLUSTERDOWN") => (ErrorKind::ClusterDown, "the redis cluster is down (CLUSTERDOWN)"),
+        (_, "MOVED" | "ASK" | "TRYAGAIN") => (
+            ErrorKind::ClusterMismatch,
+            "the redis server is part of a cluster, but the store was built for a single server",
+        ),
+        (RedisKind::Server(ServerErrorKind::ResponseError), _) => server_text(error),
+        (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
+            (ErrorKind::Protocol, "redis sent a reply that is not valid")
+        }
+        _ if error.is_timeout() => (ErrorKind::Timeout, "redis did not answer in time"),
+        _ if error.is_connection_refusal() => (ErrorKind::ConnectionRefused, "nothing listens at the redis address"),
+        _ if is_tls(error) => {
+            (ErrorKind::Tls, "TLS with redis failed: a certificate was refused, or one side does not use TLS")
+        }
+        (RedisKind::Io, _) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
+        _ => (ErrorKind::Unavailable, "redis cannot be used"),
+    };
+    match io_error(error) {
+        Some(io) => Error::with_source(kind, message, io),
+        None => Error::new(kind, message),
+    }
+}
+
+/// Sorts a plain `ERR`. Its text may quote arguments, so the text is matched and never shown.
+fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
+    let text = error.detail().unwrap_or_default();
+    if text.contains("can't run this command") || text.contains("ACL failure") || text.contains("can't access") {
+        (ErrorKind::PermissionDenied, "the redis user lacks a right that the rate limit script needs")
+    } else if text.contains("cluster support disabled") {
+        (ErrorKind::ClusterMismatch, "the redis server is not part of a cluster, but the store was built for a cluster")
+    } else if text.contains("max number of clients") {
+        (ErrorKind::TooManyClients, "redis accepts no more clients")
+    } else {
+        (ErrorKind::Protocol, "redis refuses the rate limit script")
+    }
+}
+
+/// Returns whether TLS failed. Only TLS reports invalid data from the system.
+fn is_tls(error: &RedisError) -> bool {
+    system_error(error).is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// Returns whether the server does not accept the connection.
+pub(in crate::redis) fn rejects_connection(error: &RedisError) -> bool {
+    matches!(self::error(error).kind(), ErrorKind::Authentication | ErrorKind::TooManyClients)
+}
+
+/// Returns the kind of the system's error behind this one. The kind holds no address, user or key.
+fn io_error(error: &RedisError) -> Option<std::io::Error> {
+    system_error(error).map(|io| io.kind().into())
+}
+
+/// Returns the system's error behind this one. The client keeps it in an `Arc`.
+fn system_error(error: &RedisError) -> Option<&std::io::Error> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
+}

@@ -1,0 +1,62 @@
+use std::{ops::Range, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::script::{self, Script};
+use crate::{Algorithm, Policy};
+
+/// Holds the scripts of a policy set, with the parts of a call that never change.
+#[derive(Debug)]
+pub(crate) struct ScriptSet {
+    pub(crate) check: Script,
+    pub(crate) batch: Script,
+    pub(crate) refund: Script,
+    /// The end of each policy's key, after the hash tag: the name and the storage version.
+    pub(in crate::redis) suffixes: Box<[String]>,
+    /// Whether a check has a tag argument, before the arguments of the policies.
+    pub(crate) tagged: bool,
+    /// The packed numbers of all policies.
+    numbers: Box<[u8]>,
+    /// The range of each policy's words in a reply.
+    pub(super) words: Box<[Range<usize>]>,
+}
+
+impl ScriptSet {
+    pub(crate) fn new(policies: &[Arc<Policy>]) -> Self {
+        let algorithms: Vec<Algorithm> = policies.iter().map(|policy| policy.algorithm()).collect();
+        let suffix = |policy: &Arc<Policy>| format!("}}:{}:{}", policy.name(), policy.algorithm().tag());
+        let mut at = 0;
+        let mut range = |words| {
+            at += words;
+            at - words..at
+        };
+        let numbers = policies.iter().flat_map(|policy| script::args(policy));
+        Self {
+            check: Script::check(&algorithms),
+            batch: Script::batch(&algorithms),
+            refund: Script::refund(&algorithms),
+            suffixes: policies.iter().map(suffix).collect(),
+            tagged: script::is_tagged(&algorithms),
+            numbers: numbers.flat_map(|number| (number as f64).to_le_bytes()).collect(),
+            words: script::words(policies).map(&mut range).collect(),
+        }
+    }
+
+    /// Packs the numbers of a call as doubles: the numbers of this call, then those of the policies. All are whole
+    /// numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
+    pub(crate) fn pack(&self, own: &[f64]) -> SmallVec<[u8; 128]> {
+        let mut packed: SmallVec<_> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
+        packed.extend_from_slice(&self.numbers);
+        packed
+    }
+
+    /// Returns the number of words that a reply has for one key.
+    pub(super) fn words_in_all(&self) -> usize {
+        self.words.last().map_or(0, |last| last.end)
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn keys(&self, prefix: &str, subject: &str) -> impl Iterator<Item = String> {
+        self.suffixes.iter().map(move |suffix| [prefix, ":{", subject, suffix].concat())
+    }
+}

@@ -1,0 +1,16 @@
+//! One server: its health, and the calls that are sent to it.
+
+mod breaker;
+mod calls;
+mod config;
+mod health;
+mod not_executed;
+mod probe;
+mod state;
+
+pub(in crate::redis) use breaker::Breaker;
+pub(in crate::redis) use calls::{Call, CallResult, ScriptCall};
+pub(in crate::redis) use config::ServerConfig;
+pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
+pub(in crate::redis) use probe::pause;
+pub(in crate::redis) use state::Server;

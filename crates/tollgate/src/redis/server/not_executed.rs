@@ -1,0 +1,115 @@
+use redis::{RedisError, ServerErrorKind};
+
+use crate::{Error, redis::connect::Address};
+
+/// Reports a failed call, and whether it is certain that the server did not execute it.
+#[derive(Clone, Debug)]
+pub(in crate::redis) enum CallError {
+    /// The server certainly did not execute the call, so it may be sent again.
+    NotExecuted(Box<NotExecuted>),
+    /// The server may have executed the call. It is never sent again.
+    Failed(Error),
+}
+
+/// Describes a call that a server did not execute.
+#[derive(Clone, Debug)]
+pub(in crate::redis) struct NotExecuted {
+    pub(in crate::redis) reason: NotExecutedReason,
+    /// The error for the caller when the call is not sent again.
+    pub(in crate::redis) error: Error,
+}
+
+/// Names the reason why a server did not execute a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::redis) enum NotExecutedReason {
+    /// Another server has the slot now. The host may be empty: it is then the host of the server that answered.
+    Moved(Address),
+    /// The key is on another server already, or is new: the slot is being moved there.
+    Ask(Address),
+    /// Some keys of the call are being moved.
+    TryAgain,
+    /// The server could not be reached, or is not the server to ask.
+    Unreachable,
+}
+
+impl CallError {
+    /// Sorts the error of a server.
+    pub(super) fn new(reply: &RedisError, error: Error) -> Self {
+        match NotExecutedReason::of(reply) {
+            Some(reason) => Self::NotExecuted(Box::new(NotExecuted { reason, error })),
+            None => Self::Failed(error),
+        }
+    }
+
+    /// Reports that no connection could be made.
+    pub(super) fn unreachable(error: Error) -> Self {
+        Self::NotExecuted(Box::new(NotExecuted { reason: NotExecutedReason::Unreachable, error }))
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::NotExecuted(not_executed) => not_executed.error,
+            CallError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<Error> for CallError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl NotExecutedReason {
+    fn of(error: &RedisError) -> Option<Self> {
+        let redis::ErrorKind::Server(kind) = error.kind() else { return None };
+        let address = || error.redirect_node().and_then(|(text, _)| address(text));
+        match kind {
+            ServerErrorKind::Moved => address().map(Self::Moved),
+            ServerErrorKind::Ask => address().map(Self::Ask),
+            ServerErrorKind::TryAgain => Some(Self::TryAgain),
+            ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => {
+                Some(Self::Unreachable)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads host and port of a redirect. The host may be an IPv6 address, or missing.
+fn address(text: &str) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_redirects_are_read() {
+        let expected = |host: &str, port| Some((host.to_owned(), port));
+        assert_eq!(address("127.0.0.1:6381"), expected("127.0.0.1", 6381));
+        assert_eq!(address("fe80::1:2:6381"), expected("fe80::1:2", 6381));
+        assert_eq!(address("[fe80::1]:6381"), expected("fe80::1", 6381));
+        assert_eq!(address("limits.example:6381"), expected("limits.example", 6381));
+        assert_eq!(address(":6381"), expected("", 6381));
+        for wrong in ["", "host", "host:", "host:port", "host:65536", "host:-1"] {
+            assert_eq!(address(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_have_been_executed_is_not_reported_as_not_executed() {
+        let is_not_executed =
+            |error: &RedisError| matches!(CallError::new(error, Error::config("as it was")), CallError::NotExecuted(_));
+        for (code, detail) in [("OOM", "no room"), ("BUSY", "a script runs")] {
+            assert!(!is_not_executed(&redis::make_extension_error(code.to_owned(), Some(detail.to_owned()))), "{code}");
+        }
+        for kind in [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::TimedOut] {
+            assert!(!is_not_executed(&RedisError::from(std::io::Error::from(kind))), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::Notify;
+
+use super::{breaker::Breaker, config::ServerConfig, health::Health, not_executed::CallError, probe::Probe};
+use crate::{
+    Clock, Error, ErrorKind, Key,
+    redis::{
+        connect::{Connection, MasterWatch, SharedConnection},
+        protocol::{self, ErrorClass, ScriptSet},
+    },
+};
+
+/// The space that one key takes in a call. Reserved before a call with many keys is written.
+pub(super) const KEY_BYTES: usize = 64;
+
+/// Represents one server: the shared connection to it, its health, and the settings of every call.
+pub(in crate::redis) struct Server {
+    config: ServerConfig,
+    /// The beginning of every key: the prefix, and the brace that opens the hash tag.
+    key_head: String,
+    shared: Arc<SharedConnection>,
+    health: Arc<Health>,
+    is_in_cluster: bool,
+    me: Weak<Self>,
+}
+
+impl Server {
+    pub(in crate::redis) fn new(shared: SharedConnection, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            key_head: format!("{}:{{", config.prefix),
+            config,
+            shared: Arc::new(shared),
+            health: Health::new(),
+            is_in_cluster,
+            me: Weak::clone(me),
+        })
+    }
+
+    pub(in crate::redis) fn breaker(&self) -> &Breaker {
+        &self.health.breaker
+    }
+
+    /// Returns the signal that the breaker has opened.
+    pub(in crate::redis) fn opened(&self) -> &Notify {
+        &self.health.opened
+    }
+
+    /// Returns whether the server is part of a cluster, so that it has some of the slots only.
+    pub(in crate::redis) fn is_in_cluster(&self) -> bool {
+        self.is_in_cluster
+    }
+
+    pub(in crate::redis) fn prefix(&self) -> &str {
+        &self.config.prefix
+    }
+
+    /// Returns the clock that decides instead of the server's.
+    pub(in crate::redis) fn clock(&self) -> Option<&Clock> {
+        self.config.clock.as_ref()
+    }
+
+    /// Returns the time argument of a script. −1 stands for the server's own clock.
+    pub(in crate::redis) fn now(&self) -> f64 {
+        self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
+    }
+
+    /// Returns the error of a check that is not sent, while the breaker is open.
+    pub(in crate::redis) fn refusal(&self) -> Option<Error> {
+        self.breaker().is_open().then(|| self.health.refusal())
+    }
+
+    /// Returns the error of a check that waited while the breaker opened, or was refused for it.
+    pub(in crate::redis) fn last_refusal(&self) -> Error {
+        self.health.refusal()
+    }
+
+    /// Returns the error of a check that was sent before the breaker opened.
+    pub(in crate::redis) fn overtaken(&self) -> Error {
+        match self.health.refusal() {
+            refusal if refusal.kind() == ErrorKind::CircuitOpen => late(),
+            refusal => refusal,
+        }
+    }
+
+    /// Counts a check that missed its deadline.
+    pub(in crate::redis) fn missed(&self) {
+        if self.health.missed() {
+            self.start_probe();
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        if self.health.failed(error) {
+            self.start_probe();
+        }
+    }
+
+    fn start_probe(&self) {
+        Probe::start(&self.health, &self.shared);
+    }
+
+    /// Adds the keys of all policies, for each subject, to a command.
+    pub(in crate::redis) fn add_keys<'a>(
+        &self,
+        scripts: &ScriptSet,
+        subjects: impl Iterator<Item = &'a Key>,
+        command: &mut Cmd,
+    ) {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        for key in subjects {
+            text.truncate(self.key_head.len());
+            text.extend_from_slice(key.as_bytes());
+            let stem = text.len();
+            for suffix in &scripts.suffixes {
+                text.truncate(stem);
+                text.extend_from_slice(suffix.as_bytes());
+                command.arg(text.as_slice());
+            }
+        }
+    }
+
+    /// Returns the shared connection, and makes it if there is none.
+    pub(super) async fn connection(&self) -> Result<Connection, Error> {
+        if let Some(watch) = self.shared.sentinels().and_then(|sentinels| sentinels.watch()) {
+            tokio::spawn(follow_master(Weak::clone(&self.me), watch));
+        }
+        self.shared.get().await.inspect_err(|error| self.failed(error))
+    }
+
+    pub(super) fn shared(&self) -> &SharedConnection {
+        &self.shared
+    }
+
+    /// Applies an answer to the connection and to the breaker.
+    pub(super) fn finish(&self, connection: &Connection, reply: RedisResult<Value>) -> Result<Value, CallError> {
+        let reply = match reply {
+            Ok(value) => {
+                self.breaker().heard();
+                return Ok(value);
+            }
+            Err(reply) => reply,
+        };
+        let error = protocol::error(&reply);
+        match ErrorClass::of(&reply) {
+            ErrorClass::BrokenConnection => self.shared.broken(connection),
+            ErrorClass::WrongServer => {
+                self.shared.broken(connection);
+                self.failed(&error);
+            }
+            ErrorClass::Refused | ErrorClass::UnknownScript => self.breaker().heard(),
+        }
+        Err(CallError::new(&reply, error))
+    }
+
+    /// Connects to the new master at once.
+    fn master_changed(&self) {
+        tracing::info!("the sentinels have chosen another redis master");
+        self.shared.renew();
+        if self.breaker().is_open() {
+            self.health.probe_now.notify_one();
+        }
+    }
+}
+
+/// Follows the master as the Sentinels name it, as long as the server is in use.
+async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
+    loop {
+        let current = || server.upgrade()?.shared.master();
+        let changed = watch.changed(current).await.is_some();
+        let Some(server) = server.upgrade() else { return };
+        if changed {
+            server.master_changed();
+        }
+    }
+}
+
+/// Creates the error of a call whose time was over.
+pub(super) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "redis did not answer in time")
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("prefix", &self.config.prefix)
+            .field("connection", &self.shared)
+            .field("breaker", self.breaker())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,209 @@
+use std::{fmt, hash::BuildHasher, iter, sync::Arc};
+
+use foldhash::fast::RandomState;
+
+use super::{
+    RedisSource, RedisStoreBuilder,
+    backend::Backend,
+    deny_cache::DenyCache,
+    dispatch::CheckRequest,
+    protocol::{self, Script},
+    server::Server,
+};
+use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+
+/// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
+///
+/// One decision is one atomic step of a script over keys of one slot, on the server's own clock. All checks of a process
+/// share one connection. A single check leaves at once. Checks that come while others are under way are gathered, and
+/// leave together in one call. A clone shares the connection.
+///
+/// A denial is remembered in the process for as long as it holds, at most 1 s, so that a client that keeps asking costs
+/// the server nothing. A refund, a reset or a raised quota in *another* process may be seen that much later: see
+/// [`deny_cache_cap`](RedisStoreBuilder::deny_cache_cap).
+///
+/// States are stored under `prefix:{key}:policy:version`. Every state expires by itself.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), tollgate::Error> {
+/// use tollgate::{Limiter, Policy, Quota, RedisStore};
+///
+/// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+/// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    prefix: String,
+    hasher: RandomState,
+    backend: Backend,
+    deny_cache: Option<Arc<DenyCache>>,
+}
+
+impl RedisStore {
+    /// Connects to `source`, and waits until the server answers. Logs what [`diagnose`](Self::diagnose) finds.
+    ///
+    /// A service that has to start while Redis is away uses [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// The source is not valid, the server does not answer, or it refuses the user or the password.
+    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
+        Self::builder(source).connect().await
+    }
+
+    /// Creates a store that connects with the first check. Until the server is there, the
+    /// [`Outage`](crate::Outage) of each limiter decides.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the source is not valid.
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::open("redis://127.0.0.1:6379").is_ok());
+    /// let error = RedisStore::open("http://user:hunter2@example.com").unwrap_err();
+    /// assert!(!error.to_string().contains("hunter2"));
+    /// ```
+    pub fn open(source: impl Into<RedisSource>) -> Result<Self, Error> {
+        Self::builder(source).build()
+    }
+
+    /// Returns a builder for the options.
+    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(source.into())
+    }
+
+    /// Waits until the server has answered. In a cluster: every server that has slots.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached, refuses the user, or does not answer within the
+    /// [time for connecting](RedisStoreBuilder::connect_timeout).
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.0.backend.ping().await
+    }
+
+    /// Returns whether checks are sent to the server. In a cluster: to every server that has slots.
+    ///
+    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. Checks are then decided by the
+    /// [`Outage`](crate::Outage) of the limiter at once, until the server answers a background probe.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.backend.is_available()
+    }
+
+    pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
+        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache }))
+    }
+
+    pub(super) fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+}
+
+impl Inner {
+    /// Forgets remembered denials of a key, because units may have come back.
+    fn forget(&self, key: &Key) {
+        if let Some(cache) = &self.deny_cache {
+            cache.forget(key, self.hasher.hash_one(key));
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        let inner = &*self.0;
+        let hash = inner.hasher.hash_one(check.key);
+        let mut deny_epoch = None;
+        if let Some(cache) = &inner.deny_cache {
+            if let Some(denied) = cache.look_up(&check, hash) {
+                return denied;
+            }
+            deny_epoch = Some(cache.epoch(hash));
+        }
+        match inner.backend.refusal(check.key) {
+            Some(refusal) => StoreFuture::ready(Err(refusal)),
+            None => inner.backend.check(CheckRequest::new(check, hash, deny_epoch)),
+        }
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if let Some(refusal) = self.0.backend.refusal(check.key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let inner = Arc::clone(&self.0);
+        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
+        let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
+        StoreFuture::pending(async move {
+            let scripts = policies.scripts();
+            let reply = inner.backend.run(&key, &scripts.refund, policies.len(), |server, command| {
+                server.add_keys(scripts, iter::once(&key), command);
+                let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
+                command.arg(&*scripts.pack(&[server.now(), cost.units().into(), spent]));
+            });
+            let reply = reply.await;
+            inner.forget(&key);
+            reply.map(drop)
+        })
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        if let Some(refusal) = self.0.backend.refusal(key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
+        StoreFuture::pending(async move {
+            let keys = |server: &Server, command: &mut redis::Cmd| {
+                server.add_keys(policies.scripts(), iter::once(&key), command);
+            };
+            let reply = inner.backend.query(&key, "DEL", keys).await;
+            inner.forget(&key);
+            reply.map(drop)
+        })
+    }
+
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let log = match policies.log() {
+            Ok(log) => log,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        // A log never holds more entries than its amount.
+        let limit = limit.min(log.quota().amount() as usize);
+        if limit == 0 {
+            return StoreFuture::ready(Ok(Vec::new()));
+        }
+        if let Some(refusal) = self.0.backend.refusal(key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let inner = Arc::clone(&self.0);
+        let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
+        StoreFuture::pending(async move {
+            let reply = inner.backend.run(&key, Script::entries(), 1, |server, command| {
+                server.add_keys(alone.scripts(), iter::once(&key), command);
+                // Readable numbers: this script is called rarely, and by hand.
+                let now = server.now();
+                command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
+            });
+            protocol::entries(period_us, reply.await?)
+        })
+    }
+
+    fn keeps_deadline(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.0.prefix)
+            .field("backend", &self.0.backend)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+use std::sync::Arc;
+
+use super::{Check, CheckFuture, Store, StoreFuture};
+use crate::{Decision, Entry, Key, PolicySet};
+
+/// Forwards every method to the store inside.
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<S: Store + ?Sized> Store for $pointer<S> {
+            fn check(&self, check: Check<'_>) -> CheckFuture {
+                (**self).check(check)
+            }
+
+            fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+                (**self).refund(check, decision)
+            }
+
+            fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+                (**self).reset(policies, key)
+            }
+
+            fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+                (**self).entries(policies, key, limit)
+            }
+
+            fn is_in_process(&self) -> bool {
+                (**self).is_in_process()
+            }
+
+            fn keeps_deadline(&self) -> bool {
+                (**self).keeps_deadline()
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

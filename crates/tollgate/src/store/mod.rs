@@ -1,0 +1,120 @@
+mod check;
+mod forward;
+mod future;
+
+pub use check::{Check, Deadline};
+pub(crate) use future::Guard;
+#[cfg(feature = "redis")]
+pub(crate) use future::PendingAnswer;
+pub use future::{CheckFuture, StoreFuture};
+
+use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
+
+/// Keeps the state of policies, and decides checks on it.
+///
+/// This crate implements it for [`MemoryStore`](crate::MemoryStore) and [`RedisStore`](crate::RedisStore), and for
+/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
+/// shard), or to keep the state elsewhere.
+///
+/// A wrapper forwards **every** method. A method that is not forwarded falls back to its default: the wrapped store
+/// then loses its entries, its deadline or its in-process answers.
+///
+/// # Contract
+///
+/// Each check is one atomic step over all policies of the check. `n` is the amount of a quota, `b` its burst and `W`
+/// its period. Every store keeps these laws, for every algorithm:
+///
+/// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
+///    any number of threads and processes.
+/// 2. **Remaining.** `remaining = k` means that exactly `k` more units are admitted at that instant.
+/// 3. **Retry.** `retry_after` is exact and never zero. One microsecond earlier the same cost is denied. At that time
+///    it is admitted, if no other request spends.
+/// 4. **Reset.** `reset_after` is the time until the state equals a fresh one. It is at least `retry_after`.
+/// 5. **Denial.** A denial changes neither the stored state nor its expiry. The only exception is a state that has
+///    to be repaired: see 10 and 11.
+/// 6. **Cost.** A cost of `c` equals `c` requests of cost one at the same instant, and is charged as a whole or not
+///    at all. A cost of zero changes nothing. A cost above the burst is an error, not a denial.
+/// 7. **No drift.** Exactly `k·n` units accrue over `k` whole periods, for every `n` and `W`.
+/// 8. **Idle.** An idle key regains its burst, and no more.
+/// 9. **Expiry.** A missing state equals a fresh one. Every stored state expires: not before it is fresh, and at most
+///    1 s later.
+/// 10. **Clock.** Stored time does not go back with the clock. A time that is impossibly far ahead is corrected. A
+///     step of the clock forward gives at most one extra burst. A step back adds at most the time from exhausted to
+///     fresh.
+/// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
+///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the key fresh. A refund returns at most what was
+///     spent, never to a newer window, and creates no state.
+/// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
+///     error.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// use tollgate::{Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
+///
+/// /// Counts the checks of another store.
+/// struct Counted<S>(S, Arc<AtomicU64>);
+///
+/// impl<S: Store> Store for Counted<S> {
+///     fn check(&self, check: Check<'_>) -> CheckFuture {
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         self.0.check(check)
+///     }
+///     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+///         self.0.refund(check, decision)
+///     }
+///     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+///         self.0.reset(policies, key)
+///     }
+///     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+///         self.0.entries(policies, key, limit)
+///     }
+///     fn is_in_process(&self) -> bool {
+///         self.0.is_in_process()
+///     }
+///     fn keeps_deadline(&self) -> bool {
+///         self.0.keeps_deadline()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// let checks = Arc::new(AtomicU64::new(0));
+/// let store = Counted(MemoryStore::new(), Arc::clone(&checks));
+/// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// assert_eq!(checks.load(Ordering::Relaxed), 1);
+/// # Ok(()) }
+/// ```
+pub trait Store: Send + Sync + 'static {
+    /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
+    fn check(&self, check: Check<'_>) -> CheckFuture;
+
+    /// Refunds up to the cost that `check` spent, at the time of `decision`, or now without a decision. Never
+    /// refunds more than is spent.
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
+
+    /// Makes the key fresh for these policies.
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
+
+    /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the
+    /// one with the longest period.
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let _ = (policies, key, limit);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
+    }
+
+    /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the
+    /// limiter passes it on unchanged: no deadline and no [`Outage`](crate::Outage) applies. `false` by default.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
+    /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
+    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store.
+    /// `false` by default.
+    fn keeps_deadline(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,126 @@
+use std::sync::Arc;
+
+use crate::{Error, MemoryStore, Store};
+
+/// Connects to the store that a URL names, and waits until it answers.
+///
+/// Use it to choose the store by one variable: Redis in production, memory on a developer's machine. The returned store
+/// is cheap to clone, and every limiter accepts it.
+///
+/// | URL | store |
+/// |---|---|
+/// | `memory:` | a new [`MemoryStore`] |
+/// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::RedisSource) for each form |
+///
+/// For the options of a store use its own builder.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Limiter, Policy, Quota};
+///
+/// let url = std::env::var("RATE_LIMIT_URL").unwrap_or_else(|_| "memory:".to_owned());
+/// let store = tollgate::connect(&url).await?;
+/// let search = Limiter::new(store.clone(), Policy::token_bucket("search", Quota::per_second(10)));
+/// let upload = Limiter::new(store, Policy::token_bucket("upload", Quota::per_minute(5)));
+/// assert!(search.check("acme").await?.is_allowed());
+/// assert!(upload.check("acme").await?.is_allowed());
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a feature that is not
+/// enabled; the message names the feature. Any other kind when the server does not answer or refuses the user.
+pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
+    match memory(url.as_ref())? {
+        Some(store) => Ok(Arc::new(store)),
+        #[cfg(feature = "redis")]
+        None => Ok(Arc::new(crate::RedisStore::connect(url.as_ref()).await?)),
+        #[cfg(not(feature = "redis"))]
+        None => Err(needs_redis(url.as_ref())),
+    }
+}
+
+/// Creates the store that a URL names. A Redis store connects with the first check.
+///
+/// A service that uses it starts while Redis is away: until the server is there, the [`Outage`](crate::Outage) of each
+/// limiter decides. The URLs are those of [`connect`].
+///
+/// ```
+/// use tollgate::Store;
+///
+/// let store = tollgate::open("memory:")?;
+/// assert!(store.is_in_process());
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a feature that is not
+/// enabled; the message names the feature.
+pub fn open(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
+    match memory(url.as_ref())? {
+        Some(store) => Ok(Arc::new(store)),
+        #[cfg(feature = "redis")]
+        None => Ok(Arc::new(crate::RedisStore::open(url.as_ref())?)),
+        #[cfg(not(feature = "redis"))]
+        None => Err(needs_redis(url.as_ref())),
+    }
+}
+
+/// Returns a new store for a `memory:` URL, and `None` for any other scheme.
+fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
+    match url.strip_prefix("memory:") {
+        Some("" | "//") => Ok(Some(MemoryStore::new())),
+        Some(rest) => Err(Error::config(format!("a memory URL is `memory:` without more, got `memory:{rest}`"))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+fn needs_redis(url: &str) -> Error {
+    match url.split_once("://") {
+        Some((scheme @ ("redis" | "rediss" | "redis+unix" | "unix"), _)) => {
+            Error::config(format!("the URL scheme {scheme} needs the feature `redis` of the crate tollgate"))
+        }
+        Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => Error::config(
+            "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
+        ),
+        _ => Error::config("the store URL is not valid: expected memory:, or a redis URL with the feature `redis`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_url_opens_a_memory_store() {
+        for url in ["memory:", "memory://"] {
+            assert!(open(url).expect(url).is_in_process());
+        }
+        let error = open("memory://elsewhere").err().expect("an error");
+        assert_eq!(error.to_string(), "a memory URL is `memory:` without more, got `memory://elsewhere`");
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn every_form_of_redis_url_opens_a_store_that_keeps_deadlines() {
+        let urls = ["redis://h", "redis+unix:///s", "unix:///s", "redis+sentinel://h/m", "redis+cluster://h,i"];
+        for url in urls {
+            let store = open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert!(store.keeps_deadline() && !store.is_in_process(), "{url}");
+        }
+        for url in ["http://h", "h:6379", "", "redis+cluster://", "redis+sentinel://h"] {
+            assert!(open(url).is_err(), "{url}");
+        }
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[test]
+    fn a_redis_url_names_the_missing_feature() {
+        for url in ["redis://h", "rediss://h", "redis+cluster://h"] {
+            assert!(open(url).err().expect("an error").to_string().contains("feature `redis`"), "{url}");
+        }
+    }
+}

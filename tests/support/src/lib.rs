@@ -1,0 +1,26 @@
+//! What the tests of several files share.
+//!
+//! `tollgate-tests` starts servers and programs and does not know Tollgate, because the crates use it in their own tests.
+//! This crate knows Tollgate: it builds limiters, drives both stores on a clock that the test moves, generates streams
+//! of checks, and starts the deployments of Redis that a suite runs on.
+
+mod clock_jumps;
+mod clock_skew;
+mod deployment;
+mod described;
+mod dice;
+mod limiters;
+pub mod policies;
+pub mod recorded_policies;
+mod stores;
+pub mod stream;
+mod subject;
+
+pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
+pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
+pub use deployment::{Deployment, Kind};
+pub use described::described;
+pub use dice::Dice;
+pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
+pub use stores::SilentStore;
+pub use subject::{InMemory, InRedis, START_US, Subject, integers, state_commands, stored_state};

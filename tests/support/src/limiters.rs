@@ -1,0 +1,33 @@
+//! Limiters whose decisions never depend on the speed of the machine.
+
+use std::time::Duration;
+
+use tollgate::{Key, Limiter, Outage, PolicySet, Store};
+
+/// A deadline that a slow machine keeps, and that a test which waits in vain reaches.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Builds a limiter that waits for its store up to [`PATIENCE`] and returns an error where the store does not decide.
+#[must_use]
+pub fn patient_limiter(store: impl Store + 'static, policies: impl Into<PolicySet>) -> Limiter {
+    Limiter::builder(store).policies(policies).deadline(PATIENCE).on_outage(Outage::Closed).build()
+}
+
+/// Returns how many units are left under the first policy.
+///
+/// # Panics
+///
+/// When the store does not decide.
+pub async fn remaining(limiter: &Limiter, key: impl Into<Key>) -> u64 {
+    remaining_of_each(limiter, key).await[0]
+}
+
+/// Returns how many units are left under each policy.
+///
+/// # Panics
+///
+/// When the store does not decide.
+pub async fn remaining_of_each(limiter: &Limiter, key: impl Into<Key>) -> Vec<u64> {
+    let state = limiter.peek(key).await.expect("the store decides");
+    state.states().map(|state| state.remaining()).collect()
+}

@@ -1,0 +1,117 @@
+//! The quotas and policies that the laws are tried with.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Policy, PolicySet, Quota};
+
+use crate::Dice;
+
+/// Every algorithm.
+pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
+
+/// Returns whether a burst other than the amount has a meaning.
+#[must_use]
+pub fn has_burst(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket)
+}
+
+/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters
+/// admit less.
+#[must_use]
+pub fn accrues_exactly(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. })
+}
+
+/// Amounts and periods in µs: round, odd, tiny, prime, huge.
+const QUOTAS: &[(u32, u64)] = &[
+    (1, 1_000_000),
+    (3, 1_000_000),
+    (5, 1_000_000),
+    (10, 7_000_000),
+    (100, 60_000_000),
+    (1_000_003, 86_400_000_000),
+    (50_000, 86_400_000_000),
+    (10, 3_600_000_000),
+    (1_000, 1_000_000),
+    (7, 3),
+    (1, 1),
+    (1, 50),
+    (13, 1_000),
+    (2, 999_983),
+    (1_000_000, 1_000_000),
+    (3, 315_360_000_000_000),
+];
+
+/// Draws a policy of this algorithm.
+///
+/// # Panics
+///
+/// Never: every quota of the list is valid.
+pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    loop {
+        let (amount, period_us) = dice.pick(QUOTAS);
+        let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
+        if has_burst(algorithm) && dice.below(2) == 0 {
+            let burst = 1 + dice.below(2 * u64::from(amount).min(40)) as u32;
+            quota = quota.try_with_burst(burst).unwrap_or(quota);
+        }
+        let algorithm = match algorithm {
+            Algorithm::SlidingBuckets { buckets } if dice.below(2) == 0 => {
+                Algorithm::SlidingBuckets { buckets: dice.pick(&[1, 2, 3, 7, buckets, 60]) }
+            }
+            other => other,
+        };
+        // Not every quota fits every algorithm; there are enough that do.
+        if let Ok(policy) = Policy::try_new(name, algorithm, quota) {
+            return policy;
+        }
+    }
+}
+
+/// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that many of them fit into
+/// the microseconds that a double counts.
+pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    loop {
+        let policy = policy(dice, name, algorithm);
+        let quota = policy.quota();
+        if quota.burst() <= 1_000 && quota.amount() <= 1_000 && quota.period() <= Duration::from_secs(86_400) {
+            return policy;
+        }
+    }
+}
+
+/// Draws a set: one policy of `first`, and less than `most` others of any algorithm.
+pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
+    let mut policies = vec![policy(dice, "p0", first)];
+    for at in 1..=dice.below(most) {
+        let algorithm = dice.pick(ALGORITHMS);
+        policies.push(policy(dice, &format!("p{at}"), algorithm));
+    }
+    PolicySet::from(policies)
+}
+
+/// Returns the most units that may be admitted in any half-open interval of `span_us`.
+///
+/// # Panics
+///
+/// For an algorithm that is not on the list.
+#[must_use]
+pub fn bound(policy: &Policy, span_us: u64) -> u64 {
+    let quota = policy.quota();
+    let (n, b) = (u128::from(quota.amount()), u128::from(quota.burst()));
+    let (span, period) = (u128::from(span_us), quota.period().as_micros());
+    let most = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => b + n * span / period,
+        // The first spend starts the timer, so it lies before the first fill.
+        Algorithm::IntervalBucket => b - 1 + n * span.div_ceil(period),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => n * span.div_ceil(period),
+        // A window holds its first hit; the rest of it and another whole one fit beside that.
+        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow if span <= period => 2 * n - 1,
+        // n in each window that the interval touches: two, and one more for each further period.
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => {
+            n * (span.div_ceil(period) + 1)
+        }
+        other => panic!("no bound is known for {other:?}"),
+    };
+    u64::try_from(most).expect("a bound")
+}

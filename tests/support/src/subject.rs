@@ -1,0 +1,223 @@
+//! One interface to both stores on a clock that the test moves, so that every law is written once.
+
+use std::collections::HashSet;
+
+use tollgate::{
+    Algorithm, Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    testing::{self, Script, Stored, Value},
+};
+use tollgate_tests::{Client, RedisServer, Reply};
+
+/// A store under test.
+pub trait Subject {
+    /// Sets the clock, in microseconds; backward too.
+    fn set_now(&mut self, now_us: u64);
+    /// Returns the time of the clock in microseconds.
+    fn now(&self) -> u64;
+    /// Checks a key at a cost.
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision;
+    /// Refunds units that were spent at `spent_us`.
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64);
+    /// Resets a key.
+    fn reset(&mut self, policies: &PolicySet, key: &Key);
+    /// Returns the state in the form in which Redis stores it.
+    fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
+
+    /// Moves the clock forward.
+    fn advance(&mut self, by_us: u64) {
+        let now = self.now();
+        self.set_now(now + by_us);
+    }
+
+    /// Looks at a key without spending.
+    fn peek(&mut self, policies: &PolicySet, key: &Key) -> Decision {
+        self.check(policies, key, 0)
+    }
+}
+
+/// The time at which the clocks start, in microseconds. It is far in the future, so that no key expires by the server's
+/// clock, and no multiple of a usual period.
+pub const START_US: u64 = 4_000_000_000_000_000 + 1_234_567;
+
+/// The in-process store.
+#[derive(Debug)]
+pub struct InMemory {
+    store: MemoryStore,
+    clock: Clock,
+}
+
+impl InMemory {
+    /// Creates an empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock = Clock::manual(START_US);
+        Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock }
+    }
+}
+
+impl Default for InMemory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Subject for InMemory {
+    fn set_now(&mut self, now_us: u64) {
+        self.clock.set(now_us);
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision {
+        let check = Check::new(policies, key, Cost::new(cost));
+        self.store.check(check).into_ready().expect("in process").expect("a decision")
+    }
+
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64) {
+        testing::refund(&self.store, Check::new(policies, key, Cost::new(cost)), spent_us);
+    }
+
+    fn reset(&mut self, policies: &PolicySet, key: &Key) {
+        self.store.reset(policies, key).into_ready().expect("in process").expect("a reset");
+    }
+
+    fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
+        testing::stored(&self.store, policy, key)
+    }
+}
+
+/// The scripts at a server, called directly.
+#[derive(Debug)]
+pub struct InRedis {
+    /// The server.
+    pub server: RedisServer,
+    /// A connection to it.
+    pub client: Client,
+    now_us: u64,
+    loaded: HashSet<String>,
+}
+
+impl InRedis {
+    /// Starts a server.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(RedisServer::start())
+    }
+
+    /// Uses this server.
+    ///
+    /// # Panics
+    ///
+    /// When it does not listen.
+    #[must_use]
+    pub fn on(server: RedisServer) -> Self {
+        let client = Client::connect(server.addr()).expect("the server that just started");
+        Self { server, client, now_us: START_US, loaded: HashSet::new() }
+    }
+
+    /// Sends a command.
+    ///
+    /// # Panics
+    ///
+    /// When no reply comes.
+    pub fn run<A: AsRef<[u8]>>(&mut self, words: &[A]) -> Reply {
+        self.client.command(words).expect("a reply")
+    }
+
+    /// Loads a script, the first time that it is named.
+    ///
+    /// # Panics
+    ///
+    /// When the script does not compile.
+    pub fn load(&mut self, text: &str) {
+        if self.loaded.insert(text.to_owned()) {
+            let reply = self.run(&["SCRIPT", "LOAD", text]);
+            assert!(!reply.is_error(), "{}", reply.text());
+        }
+    }
+}
+
+/// Returns the integers of a reply, which is a list of integers or one integer.
+#[must_use]
+pub fn integers(reply: &Reply) -> Vec<i64> {
+    match reply {
+        Reply::Array(words) => words.iter().map(Reply::int).collect(),
+        bare => vec![bare.int()],
+    }
+}
+
+impl Default for InRedis {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Subject for InRedis {
+    fn set_now(&mut self, now_us: u64) {
+        self.now_us = now_us;
+    }
+
+    fn now(&self) -> u64 {
+        self.now_us
+    }
+
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision {
+        let script = Script::new(policies.clone());
+        self.load(script.text());
+        let reply = self.run(&script.check(key, Cost::new(cost), Some(self.now_us)));
+        script.decision(Cost::new(cost), &integers(&reply)).expect("a decision")
+    }
+
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64) {
+        let script = Script::new(policies.clone());
+        self.load(script.refund_text());
+        let reply = self.run(&script.refund(key, Cost::new(cost), Some(self.now_us), spent_us));
+        assert_eq!(reply.int(), 1);
+    }
+
+    fn reset(&mut self, policies: &PolicySet, key: &Key) {
+        for at in Script::new(policies.clone()).keys(key) {
+            self.run(&["DEL".into(), at]);
+        }
+    }
+
+    fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
+        let at = Script::new(policy.clone()).keys(key).remove(0);
+        let [value, expires] = state_commands(policy, at);
+        stored_state(&self.run(&value), &self.run(&expires))
+    }
+}
+
+/// Returns the commands that show a state and its expiry.
+#[must_use]
+pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
+    let value = match policy.algorithm() {
+        Algorithm::SlidingLog => vec!["LRANGE".into(), at.clone(), "0".into(), "-1".into()],
+        _ => vec!["GET".into(), at.clone()],
+    };
+    [value, vec!["PEXPIRETIME".into(), at]]
+}
+
+/// Reads the replies to [`state_commands`]. A key without expiry answers -1, which no stored state has.
+///
+/// # Panics
+///
+/// When a reply is none of a state.
+#[must_use]
+pub fn stored_state(value: &Reply, expires: &Reply) -> Option<Stored> {
+    let value = match value {
+        Reply::Bulk(bytes) => Value::Bytes(bytes.clone()),
+        Reply::Array(entries) if !entries.is_empty() => {
+            let bytes = |entry: &Reply| match entry {
+                Reply::Bulk(bytes) => bytes.clone(),
+                other => panic!("{other:?} is no entry of a log"),
+            };
+            Value::List(entries.iter().map(bytes).collect())
+        }
+        Reply::Nil | Reply::Array(_) => return None,
+        other => panic!("{other:?} is no state"),
+    };
+    Some(Stored { value, expires_ms: expires.int() as u64 })
+}

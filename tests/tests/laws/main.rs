@@ -1,0 +1,78 @@
+//! The thirteen laws that every algorithm keeps, each on both stores.
+//!
+//! The number of a law stands in the name of its tests. The in-process store is tried with many random policies. The
+//! scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
+
+mod answers;
+mod bound;
+mod changes;
+mod clock;
+mod cost;
+mod damage;
+mod expiry;
+mod refunds;
+mod sets;
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
+use tollgate_test_support::{Dice, InMemory, InRedis, START_US, Subject};
+
+/// Tries a law with every algorithm on both stores; more often in process, where a try is cheap.
+fn on_both_stores(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
+    let mut redis = InRedis::new();
+    for algorithm in ALGORITHMS {
+        for seed in 0..200 {
+            law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
+        }
+        for seed in 0..12 {
+            redis.run(&["FLUSHALL"]);
+            redis.set_now(START_US);
+            law(&mut redis, &mut Dice::new(seed), algorithm);
+        }
+    }
+}
+
+fn key() -> Key {
+    Key::from("subject")
+}
+
+/// Returns the wait of a denial in microseconds.
+fn micros(wait: Option<Duration>) -> u64 {
+    wait.expect("a denial has a time to retry").as_micros() as u64
+}
+
+/// Returns the smallest burst of the set.
+fn least_burst(policies: &PolicySet) -> u32 {
+    policies.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy")
+}
+
+/// Returns the units left, under the policy that has the fewest.
+fn remaining(decision: &Decision) -> u64 {
+    decision.states().map(|state| state.remaining()).min().expect("a decision has a state")
+}
+
+/// Spends until the next unit is denied, and returns how many units passed.
+fn drain(subject: &mut dyn Subject, policies: &PolicySet) -> u64 {
+    let mut passed = 0;
+    // Large steps first, so that a burst of a million is spent in a few calls.
+    let mut step = least_burst(policies);
+    while step > 0 {
+        if subject.check(policies, &key(), step).is_allowed() {
+            passed += u64::from(step);
+        } else {
+            step /= 2;
+        }
+    }
+    passed
+}
+
+/// Moves to a random place in the life of a state: spends some units and waits, several times.
+fn wander(subject: &mut dyn Subject, dice: &mut Dice, policies: &PolicySet) {
+    let period = policies.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+    for _ in 0..dice.below(12) {
+        let cost = 1 + dice.below(u64::from(least_burst(policies))) as u32;
+        let _ = subject.check(policies, &key(), cost);
+        subject.advance(dice.below(period / 2 + 2));
+    }
+}

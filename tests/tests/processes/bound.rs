@@ -1,0 +1,82 @@
+//! Law 1 with four processes at one server, on the real clock: never above the bound, and close to it.
+
+use std::collections::BTreeMap;
+
+use tollgate::{Algorithm, Policy, Quota, testing::ALGORITHMS};
+use tollgate_test_support::policies::bound;
+use tollgate_tests::{Process, RedisServer};
+
+const PROCESSES: usize = 4;
+
+/// The reports of all processes together.
+struct Outcome {
+    /// From the start of the first process to the end of the last one.
+    outer_us: u64,
+    /// The time in which all of them ran.
+    inner_us: u64,
+    admitted: BTreeMap<u64, u64>,
+}
+
+fn spend(algorithm: Algorithm, amount: u32, keys: u64, seconds: u64) -> Outcome {
+    let server = RedisServer::start();
+    let name: String = format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
+    let processes: Vec<Process> = (0..PROCESSES)
+        .map(|_| {
+            let mut command = Process::example("spender");
+            command.env("URL", server.url()).env("ALGORITHM", &name).env("AMOUNT", amount.to_string());
+            command.env("KEYS", keys.to_string()).env("SECONDS", seconds.to_string());
+            command
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|command| std::thread::spawn(move || Process::start(command, "done")))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|process| process.join().expect("a process"))
+        .collect();
+    let (mut starts, mut ends, mut admitted) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for process in &processes {
+        for line in process.output().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().expect("a number");
+            match words[0] {
+                "time" => {
+                    starts.push(number(1));
+                    ends.push(number(2));
+                }
+                "key" => *admitted.entry(number(1)).or_default() += number(2),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(starts.len(), PROCESSES);
+    let first = |times: &[u64]| *times.iter().min().expect("a time");
+    let last = |times: &[u64]| *times.iter().max().expect("a time");
+    Outcome { outer_us: last(&ends) - first(&starts), inner_us: first(&ends) - last(&starts), admitted }
+}
+
+#[test]
+fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
+    for algorithm in ALGORITHMS {
+        let amount = 200;
+        let policy = Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
+        let hot = spend(algorithm, amount, 1, 4);
+        let passed: u64 = hot.admitted.values().sum();
+        let most = bound(&policy, hot.outer_us);
+        // The demand exceeds the quota, so every accrued unit is spent.
+        let least = u64::from(amount) * hot.inner_us / 1_000_000 * 99 / 100;
+        println!("{algorithm:?}: hot key {passed} in {} ms, at least {least}, at most {most}", hot.outer_us / 1_000);
+        assert!(passed <= most, "{algorithm:?}: {passed} in {} µs", hot.outer_us);
+        assert!(passed >= least, "{algorithm:?}: {passed} in {} µs", hot.inner_us);
+
+        let amount = 3;
+        let policy = Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
+        let zipf = spend(algorithm, amount, 10_000, 3);
+        let most = bound(&policy, zipf.outer_us);
+        let over: Vec<_> = zipf.admitted.iter().filter(|&(_, &passed)| passed > most).collect();
+        let at_limit = zipf.admitted.values().filter(|&&passed| passed * 2 > most).count();
+        println!("{algorithm:?}: {} keys of 10 000 admitted, {at_limit} near their limit", zipf.admitted.len());
+        assert!(over.is_empty(), "{algorithm:?}: above {most}: {over:?}");
+        assert!(at_limit > 0, "{algorithm:?}: the hottest keys reach their limit");
+    }
+}

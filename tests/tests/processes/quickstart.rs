@@ -1,0 +1,75 @@
+//! The quickstart example as a new user runs it.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+    time::Instant,
+};
+
+use tollgate_tests::{Process, RedisServer, ports};
+
+/// Starts the example on a free port, in process or with this server.
+fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let mut command: Command = Process::example("quickstart");
+    command.env("LISTEN", address.to_string()).env_remove("REDIS_URL");
+    if let Some(redis) = redis {
+        command.env("REDIS_URL", redis.url());
+    }
+    (Process::start(command, "Try"), address)
+}
+
+/// Returns the status and the whole answer, in lower case.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the example listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), answer.to_ascii_lowercase())
+}
+
+/// Sends requests to the instances in turn. Returns how many passed, and the most that may pass.
+fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
+    let began = Instant::now();
+    let passed = (0..requests).filter(|at| get(addresses[at % addresses.len()], "/").0 == 200).count();
+    // 10 at once, and 5 a second since.
+    (passed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
+}
+
+#[test]
+fn it_limits_in_process_and_its_answers_carry_the_limits() {
+    let (mut process, address) = quickstart(None);
+    assert!(process.output().contains("curl"), "{}", process.output());
+    let (passed, most) = flood(&[address], 30);
+    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
+    let (status, answer) = get(address, "/");
+    assert_eq!(status, 429, "{answer}");
+    for field in [
+        "retry-after: 1",
+        "ratelimit-policy: \"home\";q=5;w=1",
+        "ratelimit: \"home\";r=0;t=1",
+        "cache-control: no-store",
+    ] {
+        assert!(answer.contains(field), "{field} in {answer}");
+    }
+    for _ in 0..40 {
+        assert_eq!(get(address, "/healthz").0, 200);
+    }
+    let (status, answer) = get(address, "/report");
+    assert_eq!(status, 200);
+    assert!(answer.contains("\"report-burst\";r=1;t=1, \"report-daily\";r=99"), "{answer}");
+    assert!(process.terminate().success(), "SIGTERM ends the example with success");
+}
+
+#[test]
+fn two_instances_with_one_redis_share_one_limit() {
+    let redis = RedisServer::start();
+    let ((mut one, at_one), (mut other, at_other)) = (quickstart(Some(&redis)), quickstart(Some(&redis)));
+    let (passed, most) = flood(&[at_one, at_other], 30);
+    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
+    // A cached denial is not sent to the server.
+    assert!(redis.calls("evalsha") + redis.calls("eval") >= passed as u64, "every admission is decided at the server");
+    assert!(one.interrupt().success() && other.terminate().success());
+}

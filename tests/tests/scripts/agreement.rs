@@ -1,0 +1,80 @@
+//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis and on Valkey.
+//!
+//! Both receive the same (Δt, key, cost). The Rust functions decide first, so that a step can aim at the microsecond at
+//! which the last answer changes. The test compares the decision, the remaining units and the waits of every policy, the
+//! stored bytes and the expiry.
+
+use std::ops::Range;
+
+use tollgate::{Algorithm, testing::ALGORITHMS};
+use tollgate_test_support::{
+    Deployment, InRedis, Kind,
+    stream::{self, Stream},
+};
+
+/// The steps for each algorithm on Redis.
+const STEPS: usize = 260_000;
+
+fn agree(algorithm: Algorithm) {
+    agree_on(&mut InRedis::new(), algorithm, 0..STEPS.div_ceil(stream::BATCH) as u64);
+}
+
+fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
+    for seed in seeds {
+        let outcome = stream::compare(server, &mut Stream::new(seed, algorithm), str::to_owned);
+        if let Err(difference) = outcome {
+            panic!("{algorithm:?} seed {seed}: {difference}");
+        }
+    }
+}
+
+/// With seeds that the streams on Redis do not use.
+#[test]
+fn every_algorithm_agrees_with_its_script_on_valkey() {
+    let deployment = Deployment::start(Kind::Valkey, "every_algorithm_agrees_with_its_script_on_valkey");
+    let Some(Deployment::Single(server)) = deployment else { return };
+    let mut valkey = InRedis::on(server);
+    for algorithm in ALGORITHMS {
+        agree_on(&mut valkey, algorithm, 1_000_000..1_000_003);
+    }
+}
+
+#[test]
+fn token_bucket_agrees_with_its_script() {
+    agree(Algorithm::TokenBucket);
+}
+
+#[test]
+fn fixed_window_agrees_with_its_script() {
+    agree(Algorithm::FixedWindow);
+}
+
+#[test]
+fn window_from_first_hit_agrees_with_its_script() {
+    agree(Algorithm::WindowFromFirstHit);
+}
+
+#[test]
+fn interval_bucket_agrees_with_its_script() {
+    agree(Algorithm::IntervalBucket);
+}
+
+#[test]
+fn leaky_bucket_agrees_with_its_script() {
+    agree(Algorithm::LeakyBucket);
+}
+
+#[test]
+fn sliding_window_agrees_with_its_script() {
+    agree(Algorithm::SlidingWindow);
+}
+
+#[test]
+fn sliding_buckets_agree_with_their_script() {
+    agree(Algorithm::SlidingBuckets { buckets: 10 });
+}
+
+#[test]
+fn sliding_log_agrees_with_its_script() {
+    agree(Algorithm::SlidingLog);
+}

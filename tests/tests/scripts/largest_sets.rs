@@ -1,0 +1,73 @@
+//! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust functions do.
+
+use tollgate::{
+    Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota,
+    testing::{ALGORITHMS, Script},
+};
+use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
+
+fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
+    // Amounts that divide their period, and that do not.
+    let quota = |at: u32| Quota::per_minute(5 + at);
+    let named = |(at, algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota(at)).expect("a policy");
+    (0..).zip(algorithms).map(named).collect()
+}
+
+/// Every algorithm in one set, then eight times each.
+fn largest() -> impl Iterator<Item = PolicySet> {
+    let alike = ALGORITHMS.into_iter().map(|algorithm| policies([algorithm; 8]));
+    std::iter::once(policies(ALGORITHMS)).chain(alike).map(PolicySet::from)
+}
+
+#[test]
+fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
+    let mut redis = InRedis::new();
+    for set in largest() {
+        assert_eq!(set.len(), 8);
+        redis.run(&["FLUSHALL"]);
+        let mut oracle = InMemory::new();
+        let key = Key::from("acme");
+        let script = Script::new(set.clone());
+        redis.load(script.batch_text());
+        let (mut allowed, mut denied) = (0, 0);
+        for round in 0..40_u64 {
+            let now = oracle.now() + 1_700_000;
+            oracle.set_now(now);
+            redis.set_now(now);
+            let cost = (round % 4) as u32;
+            let (ours, theirs) = (oracle.check(&set, &key, cost), redis.check(&set, &key, cost));
+            assert_eq!(figures(&theirs), figures(&ours), "round {round} of {set:?}");
+            *if ours.is_allowed() { &mut allowed } else { &mut denied } += 1;
+            if round % 5 == 0 {
+                oracle.refund(&set, &key, 1, now);
+                redis.refund(&set, &key, 1, now);
+            }
+            let keys = [(key.clone(), 1), (Key::from(round), 3)];
+            let reply = redis.run(&script.batch(&keys, Cost::ONE, Some(now)));
+            assert!(!reply.is_error(), "{}", reply.text());
+            let decisions = script.batch_decisions(&keys, Cost::ONE, reply.bytes()).expect("decisions");
+            for ((key, _), decisions) in keys.iter().zip(decisions) {
+                for decision in decisions {
+                    assert_eq!(figures(&decision), figures(&oracle.check(&set, key, 1)), "round {round} of {set:?}");
+                }
+            }
+            for policy in set.iter() {
+                assert_eq!(redis.stored(policy, &key), oracle.stored(policy, &key), "round {round} of {policy:?}");
+            }
+        }
+        assert!(allowed > 4 && denied > 4, "{allowed} and {denied} of {set:?}");
+    }
+}
+
+#[test]
+fn nine_policies_and_two_of_one_name_are_refused() {
+    let nine = policies([Algorithm::TokenBucket; 9]);
+    let error = PolicySet::try_new(nine).expect_err("too many");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.to_string(), "policies must be 1 to 8 in a set, got 9");
+
+    let twice =
+        ALGORITHMS[..2].iter().map(|&algorithm| Policy::try_new("p", algorithm, Quota::per_day(1)).expect("one"));
+    let error = PolicySet::try_new(twice).expect_err("one name");
+    assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "p" twice"#);
+}

@@ -1,0 +1,10 @@
+//! The scripts, called directly on a server: they decide as the Rust functions do, to the byte.
+
+mod agreement;
+mod batches;
+mod decimal_arguments;
+mod largest_sets;
+mod mistakes;
+mod mutations;
+mod plots;
+mod sliding_log;

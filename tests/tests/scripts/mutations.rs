@@ -1,0 +1,264 @@
+//! Shows that the comparison with the Rust functions finds mistakes: each mutant is a mistake of other limiters, built
+//! into a script, and has to be found.
+
+use tollgate::Algorithm;
+use tollgate_test_support::{
+    InRedis,
+    stream::{self, Stream},
+};
+
+/// A mistake: the algorithm, the text of its script, and the wrong text in its place.
+struct Mutant {
+    mistake: &'static str,
+    algorithm: Algorithm,
+    right: &'static str,
+    wrong: &'static str,
+}
+
+const fn mutant(mistake: &'static str, algorithm: Algorithm, right: &'static str, wrong: &'static str) -> Mutant {
+    Mutant { mistake, algorithm, right, wrong }
+}
+
+use Algorithm::{FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit};
+
+const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
+
+const EXPIRY: &str = "'PXAT', format('%d', second_of_1 / 1000 + 1000)";
+
+const MUTANTS: &[Mutant] = &[
+    mutant(
+        "the limit is let through once more",
+        TokenBucket,
+        "next_part_1 <= top_part_1",
+        "next_part_1 <= top_part_1 + 1",
+    ),
+    mutant("the limit is cut short", TokenBucket, "next_part_1 <= top_part_1", "next_part_1 < top_part_1"),
+    mutant("no expiry", TokenBucket, ", 'PXAT', format('%d', second_of_1 / 1000 + 1000)", ""),
+    mutant(
+        "expiry floored to whole seconds",
+        TokenBucket,
+        EXPIRY,
+        "'EXAT', format('%d', math.max(1, math.floor(full_1 / 1000000)))",
+    ),
+    mutant("expiry at the beginning of the second", TokenBucket, "second_of_1 / 1000 + 1000", "second_of_1 / 1000"),
+    mutant(
+        "the next second keeps the expiry of this one",
+        TokenBucket,
+        "if second_of_1 == kept_1 then",
+        "if kept_1 then",
+    ),
+    mutant("a whole-second clock", TokenBucket, "if now < 0 then", "now = now - now % 1000000\nif now < 0 then"),
+    mutant(
+        "floored elapsed time",
+        TokenBucket,
+        "local ahead_1, part_1, mended_1, kept_1",
+        "now = now - now % 1000\nlocal ahead_1, part_1, mended_1, kept_1",
+    ),
+    mutant(
+        "remainders are dropped",
+        TokenBucket,
+        "ahead_1, part_1 = full - now, part",
+        "ahead_1, part_1 = full - now, 0",
+    ),
+    mutant("remainders never carry", TokenBucket, "if next_part_1 >= amount_1 then", "if false then"),
+    mutant(
+        "a microsecond clock through ..",
+        TokenBucket,
+        "local full_1 = now + ahead_1",
+        "local full_1 = ((now + ahead_1) .. '') + 0",
+    ),
+    mutant("a clock step back is kept for ever", TokenBucket, "if ahead_1 > top_1", "if false and ahead_1 > top_1"),
+    mutant("a state ahead is not mended on denial", TokenBucket, "elseif cost > 0 then", "elseif false then"),
+    mutant("a rate change keeps the old wait", TokenBucket, "if pace ~= pace_1 then", "if false then"),
+    mutant("a denial writes", TokenBucket, "if mended_1 then", "if true then"),
+    mutant("a denial is charged", TokenBucket, "if admitted then", "if true then"),
+    mutant("a peek is charged", TokenBucket, "if cost > 0 then", "if true then"),
+    mutant(
+        "only one policy of a set is asked",
+        TokenBucket,
+        "local admitted = fits_1",
+        "local admitted = fits_1 or fits_1",
+    ),
+    mutant("a refund makes more than the burst", TokenBucket, "if ahead_1 < step_1 or", "if false or"),
+    mutant(
+        "a window that never ends under load",
+        FixedWindow,
+        "local end_1 = start_1 + period_1",
+        "local end_1 = now + period_1",
+    ),
+    mutant("no expiry of a window", FixedWindow, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
+    mutant("one more than the window holds", FixedWindow, "count_1 + cost <= amount_1", "count_1 <= amount_1"),
+    mutant(
+        "a window's last microsecond counts to the next",
+        FixedWindow,
+        "start_1 + period_1 - now\n",
+        "start_1 + period_1 - now - 1\n",
+    ),
+    mutant(
+        "the clock steps back into a full window",
+        FixedWindow,
+        "if start >= start_1 and",
+        "if start == start_1 and",
+    ),
+    mutant("a window far ahead locks out", FixedWindow, "if start > now + period_1 then", "if false then"),
+    mutant("a refund crosses into a newer window", FixedWindow, "if spent >= start_1 then", "if true then"),
+    mutant("a window of another period keeps the expiry", FixedWindow, "and period == period_1 then", "then"),
+    mutant("the window moves with each hit", WindowFromFirstHit, "start_1, kept_1 = start,", "start_1, kept_1 = now,"),
+    mutant("a first hit keeps the expiry of another period", WindowFromFirstHit, "period == period_1", "true"),
+    mutant(
+        "the window ends one microsecond late",
+        WindowFromFirstHit,
+        "now - start < period_1",
+        "now - start <= period_1",
+    ),
+    mutant("a first hit ahead of the clock is believed", WindowFromFirstHit, "if start > now then", "if false then"),
+    mutant("one more than is left", IntervalBucket, "used_1 + cost <= burst_1", "used_1 < burst_1"),
+    mutant(
+        "the part of a period that has passed is lost",
+        IntervalBucket,
+        "used_1, start_1 = used, start + passed",
+        "used_1, start_1 = used, now",
+    ),
+    mutant(
+        "the fill comes one microsecond early",
+        IntervalBucket,
+        "local passed = now - start\n",
+        "local passed = now - start + 1\n",
+    ),
+    mutant("a fill fills to the brim", IntervalBucket, "passed / period_1 * amount_1", "passed / period_1 * burst_1"),
+    mutant(
+        "no expiry of an interval bucket",
+        IntervalBucket,
+        ", 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1)",
+        "",
+    ),
+    mutant("a timer ahead of the clock locks out", IntervalBucket, "if start > now then", "if false then"),
+    mutant(
+        "a refund crosses a fill",
+        IntervalBucket,
+        "if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then",
+        "if true then",
+    ),
+    mutant("one more than the queue holds", LeakyBucket, "next_part_1 <= top_part_1", "next_part_1 <= top_part_1 + 1"),
+    mutant(
+        "who is denied joins the queue all the same",
+        LeakyBucket,
+        "local admitted = fits_1",
+        "ahead_1, part_1 = next_1, next_part_1\nlocal admitted = fits_1",
+    ),
+    mutant("the queue expires before it is drained", LeakyBucket, "second_of_1 / 1000 + 1000", "now / 1000"),
+    mutant(
+        "a place given back is not",
+        LeakyBucket,
+        "ahead_1, part_1 = ahead_1 - step_1,",
+        "ahead_1, part_1 = ahead_1,",
+    ),
+    mutant(
+        "the weight of the window before is dropped",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <=",
+        "0 * math.min(left_1, period_1) <=",
+    ),
+    mutant(
+        "the window before counts in full",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <=",
+        "previous_1 * period_1 <=",
+    ),
+    mutant(
+        "the share is rounded down",
+        SlidingWindow,
+        "previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1",
+        "math.floor(previous_1 * math.min(left_1, period_1) / period_1) <= amount_1 - current_1 - cost",
+    ),
+    mutant(
+        "the last share is not let through",
+        SlidingWindow,
+        "<= (amount_1 - current_1 - cost) * period_1",
+        "< (amount_1 - current_1 - cost) * period_1",
+    ),
+    mutant("the counters expire with their window", SlidingWindow, "end_1 = end_1 + period_1", "end_1 = end_1 + 0"),
+    mutant(
+        "what was spent two windows ago counts",
+        SlidingWindow,
+        "start >= start_1 - period_1 and",
+        "start >= start_1 - 2 * period_1 and",
+    ),
+    mutant(
+        "the oldest bucket is left out",
+        BUCKETS,
+        "math.max(newest, now_at_1) - buckets_1\n",
+        "math.max(newest, now_at_1) - buckets_1 + 1\n",
+    ),
+    mutant(
+        "a bucket stays too long",
+        BUCKETS,
+        "local first = math.max(newest, now_at_1) - buckets_1",
+        "local first = math.max(newest, now_at_1) - buckets_1 - 1",
+    ),
+    mutant(
+        "the sum keeps what has left",
+        BUCKETS,
+        "used_1, from_1 = used_1 - count, from_1 + 6",
+        "from_1 = from_1 + 6",
+    ),
+    mutant("one more than the buckets hold", BUCKETS, "used_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant(
+        "a clock step back opens an older bucket",
+        BUCKETS,
+        "newest_1 >= now_at_1 then",
+        "newest_1 == now_at_1 then",
+    ),
+    mutant("no expiry of the buckets", BUCKETS, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
+    mutant(
+        "denied attempts are stored",
+        SlidingLog,
+        "local admitted = fits_1",
+        "if cost > 0 and not fits_1 then call('LPUSH', key_1, pack('<dc0', now, tag)) end\nlocal admitted = fits_1",
+    ),
+    mutant(
+        "what has left is never trimmed",
+        SlidingLog,
+        "call('LTRIM', key_1, '0', format('%d', used_1 - 1))",
+        "local untrimmed = true",
+    ),
+    mutant("one more than the log holds", SlidingLog, "used_1 + add_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant("an entry leaves a microsecond late", SlidingLog, "if time > edge then", "if time >= edge then"),
+    mutant("a cost is logged once", SlidingLog, "for left = add_1, 1, -1000 do", "for left = 1, 1, -1000 do"),
+    mutant(
+        "the log's expiry is that of its oldest entry",
+        SlidingLog,
+        "local end_1 = newest_1 + period_1",
+        "local end_1 = oldest_1 + period_1",
+    ),
+    mutant(
+        "no expiry of the log",
+        SlidingLog,
+        "call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))",
+        "local forever = true",
+    ),
+    mutant("the log's clock goes back", SlidingLog, "elseif newest_1 < now then", "else"),
+];
+
+#[test]
+fn every_mutant_is_found() {
+    let mut redis = InRedis::new();
+    let mut survivors = Vec::new();
+    for mutant in MUTANTS {
+        let seen = std::cell::Cell::new(false);
+        let alter = |text: &str| {
+            let text = text.to_owned();
+            let changed = text.replace(mutant.right, mutant.wrong);
+            seen.set(seen.get() || changed != text);
+            changed
+        };
+        let is_found =
+            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::new(seed, mutant.algorithm), alter).is_err());
+        assert!(seen.get(), "the script has no such text: {}", mutant.mistake);
+        if !is_found {
+            survivors.push(mutant.mistake);
+        }
+    }
+    assert!(survivors.is_empty(), "not found: {survivors:#?}");
+    println!("{} mutants, all found", MUTANTS.len());
+}

@@ -1,0 +1,92 @@
+//! Checks of many tasks are gathered into batches, and each is answered and charged by itself.
+
+use std::collections::BTreeMap;
+
+use tollgate::{Cost, Policy, Quota, RedisStore};
+use tollgate_test_support::{patient_limiter, remaining};
+use tollgate_tests::RedisServer;
+
+/// Hot keys, single keys, several sets and several costs, from many tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let hourly = |name, amount| Policy::token_bucket(name, Quota::per_hour(amount));
+    let daily = Policy::fixed_window("daily", Quota::per_day(500));
+    let limiter = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
+    let limiters =
+        [limiter(vec![hourly("a", 300)]), limiter(vec![hourly("b", 400), daily.clone()]), limiter(vec![daily])];
+    let before = server.calls("evalsha") + server.calls("eval");
+    let tasks: Vec<_> = (0..3_000_u32)
+        .map(|at| {
+            let limiter = limiters[at as usize % 3].clone();
+            let cost = Cost::new(1 + at % 2);
+            tokio::spawn(async move {
+                let key = if at % 5 == 0 { "hot".to_owned() } else { format!("key {}", at % 7) };
+                let decision = limiter.check_cost(key.as_str(), cost).await.expect("a decision");
+                (key, at % 3, if decision.is_allowed() { cost.units() } else { 0 })
+            })
+        })
+        .collect();
+    let mut spent = BTreeMap::<_, u32>::new();
+    for task in tasks {
+        let (key, limiter, units) = task.await.expect("a task");
+        *spent.entry((key, limiter)).or_default() += units;
+    }
+    for ((key, limiter), units) in &spent {
+        let of = |limiter| spent.get(&(key.clone(), limiter)).copied().unwrap_or_default();
+        let left = limiters[*limiter as usize].peek(key.as_str()).await.expect("a decision");
+        for state in left.states() {
+            let expected = match state.policy().name() {
+                "a" => 300 - of(0),
+                "b" => 400 - of(1),
+                _ => 500 - of(1) - of(2),
+            };
+            assert_eq!(state.remaining(), u64::from(expected), "{key} {limiter} {units} {state:?}");
+        }
+    }
+    let calls = server.calls("evalsha") + server.calls("eval") - before;
+    assert!(calls < 3_000, "{calls} calls for 3000 checks: they were gathered");
+}
+
+#[tokio::test]
+async fn a_check_that_was_never_polled_is_not_charged() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
+    let _ = limiter.check("warm").await.expect("a decision");
+    // A future that was never polled has sent nothing.
+    drop(limiter.check("acme"));
+    assert_eq!(remaining(&limiter, "acme").await, 100);
+}
+
+#[tokio::test]
+async fn dropped_futures_do_not_change_the_answers_of_others() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
+    for round in 0..50_u64 {
+        let tasks: Vec<_> = (0..100_u64)
+            .map(|at| {
+                let limiter = limiter.clone();
+                // Each key has a cost of its own, so that an answer to the wrong caller is found.
+                tokio::spawn(async move {
+                    let cost = 1 + at as u32;
+                    let decision = limiter.check_cost((round, at), Cost::new(cost)).await.expect("a decision");
+                    let left = decision.states().next().expect("a state").remaining();
+                    assert_eq!(left, 1_000_000 - u64::from(cost));
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for (at, task) in tasks.iter().enumerate() {
+            if (at as u64 + round).is_multiple_of(3) {
+                task.abort();
+            }
+        }
+        for task in tasks {
+            assert!(task.await.map_or_else(|error| error.is_cancelled(), |()| true), "a wrong answer");
+        }
+    }
+    assert!(limiter.check("last").await.is_ok());
+}

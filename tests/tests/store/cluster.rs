@@ -1,0 +1,168 @@
+//! `RedisStore` in a Redis Cluster without faults: rights, seeds, diagnosis, and configuration errors.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::MutexGuard;
+use tollgate::{ErrorKind, Policy, PolicySet, Quota, RedisSource, RedisStore};
+use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
+use tollgate_tests::{RedisCluster, RedisServer, ports};
+
+use crate::suite::{CLUSTER, clear};
+
+/// The cluster of this program, empty and for this test alone.
+struct Held(MutexGuard<'static, Deployment>);
+
+impl std::ops::Deref for Held {
+    type Target = RedisCluster;
+
+    fn deref(&self) -> &RedisCluster {
+        match &*self.0 {
+            Deployment::Cluster(cluster) => cluster,
+            Deployment::Single(_) => panic!("the deployment is a cluster"),
+        }
+    }
+}
+
+async fn cluster() -> Held {
+    let deployment = CLUSTER.lock().await;
+    clear(&deployment);
+    Held(deployment)
+}
+
+#[tokio::test]
+async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
+    let rights = [
+        "on",
+        ">secret",
+        "resetkeys",
+        "~acl:*",
+        "+evalsha",
+        "+eval",
+        "+ping",
+        "+time",
+        "+get",
+        "+mget",
+        "+set",
+        "+setrange",
+        "+del",
+        "+info",
+        "+asking",
+        "+cluster|slots",
+    ];
+    let operations = include_str!("../../../docs/operations.md");
+    assert!(operations.contains("`+asking +cluster|slots`"), "they are documented");
+    let blind = &rights[..rights.len() - 1];
+    let cluster = cluster().await;
+    for node in cluster.nodes() {
+        for (user, rights) in [("app", &rights[..]), ("blind", blind)] {
+            let words = [&["ACL", "SETUSER", user], rights].concat();
+            assert_eq!(node.command(&words).text(), "OK");
+        }
+    }
+    let urls = |user: &str, query: &str| -> Vec<String> {
+        let url = |node: &RedisServer| format!("redis://{user}:secret@{}/{query}", node.addr());
+        cluster.nodes().iter().map(url).collect()
+    };
+    for (at, query) in ["", "?protocol=resp3"].into_iter().enumerate() {
+        let store =
+            RedisStore::builder(RedisSource::cluster(urls("app", query))).prefix("acl").connect_timeout(PATIENCE);
+        let store = store.connect().await.expect("a store");
+        let set = [Policy::token_bucket("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+        let limiter = patient_limiter(store.clone(), set);
+        for key in 0..20_u64 {
+            assert!(limiter.check((at as u64, key)).await.expect("a decision").is_allowed());
+        }
+        let findings = store.diagnose([limiter.policies().clone()]).await.expect("a look");
+        assert_eq!(findings, [], "{query}");
+    }
+    let error = RedisStore::builder(RedisSource::cluster(urls("blind", "")))
+        .connect()
+        .await
+        .expect_err("the user may not read the slots");
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "acl"));
+    let wrong: Vec<_> = urls("app", "").into_iter().map(|url| url.replace("secret", "hunter2")).collect();
+    let store = RedisStore::builder(RedisSource::cluster(wrong));
+    let error = store.connect().await.expect_err("the password is wrong");
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "auth"));
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn every_master_is_diagnosed_and_a_finding_is_reported_once() {
+    let cluster = cluster().await;
+    let store =
+        RedisStore::builder(RedisSource::cluster(cluster.urls())).prefix("diagnosis").connect().await.expect("a store");
+    let policies = PolicySet::from(Policy::token_bucket("p", Quota::per_day(10)));
+    let last = cluster.masters().pop().expect("a master");
+    last.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let findings = store.diagnose([policies.clone()]).await.expect("a look");
+    assert_eq!(findings.iter().map(|finding| finding.code()).collect::<Vec<_>>(), ["TOLLGATE-EVICTION"]);
+    for master in cluster.masters() {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    }
+    let findings = store.diagnose([policies]).await.expect("a look");
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    for master in cluster.masters() {
+        master.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    }
+}
+
+#[tokio::test]
+async fn one_reachable_seed_is_enough() {
+    let dead = || format!("redis://127.0.0.1:{}", ports::free());
+    let cluster = cluster().await;
+    let urls = [dead(), dead(), cluster.nodes()[4].url(), dead()];
+    let store = RedisStore::builder(RedisSource::cluster(urls)).prefix("seeds").connect().await.expect("a store");
+    let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_day(10)));
+    for key in 0..20_u64 {
+        assert_eq!(limiter.check(key).await.expect("a decision").states().next().expect("a state").remaining(), 9);
+    }
+}
+
+#[tokio::test]
+async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_later() {
+    let server = RedisServer::builder().arg("--cluster-enabled", "yes").start();
+    server.kill();
+    let store = RedisStore::builder(RedisSource::cluster([server.url()])).build().expect("a store");
+    let policy = Policy::token_bucket("p", Quota::per_day(10));
+    let limiter = patient_limiter(store.clone(), policy);
+    let error = limiter.check("acme").await.expect_err("nothing listens there");
+    assert_eq!(error.kind().as_str(), "refused");
+    assert!(!store.is_available());
+    server.restart();
+    let words = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    // The server may have saved its slots before it was killed.
+    let reply = server.command(&words).text();
+    assert!(reply == "OK" || reply.contains("already busy"), "{reply}");
+    let started = Instant::now();
+    while limiter.check("acme").await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the cluster is never found");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(store.is_available());
+    assert_eq!(remaining(&limiter, "acme").await, 9);
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
+    let refused = |urls: &[&str]| {
+        let error = RedisStore::builder(RedisSource::cluster(urls.iter().copied())).build().expect_err("it cannot be");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        error.to_string()
+    };
+    assert_eq!(refused(&[]), "cluster URLs must be 1 at least, got 0");
+    assert_eq!(refused(&["redis://h", "redis://i/7"]), "a redis cluster has database 0 alone, got 7");
+    assert!(refused(&["unix:///tmp/socket"]).contains("host and port, got a socket"));
+    for other in ["redis://:hunter2@i", "redis://app@i", "redis://i/?protocol=resp3"] {
+        let message = refused(&["redis://h", other]);
+        assert!(message.contains("must not differ") && !message.contains("hunter2"), "{message}");
+    }
+    assert!(refused(&["http://h"]).contains("does not parse"));
+    let error = RedisStore::builder(RedisSource::cluster(["redis://h"])).prefix("{tag}").build().expect_err("a brace");
+    assert_eq!(error.kind(), ErrorKind::Config);
+
+    let alone = RedisServer::start();
+    let error = RedisStore::builder(RedisSource::cluster([alone.url()])).connect().await.expect_err("it is no cluster");
+    assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "cluster"));
+    assert_eq!(error.to_string(), "redis is no cluster, but was configured as one");
+}

@@ -1,0 +1,40 @@
+//! The deadline that a limiter hands to its store.
+
+use std::time::Duration;
+
+use tollgate::{Deadline, Limiter, MemoryStore, Outage, Policy, Quota};
+use tollgate_test_support::SilentStore;
+
+const DEADLINE: Duration = Duration::from_millis(40);
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+fn limiter(store: SilentStore) -> Limiter {
+    Limiter::builder(store).policies(HOURLY).deadline(DEADLINE).on_outage(Outage::Closed).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_is_absolute_and_counts_from_the_call() {
+    let store = SilentStore::new(false);
+    let limiter = limiter(store.clone());
+    let called = tokio::time::Instant::now();
+    let check = limiter.check("acme");
+    let ends: Vec<_> = store.deadlines().into_iter().map(|deadline| deadline.and_then(Deadline::instant)).collect();
+    assert_eq!(ends, [Some((called + DEADLINE).into_std())]);
+    // Time before the first poll counts too.
+    tokio::time::advance(DEADLINE / 2).await;
+    let error = check.await.expect_err("the store never answers");
+    assert_eq!(
+        (error.kind().as_str(), error.to_string().as_str()),
+        ("timeout", "the store did not answer within 40ms")
+    );
+    let waited = called.elapsed();
+    assert!(waited >= DEADLINE && waited < DEADLINE * 3 / 2, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_store_in_process_has_no_deadline() {
+    let store = SilentStore::new(true);
+    drop(limiter(store.clone()).check("acme"));
+    assert_eq!(store.deadlines(), [None]);
+    assert!(Limiter::new(MemoryStore::new(), HOURLY).check("acme").await.is_ok());
+}

@@ -1,0 +1,206 @@
+//! `RedisStore` through faults of its server: away, silent, wrong replies, wrong password, missing rights.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::mpsc,
+    task::{Context, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tollgate::{Cost, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
+
+/// So slow that no unit accrues while a test runs.
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_script_flushes_causes_no_error() {
+    let server = RedisServer::start();
+    let limiter = patient_limiter(
+        RedisStore::connect(server.url()).await.expect("a store"),
+        Policy::fixed_window("storm", Quota::per_day(1_000_000)),
+    );
+    let addr = server.addr();
+    let flushing = std::thread::spawn(move || {
+        let mut client = Client::connect(addr).expect("a client");
+        for _ in 0..2_000 {
+            client.command(&["SCRIPT", "FLUSH"]).expect("a reply");
+        }
+    });
+    let mut checks = 0;
+    while !flushing.is_finished() {
+        let decision = limiter.check("acme").await.expect("no error surfaces");
+        assert!(!decision.is_degraded());
+        checks += 1;
+    }
+    assert!(checks > 0);
+    assert_eq!(remaining(&limiter, "acme").await, 1_000_000 - checks);
+}
+
+#[tokio::test]
+async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
+    let url = format!("redis://127.0.0.1:{}", ports::free());
+    let error = RedisStore::connect(&url).await.expect_err("nothing listens there");
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Unavailable, "nothing listens at the redis address")
+    );
+
+    let limiter =
+        Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
+    for spent in 1..=5 {
+        let decision = limiter.check("acme").await.expect("the local share decides");
+        assert!(decision.degraded().is_some_and(ErrorKind::is_unavailable));
+        assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent);
+    }
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+}
+
+#[tokio::test]
+async fn limits_resume_by_themselves_when_the_server_returns() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder(RedisStore::open(server.url()).expect("a store"))
+        .policies(HOURLY)
+        .on_outage(Outage::Open)
+        .deadline(Duration::from_secs(2))
+        .build();
+    server.kill();
+    assert!(limiter.check("acme").await.expect("open").is_degraded());
+    server.restart();
+    wait::until_async("the store decides again", PATIENCE, async || {
+        !limiter.check("acme").await.expect("open").is_degraded()
+    })
+    .await;
+    // The server goes and returns while the store uses it.
+    server.kill();
+    assert!(limiter.check("acme").await.expect("open").is_degraded());
+    server.restart();
+    wait::until_async("the store decides again", PATIENCE, async || {
+        !limiter.check("acme").await.expect("open").is_degraded()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let build = |outage| {
+        Limiter::builder(store.clone()).policies(HOURLY).on_outage(outage).deadline(Duration::from_millis(40)).build()
+    };
+    let (local, open, closed) = (build(Outage::default()), build(Outage::Open), build(Outage::Closed));
+    server.pause();
+    let began = Instant::now();
+    let decision = local.check("acme").await.expect("the local share decides");
+    assert!(began.elapsed() >= Duration::from_millis(40));
+    assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));
+    assert_eq!(decision.states().len(), 1);
+    let decision = open.check("acme").await.expect("an open limiter admits");
+    assert!(decision.is_allowed() && decision.is_degraded());
+    assert_eq!(decision.states().len(), 0);
+    let error = closed.check("acme").await.expect_err("no decision");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    server.resume();
+    wait::until_async("the store decides again", PATIENCE, async || {
+        local.check("other").await.is_ok_and(|decision| !decision.is_degraded())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn invalid_and_cut_replies_are_typed_errors() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::Refuse, Mode::ResetAfter(0)] {
+        proxy.set(Mode::Pass);
+        let limiter = patient_limiter(RedisStore::connect(proxy.url()).await.expect("a store"), HOURLY);
+        assert!(!limiter.check("acme").await.expect("a decision").is_degraded());
+        proxy.set(mode.clone());
+        let error = limiter.check("acme").await.expect_err("no decision");
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Protocol), "{mode:?}: {error:?}");
+        proxy.set(Mode::Pass);
+        wait::until_async("the next connection works", PATIENCE, async || limiter.check("other").await.is_ok()).await;
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_clear_error_without_the_password() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let addr = server.addr();
+    for url in [format!("redis://:letmein@{addr}"), format!("redis://{addr}"), format!("redis://nobody:letmein@{addr}")]
+    {
+        let error = RedisStore::connect(&url).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert_eq!(error.to_string(), "redis refuses the user or password");
+        let limiter =
+            Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
+        let decision = limiter.check("acme").await.expect("the local share decides");
+        assert!(decision.degraded().is_some_and(ErrorKind::is_config));
+    }
+    let limiter =
+        patient_limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
+    let server = RedisServer::start();
+    let rights = ["+evalsha", "+eval", "+time", "+get", "+set", "+setrange", "+del", "+ping", "~tollgate:*"];
+    let grant = |name: &str, without: &str| {
+        let mut command = vec!["ACL", "SETUSER", name, "on", ">secret", "resetkeys"];
+        command.extend(rights.iter().filter(|right| **right != without));
+        assert!(!server.command(&command).is_error());
+        format!("redis://{name}:secret@{}", server.addr())
+    };
+    // One window, in which the second charge is written in place.
+    let daily = Policy::fixed_window("daily", Quota::per_day(5));
+    let limiter_of = async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
+    let enough = limiter_of(grant("enough", "")).await;
+    let decision = enough.check("acme").await.expect("a decision");
+    enough.refund_decision("acme", &decision, Cost::ONE).await.expect("a refund");
+    for without in ["+evalsha", "+time", "+set", "+setrange", "~tollgate:*"] {
+        let less = limiter_of(grant("less", without)).await;
+        // The first charge creates the key, the second is written in place.
+        let error = match less.check(without).await {
+            Ok(_) => less.check(without).await.expect_err("a right is missing"),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), ErrorKind::Config, "{without}: {error}");
+        assert!(error.to_string().contains("right"), "{without}: {error}");
+        server.command(&["ACL", "DELUSER", "less"]);
+    }
+}
+
+/// Makes a call when it is dropped.
+struct LastCall(Limiter, mpsc::Sender<bool>);
+
+impl Drop for LastCall {
+    fn drop(&mut self) {
+        let mut reset = pin!(self.0.reset("acme"));
+        let answer = reset.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let _ = self.1.send(answer.is_pending());
+    }
+}
+
+#[test]
+fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
+    let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
+    let (sender, receiver) = mpsc::channel();
+    let last = LastCall(patient_limiter(store, HOURLY), sender);
+    // A runtime that waits for itself waits for ever, so it runs on a thread of its own.
+    let ending = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        drop(runtime.spawn(async move {
+            let _last = last;
+            std::future::pending::<()>().await;
+        }));
+        runtime.block_on(tokio::task::yield_now());
+    });
+    // The task that connects is shut down before it starts.
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(false), "the call ends with an error at once");
+    ending.join().expect("the runtime ends");
+}

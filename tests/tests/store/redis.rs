@@ -1,0 +1,138 @@
+//! `RedisStore` at one server: pools, URLs, and the cache of denials. What holds on every deployment: `suite`.
+
+use std::time::{Duration, Instant};
+
+use deadpool_redis::{Config, Runtime};
+use tollgate::{Cost, ErrorKind, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_tests::RedisServer;
+
+/// So slow that no unit accrues while a test runs.
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+#[tokio::test]
+async fn a_pool_lends_one_connection_and_no_decision_pings() {
+    let server = RedisServer::start();
+    let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
+    let limiter = patient_limiter(
+        RedisStore::open(pool.clone()).expect("a store"),
+        Policy::token_bucket("api", Quota::per_hour(1_000)),
+    );
+    for _ in 0..200 {
+        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    }
+    assert_eq!(server.calls("ping"), 0);
+    assert_eq!(pool.status().size, 1);
+    assert_eq!(pool.status().available, 0, "the connection stays lent");
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_does_not_reach_the_server() {
+    let server = RedisServer::start();
+    let limiter = patient_limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
+    let error = limiter.check_cost("acme", Cost::new(6)).await.expect_err("no decision");
+    assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+    assert_eq!(error.to_string(), "cost 6 exceeds the burst 5 of policy hourly");
+    assert_eq!(server.calls("evalsha") + server.calls("eval"), 0);
+}
+
+#[test]
+fn a_bad_url_or_prefix_is_refused_without_its_text() {
+    for url in ["", "127.0.0.1", "http://user:hunter2@host", "redis://user:hunter2@host:port", "redis://:hunter2@[::1"]
+    {
+        let error = RedisStore::open(url).expect_err(url);
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().starts_with("the redis URL does not parse"), "{error}");
+        assert!(!format!("{error:?} {error}").contains("hunter2"));
+    }
+    for prefix in ["", "a{b", "a b", "a\r\n"] {
+        let error = RedisStore::builder("redis://127.0.0.1").prefix(prefix).build().expect_err(prefix);
+        assert!(error.to_string().starts_with("prefix must be"), "{error}");
+    }
+    let store = RedisStore::open("redis://user:hunter2@127.0.0.1/").expect("a store");
+    assert!(!format!("{store:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_repeated_denial_does_not_reach_the_server() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let policies =
+        [HOURLY, Policy::fixed_window("daily", Quota::per_day(100)), Policy::sliding_log("log", Quota::per_day(9))];
+    let limiter = patient_limiter(store, policies);
+    for _ in 0..5 {
+        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    }
+    let first = limiter.check("acme").await.expect("a decision");
+    assert!(first.is_denied());
+    let calls = server.calls("evalsha");
+    let began = Instant::now();
+    for _ in 0..100 {
+        let decision = limiter.check("acme").into_ready().expect("known at once").expect("a decision");
+        assert!(decision.is_denied() && !decision.is_degraded());
+        for (state, first) in decision.states().zip(first.states()) {
+            assert_eq!(state.remaining(), first.remaining());
+            assert_eq!(state.is_exceeded(), first.is_exceeded());
+            let (reset, at_first) = (state.reset_after(), first.reset_after());
+            assert!(reset <= at_first && reset + PATIENCE > at_first, "{reset:?} {at_first:?}");
+        }
+        let (retry, at_first) = (decision.retry_after().expect("denied"), first.retry_after().expect("denied"));
+        assert!(retry <= at_first && retry + began.elapsed() + PATIENCE > at_first);
+    }
+    assert_eq!(server.calls("evalsha"), calls, "a cached denial was sent");
+    // Another cost, another key and a peek are not in the cache.
+    assert!(limiter.check_cost("acme", Cost::new(2)).into_ready().is_err());
+    assert!(limiter.check("other").into_ready().is_err());
+    assert!(limiter.check_cost("acme", Cost::ZERO).into_ready().is_err());
+    // A refund and a reset through this store are effective at once.
+    limiter.refund("acme", Cost::ONE).await.expect("a refund");
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+    limiter.reset("acme").await.expect("a reset");
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn a_remembered_denial_ends_when_the_wait_does() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    for policy in [
+        Policy::token_bucket("bucket", Quota::new(1, Duration::from_millis(80))),
+        Policy::window_from_first_hit("hit", Quota::new(1, Duration::from_millis(80))),
+        Policy::sliding_log("log", Quota::new(1, Duration::from_millis(80))),
+        Policy::sliding_window("window", Quota::new(1, Duration::from_millis(80))),
+    ] {
+        let limiter = patient_limiter(store.clone(), policy);
+        let began = Instant::now();
+        let mut admitted = 0;
+        while admitted < 5 {
+            match limiter.check("acme").await.expect("a decision").retry_after() {
+                None => admitted += 1,
+                // Waits as the answer says, and as long as a timer may be early.
+                Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
+            }
+            assert!(began.elapsed() < PATIENCE, "{:?} never lets go", limiter.policies());
+        }
+        assert!(began.elapsed() >= Duration::from_millis(4 * 80), "{:?}", limiter.policies());
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_remembered_up_to_the_cap() {
+    let server = RedisServer::start();
+    for (cap, pause, is_asked) in [
+        (Duration::from_secs(3_600), Duration::from_millis(1_100), false),
+        (Duration::from_millis(10), Duration::from_millis(20), true),
+        (Duration::ZERO, Duration::ZERO, true),
+    ] {
+        let store = RedisStore::builder(server.url()).deny_cache_cap(cap).connect().await.expect("a store");
+        let limiter = patient_limiter(store, Policy::token_bucket("hourly", Quota::per_hour(1)));
+        let key = format!("{cap:?}");
+        assert!(limiter.check(&*key).await.expect("a decision").is_allowed());
+        assert!(limiter.check(&*key).await.expect("a decision").is_denied());
+        let before = server.calls("evalsha");
+        tokio::time::sleep(pause).await;
+        assert!(limiter.check(&*key).await.expect("a decision").is_denied());
+        assert_eq!(server.calls("evalsha") - before, u64::from(is_asked), "{cap:?}");
+    }
+}

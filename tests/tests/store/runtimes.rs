@@ -1,0 +1,83 @@
+//! A store that several runtimes share: a blocked or ended runtime does not stop checks on another.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::mpsc,
+    task::Poll,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::{Builder, Runtime};
+use tollgate::{Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_tests::RedisServer;
+
+/// The test fails after this time.
+const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn limiter(server: &RedisServer) -> Limiter {
+    let store = RedisStore::open(server.url()).expect("a store");
+    let policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+    Limiter::builder(store).policies(policy).on_outage(Outage::Closed).build()
+}
+
+fn is_late(error: &Error) -> bool {
+    error.kind() == ErrorKind::Timeout
+}
+
+/// Checks until the store decides, however slow the machine is.
+async fn decided(limiter: &Limiter) {
+    let until = Instant::now() + MUCH_TOO_LONG;
+    while let Err(error) = limiter.check("acme").await {
+        assert!(Instant::now() < until, "{error}");
+    }
+}
+
+#[test]
+fn a_blocked_runtime_does_not_stop_checks_on_another() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let (is_blocked, blocked) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let first = limiter.clone();
+    let blocking = thread::spawn(move || {
+        runtime().block_on(async {
+            // From here on the tasks of the store run on this runtime.
+            decided(&first).await;
+            is_blocked.send(()).expect("the test");
+            released.recv().expect("the test");
+        });
+    });
+    blocked.recv().expect("a decision");
+    let (answer, answered) = mpsc::channel();
+    let asking = thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme"))).expect("the test"));
+    let answer = answered.recv_timeout(MUCH_TOO_LONG).expect("an answer, at the deadline");
+    assert!(answer.is_err_and(|error| is_late(&error)));
+    release.send(()).expect("the runtime");
+    for thread in [blocking, asking] {
+        thread.join().expect("a thread");
+    }
+}
+
+#[test]
+fn a_check_whose_runtime_ends_is_answered_on_the_next() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let mut check = pin!(limiter.check("acme"));
+    let ending = runtime();
+    ending.block_on(poll_fn(|cx| {
+        assert!(check.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    }));
+    drop(ending);
+    runtime().block_on(async {
+        let answer = tokio::time::timeout(MUCH_TOO_LONG, check).await.expect("an answer");
+        assert!(answer.is_err_and(|error| is_late(&error)));
+        decided(&limiter).await;
+    });
+}

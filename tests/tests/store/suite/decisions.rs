@@ -1,0 +1,247 @@
+//! What a store decides.
+
+use std::time::Duration;
+
+use std::{collections::BTreeSet, future::poll_fn, task::Poll};
+
+use tollgate::{
+    Algorithm, Check, Clock, Cost, Key, MemoryStore, Policy, PolicySet, Quota, Store,
+    testing::{ALGORITHMS, Script},
+};
+use tollgate_test_support::{
+    Deployment, Dice, START_US, patient_limiter, policies, remaining, remaining_of_each, stream::figures,
+};
+
+/// The commands that run a script.
+const SCRIPTS: &[&str] = &["evalsha", "eval"];
+
+/// A policy per algorithm, each with a name of its own.
+fn each_algorithm(quota: Quota) -> Vec<Policy> {
+    let policy = |(at, algorithm): (usize, Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota);
+    ALGORITHMS.into_iter().enumerate().map(policy).collect::<Result<_, _>>().expect("the quota is valid for all")
+}
+
+pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Deployment) {
+    let clock = Clock::manual(START_US);
+    let redis = deployment.builder("agree").clock(clock.clone()).connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
+        let mut dice = Dice::new(seed);
+        for most in [1, 4] {
+            let set = policies::set(&mut dice, algorithm, most);
+            // A call whose script the server does not know is sent again, and may then be decided later than the next.
+            let script = Script::new(set.clone());
+            for text in [script.text(), script.batch_text()] {
+                deployment.on_every_master(&["SCRIPT", "LOAD", text]);
+            }
+            agree(&set, &redis, &memory, &clock, &mut dice, (most, seed)).await;
+        }
+    }
+    for master in deployment.masters() {
+        assert!(master.calls("evalsha") > 0, "every master takes part");
+    }
+    deployment.assert_every_key_expires();
+}
+
+/// Sends fifteen crowds of checks, some of them of the same key, and compares every answer.
+async fn agree(
+    set: &PolicySet,
+    redis: &impl Store,
+    memory: &MemoryStore,
+    clock: &Clock,
+    dice: &mut Dice,
+    keys: (u64, u64),
+) {
+    let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
+    let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+    for _ in 0..15 {
+        clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
+        let checks: Vec<(Key, Cost)> = (0..60)
+            .map(|_| (Key::from((keys.0, keys.1, dice.below(40))), Cost::new(dice.pick(&[0, 1, 1, 1, least]))))
+            .collect();
+        let pending: Vec<_> =
+            checks.iter().map(|(key, cost)| tokio::spawn(redis.check(Check::new(set, key, *cost)))).collect();
+        for ((key, cost), pending) in checks.iter().zip(pending) {
+            let expected = memory.check(Check::new(set, key, *cost)).await.expect("a decision");
+            let decision = pending.await.expect("a task").expect("a decision");
+            assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
+        }
+    }
+}
+
+pub(super) async fn a_burst_is_admitted_exactly_to_many_tasks(deployment: &Deployment) {
+    let store = deployment.builder("burst").connect().await.expect("a store");
+    for policy in each_algorithm(Quota::per_day(100)) {
+        let limiter = patient_limiter(store.clone(), policy.clone());
+        let tasks: Vec<_> = (0..1_000).map(|_| tokio::spawn(limiter.check("hot"))).collect();
+        let mut passed = 0;
+        for task in tasks {
+            passed += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+        }
+        assert_eq!(passed, 100, "{policy:?}");
+    }
+}
+
+pub(super) async fn a_hot_key_is_batched_and_never_above_its_bound(deployment: &Deployment) {
+    let store = deployment.builder("hot").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let hot = patient_limiter(store, Policy::token_bucket("hot", Quota::per_day(3_000)));
+    let before = deployment.calls(SCRIPTS);
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            let hot = hot.clone();
+            tokio::spawn(async move {
+                let mut admitted = 0;
+                for _ in 0..100 {
+                    admitted += u64::from(hot.check("hot").await.expect("a decision").is_allowed());
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.expect("a task");
+    }
+    assert_eq!(admitted, 3_000);
+    let calls = deployment.calls(SCRIPTS) - before;
+    assert!(calls < 10_000, "{calls} calls for 10000 checks");
+    deployment.assert_every_key_expires();
+}
+
+pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deployment: &Deployment) {
+    let store = deployment.builder("order").connect().await.expect("a store");
+    let set = PolicySet::from(Policy::sliding_log("log", Quota::per_day(100)));
+    let script = Script::new(set.clone());
+    for text in [script.text(), script.batch_text()] {
+        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
+    }
+    let log = patient_limiter(store, set);
+    let tags: Vec<String> = (0..60).map(|at| format!("number {at}")).collect();
+    // One task sends all of them, so the order of the checks is the order of the tags.
+    let mut checks: Vec<_> = tags.iter().map(|tag| Box::pin(log.check_tagged("acme", Cost::ONE, tag))).collect();
+    let mut decided = vec![false; checks.len()];
+    poll_fn(|cx| {
+        for (check, is_decided) in checks.iter_mut().zip(&mut decided).filter(|(_, is_decided)| !**is_decided) {
+            if let Poll::Ready(decision) = check.as_mut().poll(cx) {
+                assert!(decision.expect("a decision").is_allowed());
+                *is_decided = true;
+            }
+        }
+        if decided.iter().all(|is_decided| *is_decided) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let entries = log.entries("acme", 100).await.expect("entries");
+    let logged: Vec<_> = entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
+    assert_eq!(logged, tags);
+}
+
+pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deployment: &Deployment) {
+    let store = deployment.builder("one").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let set = [
+        Policy::token_bucket("hourly", Quota::per_hour(5)),
+        Policy::fixed_window("daily", Quota::per_day(100)),
+        Policy::window_from_first_hit("hit", Quota::per_day(100)),
+    ];
+    let limiter = patient_limiter(store, set);
+    let bodies = deployment.calls(&["eval"]);
+    // The first call carries the script.
+    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    // Within one window or second, a charge is written in place.
+    let written = || deployment.calls(&["set", "setrange"]);
+    let (scripts, writes) = (deployment.calls(&["evalsha"]), written());
+    for _ in 0..4 {
+        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    }
+    assert_eq!(deployment.calls(&["evalsha"]), scripts + 4);
+    assert_eq!(written(), writes + 3 * 4);
+    for _ in 0..10 {
+        assert!(limiter.check("acme").await.expect("a decision").is_denied());
+    }
+    assert_eq!(deployment.calls(&["evalsha"]), scripts + 14);
+    assert_eq!(written(), writes + 3 * 4, "a denial wrote");
+    assert_eq!(deployment.calls(&["eval"]), bodies + 1);
+    assert_eq!(deployment.keys_and_expires(), (3, 3), "every key expires");
+}
+
+pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deployment: &Deployment) {
+    let store = deployment.builder("refund").connect().await.expect("a store");
+    // One of each algorithm, the log among them.
+    let limiter = patient_limiter(store, each_algorithm(Quota::per_day(10)));
+    let mut owners = BTreeSet::new();
+    for key in 0..30_u64 {
+        assert!(limiter.check_tagged(key, Cost::ONE, "ann").await.expect("a decision").is_allowed());
+        let decision = limiter.check_cost(key, Cost::new(4)).await.expect("a decision");
+        let entries = limiter.entries(key, 10).await.expect("entries");
+        assert_eq!(entries.len(), 5);
+        assert_eq!(entries.last().expect("the oldest entry").tag(), b"ann");
+        limiter.refund_decision(key, &decision, Cost::new(3)).await.expect("a refund");
+        assert_eq!(remaining_of_each(&limiter, key).await, [8; 8]);
+        limiter.refund(key, Cost::new(100)).await.expect("a refund");
+        assert_eq!(remaining_of_each(&limiter, key).await, [10; 8], "a refund gives back what was spent");
+        let _ = limiter.check_cost(key, Cost::new(10)).await.expect("a decision");
+        limiter.reset(key).await.expect("a reset");
+        assert_eq!(remaining_of_each(&limiter, key).await, [10; 8]);
+        owners.insert(deployment.owner(&Key::from(key)).port());
+    }
+    assert_eq!(owners.len(), deployment.masters().len(), "every master holds some of the keys");
+    assert_eq!(deployment.keys_and_expires(), (0, 0));
+}
+
+pub(super) async fn foreign_state_counts_as_absent(deployment: &Deployment) {
+    let store = deployment.builder("foreign").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let server = deployment.owner(&Key::from("acme"));
+    for policy in each_algorithm(Quota::per_hour(5)) {
+        let limiter = patient_limiter(store.clone(), policy.clone());
+        let _ = limiter.check("acme").await.expect("a decision");
+        let key = server.command(&["KEYS", "*"]).items()[0].text();
+        let key = key.as_bytes();
+        let plants: [&[&[u8]]; 10] = [
+            &[b"SET", key, b""],
+            &[b"SET", key, b"7"],
+            &[b"SET", key, b"nan"],
+            &[b"SET", key, &[0xff; 24]],
+            &[b"SET", key, &[0xff; 16]],
+            &[b"SET", key, &[0; 24]],
+            &[b"SET", key, &[0; 30]],
+            &[b"RPUSH", key, b"1", b"2"],
+            &[b"HSET", key, b"tokens", b"3"],
+            &[b"ZADD", key, b"1", b"a"],
+        ];
+        for plant in plants {
+            server.command(&[&b"DEL"[..], key]);
+            assert!(!server.command(plant).is_error());
+            assert_eq!(remaining(&limiter, "acme").await, 5, "{policy:?} after {plant:?}");
+            assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+            assert_eq!(remaining(&limiter, "acme").await, 4, "{policy:?} after {plant:?}");
+            assert!(server.command(&[&b"PTTL"[..], key]).int() > 0, "a planted key heals");
+        }
+        server.command(&["FLUSHALL"]);
+    }
+    let stats = server.info("commandstats");
+    assert!(stats["cmdstat_eval"].contains("failed_calls=0"), "{stats:?}");
+}
+
+pub(super) async fn replicas_of_the_application_share_one_limit(deployment: &Deployment) {
+    let mut passed = 0;
+    for replica in 0..5 {
+        let store = deployment.builder("shared").connect().await.expect("a store");
+        let limiter = patient_limiter(store, Policy::token_bucket("hourly", Quota::per_hour(5)));
+        for _ in 0..=replica {
+            passed += u64::from(limiter.check("acme").await.expect("a decision").is_allowed());
+        }
+    }
+    assert_eq!(passed, 5);
+}
+
+pub(super) async fn stores_with_different_prefixes_do_not_share(deployment: &Deployment) {
+    let limiter = async |prefix: &str| {
+        let store = deployment.builder(prefix).connect().await.expect("a store");
+        patient_limiter(store, Policy::token_bucket("hourly", Quota::per_hour(5)))
+    };
+    let (one, other) = (limiter("one").await, limiter("other").await);
+    let key = || Key::from(("acme", 7_u64));
+    let _ = one.check(key()).await.expect("a decision");
+    assert_eq!(remaining(&other, key()).await, 5);
+    let keys = deployment.owner(&key()).command(&["KEYS", "*"]);
+    assert_eq!(keys.items()[0].text(), "one:{acme,#7}:hourly:t1");
+}

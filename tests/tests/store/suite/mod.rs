@@ -1,0 +1,70 @@
+//! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
+//!
+//! Each case is written once, in [`decisions`] or [`connections`], and is a test on each deployment:
+//! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
+
+mod connections;
+mod decisions;
+
+use std::sync::LazyLock;
+
+use tokio::sync::Mutex;
+use tollgate_test_support::{Deployment, Kind};
+
+/// One cluster for all tests of this program, which ends with it. One test at a time uses it: the tests count calls and
+/// flush scripts.
+pub(crate) static CLUSTER: LazyLock<Mutex<Deployment>> =
+    LazyLock::new(|| Mutex::new(Deployment::start(Kind::Cluster, "cluster").expect("a cluster can always be started")));
+
+/// Forgets all keys and scripts.
+pub(crate) fn clear(deployment: &Deployment) {
+    deployment.on_every_master(&["FLUSHALL"]);
+    deployment.on_every_master(&["SCRIPT", "FLUSH"]);
+}
+
+/// Runs a case on a deployment of this kind.
+async fn run(kind: Kind, test: &str, case: impl AsyncFn(&Deployment)) {
+    if kind == Kind::Cluster {
+        let cluster = CLUSTER.lock().await;
+        clear(&cluster);
+        case(&cluster).await;
+    } else if let Some(deployment) = Deployment::start(kind, test) {
+        case(&deployment).await;
+    }
+}
+
+macro_rules! on_every_deployment {
+    ($($group:ident::$case:ident,)*) => {
+        on_every_deployment!(server Server $($group::$case,)*);
+        on_every_deployment!(cluster Cluster $($group::$case,)*);
+        on_every_deployment!(valkey Valkey $($group::$case,)*);
+    };
+    ($module:ident $kind:ident $($group:ident::$case:ident,)*) => {
+        mod $module {
+            use super::{Kind, run};
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let test = concat!("suite::", stringify!($module), "::", stringify!($case));
+                    run(Kind::$kind, test, super::$group::$case).await;
+                }
+            )*
+        }
+    };
+}
+
+on_every_deployment! {
+    decisions::decisions_are_those_of_the_in_process_store,
+    decisions::a_burst_is_admitted_exactly_to_many_tasks,
+    decisions::a_hot_key_is_batched_and_never_above_its_bound,
+    decisions::checks_of_one_key_are_decided_in_the_order_they_came,
+    decisions::one_decision_is_one_call_and_a_denial_writes_nothing,
+    decisions::refund_reset_and_entries_reach_the_server_of_the_key,
+    decisions::foreign_state_counts_as_absent,
+    decisions::replicas_of_the_application_share_one_limit,
+    decisions::stores_with_different_prefixes_do_not_share,
+    connections::a_forgotten_script_is_sent_once_and_charged_once,
+    connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
+    connections::a_store_outlives_the_runtime_it_was_first_used_on,
+    connections::a_dropped_store_leaves_no_connection,
+}

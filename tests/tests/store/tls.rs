@@ -1,0 +1,157 @@
+//! Connections to a server: TLS with and without a client certificate, its errors, RESP3, a user, a socket.
+
+use std::time::{Duration, Instant};
+
+use tollgate::{ErrorKind, Policy, Quota, RedisSource, RedisStore, RedisStoreBuilder};
+use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_tests::{Authority, Mode, Proxy, RedisServer};
+
+fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
+    RedisStore::builder(format!("{scheme}://127.0.0.1:{port}/"))
+}
+
+async fn decides(builder: RedisStoreBuilder) {
+    let store = builder.connect_timeout(PATIENCE).build().expect("a store");
+    let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
+    for left in (0..5).rev() {
+        let decision = limiter.check("acme").await.expect("a decision");
+        assert_eq!(decision.states().next().expect("a state").remaining(), left);
+    }
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+}
+
+/// Expects an error within the time for connecting.
+async fn fails(what: &str, builder: RedisStoreBuilder, kind: ErrorKind, reasons: &[&str]) {
+    let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
+    let began = Instant::now();
+    let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
+    println!("{what}: {} after {:?}", error.kind().as_str(), began.elapsed());
+    assert!(reasons.contains(&error.kind().as_str()), "{what}: {} {error}", error.kind().as_str());
+    assert_eq!(error.kind(), kind, "{what}");
+}
+
+#[tokio::test]
+async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(), false);
+    decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
+    let other = Authority::new("theirs");
+    fails(
+        "another authority",
+        at("rediss", server.tls_port()).root_certificates(other.pem()),
+        ErrorKind::Config,
+        &["tls"],
+    )
+    .await;
+    fails("the platform's authorities", at("rediss", server.tls_port()), ErrorKind::Config, &["tls"]).await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_sent_to_a_server_that_requests_one() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(), true);
+    let of = |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem());
+    let ours = authority.sign();
+    decides(of(&authority).client_certificate(ours.certificate, ours.key)).await;
+    let stranger = Authority::new("theirs").sign();
+    // The server may close the connection before its reason is read.
+    for (what, builder) in [
+        ("no certificate", of(&authority)),
+        ("a stranger's certificate", of(&authority).client_certificate(stranger.certificate, stranger.key)),
+    ] {
+        let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
+        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
+        println!("{what}: {} {error}", error.kind().as_str());
+        assert!(["tls", "connection"].contains(&error.kind().as_str()), "{what}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn sentinels_and_the_servers_they_name_are_reached_over_tls() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(), true);
+    let signed = authority.sign();
+    let sentinel = RedisServer::builder()
+        .tls(authority.pem(), &signed.certificate, &signed.key, true)
+        .sentinel(format!("tls-replication yes\nsentinel monitor m 127.0.0.1 {} 1", server.tls_port()))
+        .start();
+    let ours = authority.sign();
+    let of = |server_url: &str| {
+        RedisStore::builder(RedisSource::sentinel([format!("rediss://127.0.0.1:{}", sentinel.tls_port())], "m"))
+            .server_url(server_url)
+            .root_certificates(authority.pem())
+    };
+    decides(of("rediss://any").client_certificate(ours.certificate.as_str(), ours.key.as_str())).await;
+    // One of both sides requires what the client does not do.
+    for builder in
+        [of("redis://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()), of("rediss://any")]
+    {
+        let store = builder.build().expect("a store");
+        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no way");
+        assert!(["tls", "connection", "timeout"].contains(&error.kind().as_str()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_expired_or_of_another_name_is_refused() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign_expired(), false);
+    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
+    fails("an expired certificate", builder, ErrorKind::Config, &["tls"]).await;
+    let server = authority.server(&authority.sign_elsewhere(), false);
+    let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
+    fails("a certificate of another name", builder, ErrorKind::Config, &["tls"]).await;
+}
+
+#[tokio::test]
+async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(), false);
+    let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
+    let unavailable = ErrorKind::Unavailable;
+    fails("plain to a TLS port", at("redis", server.tls_port()), unavailable, &["connection"]).await;
+    let store = roots(at("rediss", server.port())).connect_timeout(Duration::from_secs(2)).build().expect("a store");
+    let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no TLS there");
+    println!("TLS to a plain port: {} {error}", error.kind().as_str());
+    assert!(["tls", "connection", "timeout"].contains(&error.kind().as_str()), "{error}");
+    // A port that accepts bytes and never answers.
+    let silent = Proxy::start(server.addr());
+    silent.set(Mode::Stall);
+    fails("TLS to silence", roots(at("rediss", silent.port())), ErrorKind::Timeout, &["timeout"]).await;
+    fails("plain to silence", at("redis", silent.port()), ErrorKind::Timeout, &["timeout"]).await;
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
+    let authority = Authority::new("ours");
+    let signed = authority.sign();
+    for builder in [
+        at("redis", 1).root_certificates(authority.pem()),
+        at("rediss", 1).root_certificates("PLANTED"),
+        at("rediss", 1).client_certificate("PLANTED", signed.key.as_str()),
+        at("rediss", 1).client_certificate(signed.certificate.as_str(), "PLANTED"),
+    ] {
+        assert!(!format!("{builder:?}").contains("PLANTED"));
+        let error = builder.build().expect_err("it cannot be used");
+        assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "tls"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("PLANTED"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn resp3_a_user_and_a_socket_work() {
+    let server = RedisServer::builder().arg("--unixsocket", "redis.sock").start();
+    let user = ["ACL", "SETUSER", "app", "on", ">p@ss/word", "allkeys", "+@all"];
+    assert!(!server.command(&user).is_error());
+    let (addr, socket) = (server.addr(), server.directory().join("redis.sock"));
+    for url in [
+        format!("redis://{addr}/?protocol=resp3"),
+        format!("redis://app:p%40ss%2Fword@{addr}/0"),
+        format!("redis://app:p%40ss%2Fword@{addr}/3?protocol=resp3"),
+        format!("unix://{}", socket.display()),
+        format!("unix://{}?user=app&pass=p%40ss%2Fword&db=2", socket.display()),
+    ] {
+        decides(RedisStore::builder(&url)).await;
+        server.command(&["FLUSHALL"]);
+    }
+}

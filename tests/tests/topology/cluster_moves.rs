@@ -1,0 +1,361 @@
+//! `RedisStore` in a Redis Cluster whose slots move, and whose masters are replaced as planned.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Mutex, MutexGuard};
+use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
+use tollgate_tests::{RedisCluster, RedisServer, wait};
+
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
+/// The slots of the cluster are moved by one test at a time.
+static MOVES: Mutex<()> = Mutex::const_new(());
+
+/// Takes the right to move slots, once all servers agree on the owners.
+async fn moves() -> MutexGuard<'static, ()> {
+    let held = MOVES.lock().await;
+    CLUSTER.wait_until_whole();
+    held
+}
+
+async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
+    let store = RedisStore::builder(RedisSource::cluster(CLUSTER.urls()))
+        .prefix(prefix)
+        .connect_timeout(PATIENCE)
+        .deny_cache_cap(Duration::ZERO);
+    patient_limiter(store.connect().await.expect("a store"), policies)
+}
+
+/// Returns a key of the first server, its slot, that server and another one.
+fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
+    let masters = CLUSTER.masters();
+    (0..)
+        .find_map(|at| {
+            let key = Key::new(format!("{text} {at}"));
+            let slot = CLUSTER.slot(key.encoded());
+            (CLUSTER.owner(slot, masters[0]).port() == masters[0].port()).then_some((key, slot, masters[0], masters[1]))
+        })
+        .expect("a key")
+}
+
+/// Counts the calls of EVALSHA, EVAL and ASKING.
+fn script_calls(server: &RedisServer) -> (u64, u64, u64) {
+    (server.calls("evalsha"), server.calls("eval"), server.calls("asking"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
+    let _held = moves().await;
+    const AMOUNT: u32 = 1_000_000;
+    const SLOTS: usize = 5_000;
+    let one = limiter("load", Policy::fixed_window("one", Quota::per_day(AMOUNT))).await;
+    let set = [
+        Policy::token_bucket("two", Quota::new(AMOUNT, Duration::from_secs(1_000_000))),
+        Policy::sliding_log("three", Quota::per_day(1_000)),
+    ];
+    let set = limiter("load", set).await;
+    // The keys of the set exist before the move: checks of new ones wait for its end.
+    for key in 0..400_u64 {
+        let _ = set.check((1_u64, key)).await.expect("a decision");
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let (one, set, is_over) = (one.clone(), set.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+                let mut at = task;
+                while !is_over.load(Ordering::Relaxed) {
+                    at += 7;
+                    let (kind, key) = if at % 8 == 0 { (1, at / 8 % 400) } else { (0, at % 2_000) };
+                    let started = Instant::now();
+                    let decision = match kind {
+                        1 => set.check((kind, key)).await,
+                        _ => one.check((kind, key)).await,
+                    };
+                    times.push(started.elapsed());
+                    let decision = decision.expect("no error surfaces");
+                    *admitted.entry((kind, key)).or_default() += u64::from(decision.is_allowed());
+                }
+                (admitted, times)
+            })
+        })
+        .collect();
+    // Measures how long a server that learns of moved slots makes every client wait.
+    let pinging: Vec<_> = (0..CLUSTER.masters().len())
+        .map(|at| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                let (mut client, mut longest) = (CLUSTER.masters()[at].client(), Duration::ZERO);
+                while !is_over.load(Ordering::Relaxed) {
+                    let started = Instant::now();
+                    client.command(&["PING"]).expect("a reply");
+                    longest = longest.max(started.elapsed());
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                longest
+            })
+        })
+        .collect();
+    let moving = tokio::task::spawn_blocking(|| {
+        let masters = CLUSTER.masters();
+        let (from, to) = (masters[0], masters[1]);
+        let slots: Vec<u16> = CLUSTER.slots_of(from).into_iter().take(SLOTS).collect();
+        let started = Instant::now();
+        CLUSTER.move_slots(slots.iter().copied(), from, to);
+        CLUSTER.move_slots(slots.iter().copied(), to, from);
+        (slots.len(), started.elapsed())
+    });
+    let (moved, took) = moving.await.expect("the moves");
+    is_over.store(true, Ordering::Relaxed);
+    let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+    for task in tasks {
+        let (counts, its) = task.await.expect("a task");
+        times.extend(its);
+        for (key, count) in counts {
+            *admitted.entry(key).or_default() += count;
+        }
+    }
+    for (&(kind, key), &count) in &admitted {
+        match kind {
+            0 => assert_eq!(remaining(&one, (kind, key)).await, [u64::from(AMOUNT) - count]),
+            _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
+        }
+    }
+    let ping = pinging.into_iter().map(|pinging| pinging.join().expect("a thread")).max().expect("a master");
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    println!(
+        "{moved} slots moved both ways in {took:?} under {} checks: 0 errors, counts exact; \
+         p50 {:?}, p99.9 {:?}, longest {:?}, {} above 50 ms; longest PING {ping:?}",
+        times.len(),
+        at(0.5),
+        at(0.999),
+        at(1.0),
+        times.iter().filter(|time| **time > Duration::from_millis(50)).count(),
+    );
+    assert!(moved >= SLOTS && !times.is_empty());
+    let (keys, expires) = CLUSTER.keys_and_expires();
+    assert!(keys > 0 && keys == expires, "{keys} keys, {expires} expire");
+}
+
+#[tokio::test]
+async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
+    let _held = moves().await;
+    let limiter = limiter("ask", Policy::interval_bucket("ask", Quota::per_day(10))).await;
+    let (key, slot, from, to) = a_key("ask");
+    for server in [from, to] {
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    CLUSTER.begin_move(slot, from, to);
+    let (sha, body, asking) = script_calls(to);
+    for spent in 1..=3 {
+        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
+    }
+    // The first check sends the hash, which is unknown, then the script; each after its own ASKING.
+    let (later_sha, later_body, later_asking) = script_calls(to);
+    assert_eq!((later_sha - sha, later_body - body, later_asking - asking), (6, 1, 7));
+    limiter.refund(key.clone(), Cost::new(2)).await.expect("a refund");
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    limiter.reset(key.clone()).await.expect("a reset");
+    assert_eq!(remaining(&limiter, key.clone()).await, [10]);
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    CLUSTER.move_slots([slot], to, from);
+    assert_eq!(remaining(&limiter, key.clone()).await, [9]);
+    // Once more with many checks at once: those of one key are batched at the new server too.
+    CLUSTER.begin_move(slot, from, to);
+    CLUSTER.move_keys(slot, from, to);
+    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()))).collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+    }
+    assert_eq!(admitted, 9);
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key).await, [0]);
+}
+
+#[tokio::test]
+async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
+    let _held = moves().await;
+    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let limiter = limiter("both", policies).await;
+    let (key, slot, from, to) = a_key("both");
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.begin_move(slot, from, to);
+    let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "10"]);
+    let one = keys.items().iter().map(|key| key.text()).find(|key| key.contains(":a:")).expect("the key of a");
+    let port = to.port().to_string();
+    assert_eq!(from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "5000"]).text(), "OK");
+    let refused = |server: &RedisServer| {
+        let stats = server.info("errorstats");
+        stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+    };
+    let before: u64 = refused(from);
+    let waiting = tokio::spawn(limiter.check(key.clone()));
+    wait::until_async("the check to be refused twice", PATIENCE, async || refused(from) >= before + 2).await;
+    assert!(!waiting.is_finished());
+    CLUSTER.move_keys(slot, from, to);
+    let decision = waiting.await.expect("a task").expect("a decision");
+    assert_eq!(decision.states().map(|state| state.remaining()).collect::<Vec<_>>(), [8, 8]);
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&limiter, key).await, [8, 8]);
+    CLUSTER.move_slots([slot], to, from);
+}
+
+#[tokio::test]
+async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
+    let _held = moves().await;
+    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let patient = limiter("tired", policies.clone()).await;
+    let store =
+        RedisStore::builder(RedisSource::cluster(CLUSTER.urls())).prefix("tired").connect().await.expect("a store");
+    let hasty = Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Open).build();
+    let (key, slot, from, to) = a_key("tired");
+    CLUSTER.begin_move(slot, from, to);
+    // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
+    for _ in 0..5 {
+        let decision = hasty.check(key.clone()).await.expect("open");
+        assert_eq!(decision.degraded().map(ErrorKind::as_str), Some("timeout"));
+    }
+    assert!(store.is_available(), "a move is no outage");
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&patient, key).await, [10, 10]);
+    CLUSTER.move_slots([slot], to, from);
+}
+
+/// The slot map of the store is wrong for hundreds of slots at once.
+#[tokio::test]
+async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
+    let _held = moves().await;
+    let limiter = limiter("storm", Policy::fixed_window("storm", Quota::per_day(100))).await;
+    for key in 0..2_000_u64 {
+        let _ = limiter.check(key).await.expect("a decision");
+    }
+    let mut wrong = BTreeSet::new();
+    let (looks, moved) = {
+        let masters = CLUSTER.masters();
+        let slots = masters.iter().map(|from| CLUSTER.slots_of(from).into_iter().take(1_000).collect::<Vec<_>>());
+        for (at, slots) in slots.collect::<Vec<_>>().into_iter().enumerate() {
+            wrong.extend(slots.iter().copied());
+            CLUSTER.move_slots(slots, masters[at], masters[(at + 1) % 3]);
+        }
+        (CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>(), moved_errors())
+    };
+    let tasks: Vec<_> = (0..2_000_u64).map(|key| tokio::spawn(limiter.check(key))).collect();
+    for task in tasks {
+        let decision = task.await.expect("a task").expect("no error surfaces");
+        assert_eq!(decision.states().next().expect("a state").remaining(), 98);
+    }
+    let looked = CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>() - looks;
+    let redirected = moved_errors() - moved;
+    let wrong = (0..2_000_u64).filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded()))).count() as u64;
+    println!("{redirected} redirects of 2000 checks, {wrong} of whose keys had moved; {looked} looks");
+    assert!(redirected > 0 && wrong > 100);
+    // The servers learn of moved slots with a delay, so that their own redirects may be old.
+    assert!(redirected <= 2 * wrong, "{redirected} redirects for {wrong} keys");
+    // A pause follows each request, and a second server is asked where the first is slow.
+    assert!(looked < wrong / 10, "{looked} looks for {wrong} keys");
+}
+
+#[tokio::test]
+async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
+    let _held = moves().await;
+    let allow = |rights: &[&str]| {
+        for node in CLUSTER.nodes() {
+            assert_eq!(node.command(&[&["ACL", "SETUSER", "blind"], rights].concat()).text(), "OK");
+        }
+    };
+    allow(&["on", "nopass", "~*", "+@all"]);
+    let urls = CLUSTER.nodes().iter().map(|node| format!("redis://blind:any@{}", node.addr()));
+    let store = RedisStore::builder(RedisSource::cluster(urls))
+        .prefix("blind")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
+    allow(&["-cluster|slots"]);
+    let policy = Policy::fixed_window("blind", Quota::per_day(100));
+    let limiter = patient_limiter(store, policy);
+    let (key, slot, from, to) = a_key("blind");
+    let _ = limiter.check(key.clone()).await.expect("a decision");
+    CLUSTER.move_slots([slot], from, to);
+    let moved = moved_errors();
+    for spent in 2..=20 {
+        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert_eq!(remaining(&limiter, key.clone()).await, [100 - spent]);
+    }
+    assert_eq!(moved_errors() - moved, 1, "one check is redirected, the others go to the new server");
+    CLUSTER.move_slots([slot], to, from);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_causes_no_error() {
+    let _held = moves().await;
+    let limiter = limiter("planned", Policy::fixed_window("planned", Quota::per_day(1_000_000))).await;
+    let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let (limiter, is_over, asked) = (limiter.clone(), Arc::clone(&is_over), Arc::clone(&asked));
+            tokio::spawn(async move {
+                let mut admitted = vec![0_u64; 30];
+                let mut at = task as usize;
+                while !is_over.load(Ordering::Relaxed) {
+                    at = (at + 7) % admitted.len();
+                    let decision = limiter.check(at as u64).await.expect("no error surfaces");
+                    admitted[at] += u64::from(decision.is_allowed());
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+                admitted
+            })
+        })
+        .collect();
+    let took = tokio::task::spawn_blocking(move || {
+        let some_checks = || {
+            let before = asked.load(Ordering::Relaxed);
+            wait::until("checks", PATIENCE, || asked.load(Ordering::Relaxed) > before + 500);
+        };
+        some_checks();
+        let replica =
+            CLUSTER.nodes().iter().find(|node| node.info("replication")["role"] == "slave").expect("a replica");
+        let started = Instant::now();
+        assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).text(), "OK");
+        let role = || replica.info("replication")["role"].clone();
+        wait::until("the replica to be a master", PATIENCE, || role() == "master");
+        let took = started.elapsed();
+        some_checks();
+        CLUSTER.wait_until_whole();
+        took
+    });
+    let took = took.await.expect("the failover");
+    is_over.store(true, Ordering::Relaxed);
+    let mut admitted = vec![0_u64; 30];
+    for task in tasks {
+        for (sum, count) in admitted.iter_mut().zip(task.await.expect("a task")) {
+            *sum += count;
+        }
+    }
+    for (key, &count) in admitted.iter().enumerate() {
+        assert_eq!(remaining(&limiter, key as u64).await, [1_000_000 - count], "no charge is lost or doubled");
+    }
+    println!("planned failover in {took:?} under {} checks: 0 errors, counts exact", admitted.iter().sum::<u64>());
+}
+
+fn moved_errors() -> u64 {
+    let count = |node: &RedisServer| {
+        let stats = node.info("errorstats");
+        stats.get("errorstat_MOVED").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+    };
+    CLUSTER.nodes().iter().map(count).sum()
+}

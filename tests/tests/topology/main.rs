@@ -1,0 +1,7 @@
+//! Clusters and Sentinels whose servers move, stand still and die.
+
+mod cluster_killed;
+mod cluster_moves;
+mod cluster_stalled;
+mod cluster_tls;
+mod sentinel;

@@ -1,0 +1,257 @@
+//! `RedisStore` with Sentinels: one master, two replicas, three Sentinels.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use deadpool_redis::sentinel::SentinelServerType;
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_tests::{
+    RedisSentinels, RedisServer,
+    server::{calls_of, field},
+    wait,
+};
+
+const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
+
+async fn store(topology: &RedisSentinels) -> RedisStore {
+    // Where the servers have a password, the URL of the first one carries it.
+    RedisStore::builder(RedisSource::sentinel(topology.urls(), "m"))
+        .server_url(topology.old().url())
+        .connect()
+        .await
+        .expect("a store")
+}
+
+/// Checks every millisecond, and counts the decisions with and without the server.
+struct Load {
+    limiter: Limiter,
+    decided: Arc<AtomicU64>,
+    degraded: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Load {
+    fn start(store: &RedisStore) -> Self {
+        let limiter = Limiter::builder(store.clone()).policies(LARGE).on_outage(Outage::Open).build();
+        let [decided, degraded] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let task = {
+            let (limiter, is_over) = (limiter.clone(), Arc::clone(&is_over));
+            let (decided, degraded) = (Arc::clone(&decided), Arc::clone(&degraded));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    match limiter.check("acme").await.expect("open").is_degraded() {
+                        false => decided.fetch_add(1, Ordering::Relaxed),
+                        true => degraded.fetch_add(1, Ordering::Relaxed),
+                    };
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        };
+        Self { limiter, decided, degraded, is_over, task }
+    }
+
+    async fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.task.await.expect("a task");
+    }
+
+    /// Waits until the server decides, and returns the time.
+    async fn decides(&self) -> Instant {
+        wait::until_async("the store to decide", PATIENCE, async || {
+            !self.limiter.check("acme").await.expect("open").is_degraded()
+        })
+        .await;
+        Instant::now()
+    }
+}
+
+fn role(server: &RedisServer) -> String {
+    field(server, "replication", "role")
+}
+
+fn calls(server: &RedisServer) -> u64 {
+    calls_of(server, "evalsha")
+}
+
+async fn receives_checks(server: &RedisServer) {
+    let before = calls(server);
+    wait::until_async("checks to reach the new master", PATIENCE, async || calls(server) > before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted() {
+    let topology = RedisSentinels::start(false);
+    let store = store(&topology).await;
+    let load = Load::start(&store);
+    load.decides().await;
+    let told = topology.switched();
+    topology.fail_over();
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let before = calls(topology.old());
+    let new = topology.risen().expect("a new master");
+    receives_checks(new).await;
+    println!("planned: the new master decides {:?} after it was told", told.elapsed());
+    assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
+    let at_move = calls(topology.old());
+    receives_checks(new).await;
+    let reached = load.decided.load(Ordering::Relaxed);
+    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
+    let stray = at_move - before;
+    println!("planned: {stray} calls at the old master since it was told, of about 500 to 900 a second");
+    assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
+    println!("planned: {} decided without the store", load.degraded.load(Ordering::Relaxed));
+    load.end().await;
+}
+
+/// A process without Sentinels cannot learn of the fail-over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
+    let topology = RedisSentinels::start(false);
+    topology.want_replicas();
+    let load = Load::start(&store(&topology).await);
+    load.decides().await;
+    let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
+    let stays = patient_limiter(stays, LARGE);
+    assert!(stays.check("acme").await.is_ok());
+    let told = topology.switched();
+    topology.fail_over();
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task");
+    told.expect("told");
+    for _ in 0..100 {
+        let error = stays.check("acme").await.expect_err("the old master has no replicas");
+        // It may be a replica itself by now.
+        assert!(
+            ["noreplicas", "readonly", "breaker"].contains(&error.kind().as_str()),
+            "{}: {error}",
+            error.kind().as_str()
+        );
+    }
+    // The new master has a replica and decides.
+    receives_checks(topology.risen().expect("a new master")).await;
+    load.decides().await;
+    load.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
+    let topology = RedisSentinels::start(true);
+    let store = store(&topology).await;
+    let load = Load::start(&store);
+    load.decides().await;
+    let told = topology.switched();
+    let killed = Instant::now();
+    topology.old().kill();
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let decided = load.decides().await;
+    println!("killed: told after {:?}, decided {:?} later", told - killed, decided.saturating_duration_since(told));
+    receives_checks(topology.risen().expect("a new master")).await;
+    load.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_master_that_resumes_receives_no_checks() {
+    let topology = RedisSentinels::start(false);
+    let store = store(&topology).await;
+    let load = Load::start(&store);
+    load.decides().await;
+    let old = topology.old();
+    let before = calls(old);
+    let told = topology.switched();
+    old.pause();
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let decided = load.decides().await;
+    println!("stopped: decided {:?} after it was told", decided.saturating_duration_since(told));
+    let new = topology.risen().expect("a new master");
+    receives_checks(new).await;
+    old.resume();
+    // The calls that it had received before it was stopped.
+    let woken = calls(old);
+    let reached = load.decided.load(Ordering::Relaxed);
+    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
+    receives_checks(new).await;
+    let stray = calls(old) - before;
+    println!("stopped: {stray} calls at the old master that it had been sent, {woken} when it woke");
+    assert_eq!(calls(old), woken, "no check reaches the old master");
+    load.end().await;
+}
+
+/// Such a pool does not notice a planned fail-over, which is documented. It notices a dead master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_of_sentinels_finds_the_next_master() {
+    let topology = RedisSentinels::start(false);
+    let urls = topology.urls();
+    let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
+    let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+    let load = Load::start(&RedisStore::open(pool).expect("a store"));
+    load.decides().await;
+    topology.old().kill();
+    wait::until("another master", PATIENCE, || topology.risen().is_some());
+    load.decides().await;
+    receives_checks(topology.risen().expect("a new master")).await;
+    load.end().await;
+}
+
+#[tokio::test]
+async fn exactly_the_documented_rights_are_enough() {
+    let documented = include_str!("../../../docs/operations.md");
+    let rights = documented.lines().find_map(|line| line.strip_prefix("`+sentinel|")).expect("a line of rights");
+    let rights = format!("+sentinel|{}", rights.split('`').next().expect("its end"));
+    let server = RedisServer::start();
+    let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
+    let words = ["ACL", "SETUSER", "watcher", "on", ">secret", "resetchannels"];
+    let words: Vec<_> = words.into_iter().chain(rights.split(' ')).collect();
+    let reply = sentinel.command(&words);
+    assert!(!reply.is_error(), "{}", reply.text());
+    let url = format!("redis://watcher:secret@{}", sentinel.addr());
+    let _store = RedisStore::builder(RedisSource::sentinel([url], "m")).connect().await.expect("a store");
+    wait::until_async("a subscription", PATIENCE, async || {
+        sentinel.command(&["CLIENT", "LIST"]).text().lines().any(|client| client.contains(" sub=1 "))
+    })
+    .await;
+    let refused = sentinel.command(&["ACL", "LOG"]);
+    assert_eq!(refused.items().len(), 0, "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_master_is_a_clear_error() {
+    let server = RedisServer::start();
+    let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
+    let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
+        .connect()
+        .await
+        .expect_err("no such master");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert_eq!(error.to_string(), "the sentinels know no master of the name that was given");
+    let store = RedisStore::builder(RedisSource::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m"))
+        .connect()
+        .await;
+    assert!(store.is_ok(), "one unreachable sentinel does no harm: {store:?}");
+    let error = RedisStore::builder(RedisSource::sentinel(["redis://127.0.0.1:1"], "m"))
+        .connect()
+        .await
+        .expect_err("nobody there");
+    assert_eq!((error.kind().is_unavailable(), error.kind().as_str()), (true, "refused"), "{error}");
+    // The server that the sentinel names reports that it is a replica.
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error =
+        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).connect().await.expect_err("a replica");
+    assert_eq!((error.kind().is_unavailable(), error.kind().as_str()), (true, "readonly"), "{error}");
+    for builder in [
+        RedisStore::builder(RedisSource::sentinel([""; 0], "m")),
+        RedisStore::builder(RedisSource::sentinel(["http://:hunter2@host"], "m")),
+        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).server_url("hunter2"),
+        RedisStore::builder("redis://127.0.0.1").server_url("redis://127.0.0.1"),
+    ] {
+        let error = builder.build().expect_err("it cannot be");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Raises the faults a limiter has to survive, against real servers, and measures what they cost.
+//!
+//! Run as `cargo xtask faults`, see [`HELP`]. Each row starts what it needs on free ports of 127.0.0.1, waits
+//! on conditions, and prints its figures with their targets. A figure that misses its target says so and is no
+//! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one. Rows that need
+//! network namespaces are raised for root; they are left out aloud for others.
+
+use std::{
+    alloc::System,
+    env, fs,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    process::ExitCode,
+    time::Instant,
+};
+
+mod load;
+mod options;
+mod others;
+mod report;
+mod rows;
+
+pub(crate) use options::Pace;
+use options::{HELP, Options};
+use report::{Findings, Report};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tollgate_tests::network_namespace;
+
+/// Counts what is in use, which the system's own figure for the process does not tell.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+type Part = fn(&str);
+
+/// What this program is when a row starts it as another process, with a URL.
+const PARTS: &[(&str, Part)] = &[
+    ("process", rows::recovery::process),
+    (rows::clock::CALLER, rows::clock::caller),
+    ("isolated", rows::sentinel::isolated),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    // Rows start this program again where they need another process.
+    if let [first, url] = words.as_slice()
+        && let Some(part) = PARTS.iter().find_map(|(name, part)| (name == first).then_some(part))
+    {
+        part(url);
+        return ExitCode::SUCCESS;
+    }
+    let Some(mut options) = Options::parse(&words) else {
+        eprintln!("{HELP}");
+        rows::ALL.iter().for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
+        return ExitCode::FAILURE;
+    };
+    let mut report = Report::new(options.pace, options.about.clone());
+    let is_apart = |row: &&rows::Row| rows::ISOLATED.contains(&row.id);
+    // The other rows do not mind where they are.
+    if options.rows.iter().any(&is_apart)
+        && let Err(why) = network_namespace::enter()
+    {
+        let (apart, others): (Vec<_>, Vec<_>) = options.rows.into_iter().partition(is_apart);
+        let ids: Vec<_> = apart.iter().map(|row| row.id).collect();
+        println!("*** NOT RAISED: {}: {why} ***", ids.join(", "));
+        apart.iter().for_each(|row| report.leave_out(row.id, row.fault, &why));
+        options.rows = others;
+    }
+    run(report, &options)
+}
+
+fn run(mut report: Report, options: &Options) -> ExitCode {
+    let began = Instant::now();
+    for run in 1..=options.runs {
+        if options.runs > 1 {
+            println!("run {run} of {}", options.runs);
+        }
+        report.begin();
+        for row in &options.rows {
+            let found = panic::catch_unwind(AssertUnwindSafe(|| raise(row, options.pace)));
+            report.add(row.id, row.fault, found.ok());
+        }
+        report.end();
+    }
+    println!();
+    report.print_scores();
+    println!("\n{} in {:.0} s", report.tally(), began.elapsed().as_secs_f64());
+    if options.rows.len() > 1 {
+        println!("not part of this run: 20 minutes of load (--soak)");
+    }
+    if options.write {
+        let (docs, page) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), options.page());
+        if let Err(error) = fs::write(docs.join(&page), report.markdown(&docs)) {
+            eprintln!("docs/{page} cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// On a runtime of its own, which ends with the row.
+fn raise(row: &rows::Row, pace: Pace) -> Findings {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on((row.raise)(pace))
+}

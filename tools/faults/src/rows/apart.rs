@@ -1,0 +1,232 @@
+//! What a loopback cannot show: peers that fall silent, packets that are lost, names that move.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
+use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
+
+use crate::{
+    Pace,
+    load::{AMOUNT, LARGE, Load, PATIENT, Sample, answers, decides, limiter, millis, quantile, until},
+    report::{Findings, Target},
+};
+
+/// Servers may be told of it, and wait for their answers, for as long as connecting may take.
+const WITH_CONNECTING: Target = Target::AtMost(1_500.0);
+
+pub(super) async fn half_open(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let namespace = NetworkNamespace::start();
+    let server = Arc::new(namespace.place(RedisServer::builder()).start());
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+
+    let load = Load::start(&large, 16, ["acme".into()]);
+    let muted = Instant::now();
+    namespace.drop_sent();
+    tokio::time::sleep(pace.of(Duration::from_secs(3), Duration::from_millis(1_500))).await;
+    namespace.restore();
+    let mended = Instant::now();
+    let added = millis(decides(&large, "acme").await - mended);
+    let samples: Vec<Sample> = load.end().await.into_iter().filter(|it| it.was_between(muted, mended)).collect();
+    let open = samples.iter().filter(|it| it.reason == Some("breaker"));
+    findings.figure("check time, p99.9", Target::AtMost(55.0), quantile(&samples, 0.999), " ms");
+    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
+    findings.figure("the same after the breaker opened, p99", Target::AtMost(0.2), quantile(open, 0.99), " ms");
+    findings.figure("from the way back to the first decision", Target::AtMost(1_200.0), added, " ms");
+
+    if network_namespace::has_filter() {
+        forgotten(&mut findings, &namespace, &server, &large).await;
+    } else {
+        println!("*** N4: A CONNECTION THAT IS FORGOTTEN IS NOT RAISED: nft is missing ***");
+    }
+    findings.keys(server.keys_and_expires());
+    findings
+}
+
+/// Only what goes over the connection that is open is lost, for good; others can be made.
+async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server: &Arc<RedisServer>, large: &Limiter) {
+    let own = server.command(&["CLIENT", "ID"]).int();
+    let ports = || -> Vec<u16> {
+        let clients = server.command(&["CLIENT", "LIST"]).text();
+        let others = clients.lines().filter(|line| !line.starts_with(&format!("id={own} ")));
+        let addr = |line: &str| line.split_once(" addr=")?.1.split(' ').next()?.parse::<SocketAddr>().ok();
+        others.map(|line| addr(line).expect("an address").port()).collect()
+    };
+    // The one that was silent may be there until the system gives it up.
+    until("one connection", async || ports().len() == 1).await;
+    let port = ports()[0];
+    let load = Load::start(large, 16, ["acme".into()]);
+    let before = sockets(server.port());
+    namespace.drop_port(port);
+    let lost = Instant::now();
+    until("the breaker", async || large.peek("acme").await.is_ok_and(|it| it.is_degraded())).await;
+    let decided = decides(large, "acme").await;
+    load.end().await;
+    findings.figure(
+        "from silence to the first decision on another connection",
+        WITH_CONNECTING,
+        millis(decided - lost),
+        " ms",
+    );
+    let left = sockets(server.port()).saturating_sub(before) as f64;
+    findings.figure("connections left open then", Target::AtMost(0.0), left, "");
+}
+
+/// How many connections of this process' network to the port are open.
+fn sockets(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/self/net/tcp").expect("linux tells");
+    // "sl: local remote state …", ports in hexadecimal, 01 is open.
+    let is_open = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words[2].ends_with(&format!(":{port:04X}")) && words[3] == "01"
+    };
+    table.lines().skip(1).filter(is_open).count()
+}
+
+pub(super) async fn loss(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let namespace = NetworkNamespace::start();
+    let server = namespace.place(RedisServer::builder()).start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    let time = pace.of(Duration::from_secs(10), Duration::from_secs(3));
+    let mut next = 0;
+    let mut wrong = 0;
+    let mut measure = async |findings: &mut Findings, what: &str| {
+        let (samples, its) = crowd(&large, &mut next, time).await;
+        wrong += its;
+        let without = samples.iter().filter(|it| it.reason.is_some()).count() as f64 / samples.len() as f64;
+        findings.figure(format!("{what}: check time, p99"), Target::None, quantile(&samples, 0.99), " ms");
+        findings.figure(format!("{what}: longest"), Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
+        findings.figure(format!("{what}: decided without the store"), Target::None, 100.0 * without, " %");
+    };
+    if network_namespace::has_filter() {
+        for percent in [1, 5, 20] {
+            namespace.drop_packets(percent);
+            measure(&mut findings, &format!("{percent} % of packets lost")).await;
+        }
+        namespace.drop_packets(0);
+    } else {
+        println!("*** N6: LOST PACKETS ARE NOT RAISED: nft is missing ***");
+    }
+    decides(&large, "acme").await;
+    namespace.limit_rate(512);
+    measure(&mut findings, "512 kbit/s").await;
+    findings.figure(format!("decisions misread, of {next}"), Target::AtMost(0.0), f64::from(wrong), "");
+    findings
+}
+
+/// Checks for some time, each of a key and at a cost of its own, which the answer has to show; gives how many did not.
+async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>, u32) {
+    const TASKS: u64 = 16;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let first = *next;
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let (large, is_over) = (large.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let (mut samples, mut wrong, mut at) = (Vec::new(), 0, first + task);
+                while !is_over.load(Ordering::Relaxed) {
+                    let (began, cost) = (Instant::now(), u32::try_from(at % 5_000 + 1).expect("small"));
+                    let decision = large.check_cost(("lossy", at), Cost::new(cost)).await.expect("the replica decides");
+                    let (took, reason) = (began.elapsed(), decision.degraded().map(ErrorKind::as_str));
+                    let left = decision.states().next().expect("a state").remaining();
+                    wrong += u32::from(reason.is_none() && left != AMOUNT - u64::from(cost));
+                    samples.push(Sample { began, took, is_allowed: decision.is_allowed(), reason });
+                    at += TASKS;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                (samples, wrong, at)
+            })
+        })
+        .collect();
+    tokio::time::sleep(time).await;
+    is_over.store(true, Ordering::Relaxed);
+    let (mut all, mut wrong) = (Vec::new(), 0);
+    for task in tasks {
+        let (samples, its, at) = task.await.expect("a task");
+        all.extend(samples);
+        wrong += its;
+        *next = at.max(*next);
+    }
+    (all, wrong)
+}
+
+/// A hosts file of this process' mount namespace, in the place of the system's until it is dropped.
+struct Hosts {
+    _directory: tempfile::TempDir,
+    file: PathBuf,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let file = directory.path().join("hosts");
+        fs::write(&file, "").expect("it is our directory");
+        let mounted = Command::new("mount").arg("--bind").arg(&file).arg("/etc/hosts").status();
+        assert!(mounted.is_ok_and(|status| status.success()), "/etc/hosts cannot be laid over");
+        Self { _directory: directory, file }
+    }
+
+    fn point(&self, name: &str, address: Ipv4Addr) {
+        fs::write(&self.file, format!("127.0.0.1 localhost\n{address} {name}\n")).expect("it is our file");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("/etc/hosts").status();
+    }
+}
+
+pub(super) async fn name(pace: Pace) -> Findings {
+    const NAME: &str = "limits.test";
+    let mut findings = Findings::default();
+    assert!(network_namespace::is_inside());
+    let hosts = Hosts::new();
+    let mut longest = Duration::ZERO;
+    for _ in 0..pace.of(5, 2) {
+        let old = RedisServer::start();
+        let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
+        let new = Arc::new(RedisServer::builder().address(elsewhere).port(old.port()).start());
+        hosts.point(NAME, Ipv4Addr::LOCALHOST);
+        let store = RedisStore::connect(format!("redis://{NAME}:{}/", old.port())).await.expect("a store");
+        let large = limiter(&store, LARGE, Outage::default());
+        decides(&large, "acme").await;
+        let load = Load::start(&large, 8, ["acme".into()]);
+        hosts.point(NAME, elsewhere);
+        let gone = Instant::now();
+        let old = tokio::task::spawn_blocking(move || {
+            old.kill();
+            old
+        });
+        let old = old.await.expect("it is killed");
+        until("checks at the new server", async || new.calls("evalsha") + new.calls("eval") > 0).await;
+        longest = longest.max(decides(&large, "acme").await - gone);
+        load.end().await;
+        assert!(!old.is_running());
+        answers(&new, &["PING"], "PONG").await;
+        findings.keys(new.keys_and_expires());
+    }
+    assert!(longest < PATIENT);
+    findings.figure(
+        "from the end of the old server to a decision of the new one, longest",
+        Target::AtMost(200.0),
+        millis(longest),
+        " ms",
+    );
+    findings
+}

@@ -1,0 +1,207 @@
+//! A cluster whose masters go, stand still, or hand slots over.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tollgate::{Key, Limiter, Outage, RedisSource, RedisStore};
+use tollgate_tests::{Client, RedisCluster, RedisServer};
+
+use crate::{
+    Pace,
+    load::{AMOUNT, LARGE, Load, PATIENT, decides, limiter, millis, patient, quantile, remaining},
+    report::{Findings, Target},
+};
+
+/// Keys at the first master, and keys at the others.
+fn keys(cluster: &RedisCluster) -> (Vec<Key>, Vec<Key>) {
+    let first = &cluster.nodes()[0];
+    let slots: std::collections::BTreeSet<u16> = cluster.slots_of(first).into_iter().collect();
+    (0..200_u64).map(Key::from).partition(|key| slots.contains(&cluster.slot(key.encoded())))
+}
+
+async fn start() -> Arc<RedisCluster> {
+    tokio::task::spawn_blocking(|| Arc::new(RedisCluster::start())).await.expect("a cluster")
+}
+
+async fn store(cluster: &RedisCluster) -> RedisStore {
+    RedisStore::builder(RedisSource::cluster(cluster.urls())).connect_timeout(PATIENT).connect().await.expect("a store")
+}
+
+async fn all_decide(large: &Limiter, keys: &[Key]) {
+    for key in keys {
+        decides(large, key.clone()).await;
+    }
+}
+
+pub(super) async fn killed(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let cluster = start().await;
+    let large = limiter(&store(&cluster).await, LARGE, Outage::default());
+    let (gone, others) = keys(&cluster);
+    all_decide(&large, &gone).await;
+    all_decide(&large, &others).await;
+    let load = Load::start(&large, 4, others);
+    let own = {
+        let (cluster, key) = (Arc::clone(&cluster), format!("probe:{{{}}}", gone[0].encoded()));
+        tokio::task::spawn_blocking(move || {
+            let heir = cluster.nodes()[3].addr();
+            let mut client: Option<Client> = None;
+            let killed = Instant::now();
+            cluster.nodes()[0].kill();
+            loop {
+                client = client.or_else(|| Client::connect(heir).ok());
+                let reply = client.as_mut().map(|client| client.command(&["SET", &key, "1", "PX", "60000"]));
+                match reply {
+                    Some(Ok(reply)) if !reply.is_error() => return (killed, Instant::now()),
+                    Some(Err(_)) => client = None,
+                    _ => {}
+                }
+                assert!(killed.elapsed() < PATIENT, "no replica takes over");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let decided = decides(&large, gone[0].clone()).await;
+    let (killed, writable) = own.await.expect("a task");
+    let samples = load.end().await;
+    let added = millis(decided.saturating_duration_since(writable));
+    findings.figure("the cluster's own outage", Target::None, millis(writable - killed), " ms");
+    findings.figure("beyond it, until the store decides", Target::AtMost(200.0), added, " ms");
+    findings.score(7, "added outage: cluster kill", Target::AtMost(100.0), added, " ms");
+    let errors = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
+    let asked = format!("checks of other masters' keys without the store, of {}", samples.len());
+    findings.figure(asked, Target::AtMost(0.0), errors, "");
+    findings
+}
+
+pub(super) async fn stalled(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let cluster = start().await;
+    let large = limiter(&store(&cluster).await, LARGE, Outage::default());
+    let (still, others) = keys(&cluster);
+    all_decide(&large, &still).await;
+    all_decide(&large, &others).await;
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for _ in 0..pace.of(10, 3) {
+        let (these, those) = (Load::start(&large, 8, still.clone()), Load::start(&large, 8, others.clone()));
+        let paused = Instant::now();
+        cluster.nodes()[0].pause();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let resumed = Instant::now();
+        cluster.nodes()[0].resume();
+        all_decide(&large, &still[..1]).await;
+        here.extend(these.end().await.into_iter().filter(|it| it.was_between(paused, resumed)));
+        there.extend(those.end().await);
+    }
+    assert!(here.iter().any(|sample| sample.reason == Some("timeout")), "nobody met the stall");
+    findings.figure("check time of its keys, p99.9", Target::AtMost(55.0), quantile(&here, 0.999), " ms");
+    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&here, 1.0), " ms");
+    let errors = there.iter().filter(|sample| sample.reason.is_some()).count() as f64;
+    let asked = format!("checks of other masters' keys without the store, of {}", there.len());
+    findings.figure(asked, Target::AtMost(0.0), errors, "");
+    findings.keys(cluster.keys_and_expires());
+    findings
+}
+
+pub(super) async fn moves(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let cluster = start().await;
+    let large = patient(&store(&cluster).await, LARGE);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let (large, is_over) = (large.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let (mut admitted, mut errors, mut at) = (BTreeMap::<u64, u64>::new(), 0_u64, task);
+                while !is_over.load(Ordering::Relaxed) {
+                    at += 7;
+                    match large.check(at % 2_000).await {
+                        Ok(_) => *admitted.entry(at % 2_000).or_default() += 1,
+                        Err(_) => errors += 1,
+                    }
+                }
+                (admitted, errors)
+            })
+        })
+        .collect();
+    let slots = pace.of(5_000, 500);
+    let moving = Arc::clone(&cluster);
+    let moving = tokio::task::spawn_blocking(move || {
+        let (from, to) = (&moving.nodes()[0], &moving.nodes()[1]);
+        let slots: Vec<u16> = moving.slots_of(from).into_iter().take(slots).collect();
+        moving.move_slots(slots.iter().copied(), from, to);
+        moving.move_slots(slots.iter().copied(), to, from);
+    });
+    moving.await.expect("the moves");
+    is_over.store(true, Ordering::Relaxed);
+    let (mut admitted, mut errors) = (BTreeMap::<u64, u64>::new(), 0);
+    for task in tasks {
+        let (counts, its) = task.await.expect("a task");
+        errors += its;
+        counts.into_iter().for_each(|(key, count)| *admitted.entry(key).or_default() += count);
+    }
+    let mut off = 0;
+    for (&key, &count) in &admitted {
+        off += (AMOUNT - remaining(&large, key).await).abs_diff(count);
+    }
+    let checks: u64 = admitted.values().sum();
+    findings.figure(
+        format!("errors, {slots} slots both ways, {checks} checks"),
+        Target::AtMost(0.0),
+        errors as f64,
+        "",
+    );
+    findings.figure("charges more or less than calls", Target::AtMost(0.0), off as f64, "");
+    findings.score(10, &format!("errors while {slots} slots move both ways"), Target::AtMost(0.0), errors as f64, "");
+    findings.score(10, "the same: charges more or less than calls", Target::AtMost(0.0), off as f64, "");
+    findings.keys(cluster.keys_and_expires());
+    findings
+}
+
+pub(super) async fn renewed(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let mut cluster = tokio::task::spawn_blocking(RedisCluster::start).await.expect("a cluster");
+    let seeds = cluster.nodes().len();
+    let large = limiter(&store(&cluster).await, LARGE, Outage::default());
+    let keys: Vec<Key> = (0..200_u64).map(Key::from).collect();
+    all_decide(&large, &keys).await;
+    let load = Load::start(&large, 8, keys.clone());
+    let own = tokio::task::block_in_place(|| cluster.renew());
+    all_decide(&large, &keys).await;
+    let gone = tokio::task::block_in_place(|| {
+        cluster.nodes()[..seeds].iter().for_each(RedisServer::kill);
+        Instant::now()
+    });
+    all_decide(&large, &keys).await;
+    let decided = Instant::now();
+    // What none of the seeds has seen.
+    let (from, to) = (&cluster.nodes()[seeds], &cluster.nodes()[seeds + 1]);
+    let slots = tokio::task::block_in_place(|| {
+        let slots: Vec<u16> = cluster.slots_of(from).into_iter().take(500).collect();
+        cluster.move_slots(slots.iter().copied(), from, to);
+        slots.len()
+    });
+    all_decide(&large, &keys).await;
+    let samples = load.end().await;
+    let errors = |from: Instant| {
+        let late = samples.iter().filter(|sample| sample.began >= from);
+        late.clone().filter(|sample| sample.reason.is_some()).count() as f64 / late.count() as f64
+    };
+    let all = 100.0 * errors(samples[0].began);
+    findings.figure("checks without the store, three servers taking over and six killed", Target::None, all, " %");
+    let added = millis(decided.saturating_duration_since(gone));
+    findings.figure("the longest of these take-overs, the cluster's own", Target::None, millis(own), " ms");
+    let asked = "from the end of the last seed until all keys are decided by others";
+    findings.figure(asked, Target::AtMost(200.0), added, " ms");
+    let asked = format!("checks without the store after that, {slots} slots moving among the others");
+    findings.figure(asked, Target::AtMost(0.0), 100.0 * errors(decided), " %");
+    findings.keys(cluster.keys_and_expires());
+    findings
+}

@@ -1,0 +1,103 @@
+//! The rows: what is raised, and what is not, with the reason.
+
+use std::pin::Pin;
+
+use crate::{Pace, report::Findings};
+
+mod access;
+mod apart;
+mod calls;
+pub(crate) mod clock;
+mod cluster;
+mod network;
+pub(crate) mod recovery;
+mod runtime;
+pub(crate) mod sentinel;
+mod server;
+mod soak;
+mod stall;
+
+/// A fault, and how it is raised.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) id: &'static str,
+    pub(crate) fault: &'static str,
+    pub(crate) raise: fn(Pace) -> Pin<Box<dyn Future<Output = Findings>>>,
+}
+
+macro_rules! rows {
+    ($($id:literal $fault:literal $raise:path;)*) => {
+        &[$(Row { id: $id, fault: $fault, raise: |pace| Box::pin($raise(pace)) }),*]
+    };
+}
+
+pub(crate) const ALL: &[Row] = rows! {
+    "N1" "the server is not there at the start" recovery::late;
+    "N2" "the server is killed and comes back empty" recovery::killed;
+    "N3" "the server stands still" stall::server;
+    "N4" "the other end of a connection is gone without a word" apart::half_open;
+    "N5" "connections are killed all the time" network::kills;
+    "N6" "packets are lost, the line is narrow" apart::loss;
+    "N7" "replies are cut, slow, garbage, of a wrong type" network::nonsense;
+    "N8" "a name moves to another server" apart::name;
+    "N9" "eight processes when the server comes back" recovery::processes;
+    "N10" "a pool of two, 500 tasks, calls that are held" stall::pool;
+    "S1" "a storm of SCRIPT FLUSH" server::flushes;
+    "S2" "somebody else's script does not end (BUSY)" server::busy;
+    "S3" "out of memory (OOM)" server::out_of_memory;
+    "S4" "an eviction policy is set" server::eviction;
+    "S5" "LOADING, MASTERDOWN, MISCONF" server::cannot_decide;
+    "S6" "the server is a replica (READONLY)" server::read_only;
+    "S7" "too few replicas (NOREPLICAS)" server::too_few_replicas;
+    "A1" "the password changes while in use" access::password;
+    "A2" "a right is missing" access::rights;
+    "A3" "the server has too many clients" access::clients;
+    "T1" "TLS that cannot be agreed on" access::tls;
+    "C1" "cluster: a master is killed" cluster::killed;
+    "C2" "cluster: slots move under load" cluster::moves;
+    "C3" "cluster: a master stands still" cluster::stalled;
+    "C4" "cluster: all servers are replaced" cluster::renewed;
+    "H1" "Sentinel: the master is killed" sentinel::killed;
+    "H2" "Sentinel: a planned fail-over" sentinel::planned;
+    "H3" "Sentinel: the old master wakes up" sentinel::woken;
+    "H4" "Sentinel: client and old master are cut off" sentinel::partition;
+    "K1" "the server's clock jumps forward" clock::forward;
+    "K2" "the server's clock jumps back" clock::back;
+    "K3" "the callers' clocks are off" clock::skewed;
+    "P1" "futures are dropped at any point" calls::dropped;
+    "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
+    "M1" "many distinct keys, the store away" calls::keys;
+};
+
+/// Load for longer than the rows take together.
+pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
+
+/// Rows that need namespaces of their own, see [`namespace`](tollgate_tests::namespace).
+pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];
+
+/// Rows of the catalogue that are not raised here.
+pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
+    ("P3", "a process is killed with leases", "there are no leases"),
+    ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
+    ("R1", "bad rules are loaded", "there is no rules file"),
+];
+
+/// Measures of the scoreboard that other commands take, or nobody yet.
+pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
+    (
+        1,
+        "admissions above the bound",
+        "`cargo xtask test`: `laws`, `processes`; every decision of four processes against the functions: `linear`",
+    ),
+    (2, "scripts against the functions", "`cargo xtask test`: `agreement`, `model`"),
+    (3, "the wait that is told is exact", "`cargo xtask test`: `laws`"),
+    (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
+    (17, "fuzz: executions of each of 6 targets, crashes", "`cargo xtask fuzz`: 5 000 000, 0; the tests run 20 000"),
+    (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
+    (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
+    (20, "secrets in logs, metrics, errors and MONITOR", "`cargo xtask test`: `secrets`"),
+    (21, "rows on several servers", "`cargo xtask faults --server redis8`, `--server valkey8`"),
+    (22, "seeded mutants", "`cargo xtask test`: `mutations`"),
+    (23, "flakes in 20 runs", "`cargo xtask faults --runs 20`"),
+    (24, "20 minutes of load", "`cargo xtask faults --soak`"),
+];

@@ -1,0 +1,216 @@
+//! Masters that Sentinels replace.
+
+use std::time::{Duration, Instant};
+
+use tollgate::{Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
+
+use crate::{
+    Pace,
+    load::{LARGE, Load, PATIENT, decides, limiter, millis, sample, told, until},
+    report::{Findings, Target},
+};
+
+async fn start() -> (RedisSentinels, Limiter) {
+    let sentinels = tokio::task::spawn_blocking(|| RedisSentinels::start(false)).await.expect("they start");
+    let store = RedisStore::builder(RedisSource::sentinel(sentinels.urls(), "m")).connect().await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    (sentinels, large)
+}
+
+fn calls(server: &RedisServer) -> u64 {
+    calls_of(server, "evalsha") + calls_of(server, "eval")
+}
+
+async fn is_asked(sentinels: &RedisSentinels) {
+    until("checks to reach the new master", async || sentinels.risen().is_some_and(|new| calls(new) > 0)).await;
+}
+
+pub(super) async fn killed(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let (mut own, mut added) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..pace.of(3, 1) {
+        let (sentinels, large) = start().await;
+        let load = Load::start(&large, 8, ["acme".into()]);
+        let switched = sentinels.switched();
+        let killed = Instant::now();
+        sentinels.old().kill();
+        let told = told(switched).await;
+        let decided = decides(&large, "acme").await;
+        is_asked(&sentinels).await;
+        load.end().await;
+        own = own.max(told - killed);
+        added = added.max(decided.saturating_duration_since(told));
+    }
+    findings.figure("the Sentinels' own outage, longest", Target::None, millis(own), " ms");
+    findings.figure("beyond it, until the store decides, longest", Target::AtMost(200.0), millis(added), " ms");
+    findings.score(7, "added outage: Sentinel kill", Target::AtMost(50.0), millis(added), " ms");
+    findings
+}
+
+pub(super) async fn planned(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let (mut stray, mut degraded) = (Duration::ZERO, 0);
+    for _ in 0..pace.of(3, 1) {
+        let (sentinels, large) = start().await;
+        let load = Load::start(&large, 8, ["acme".into()]);
+        let switched = sentinels.switched();
+        sentinels.fail_over();
+        let (old, mut seen, mut last, mut told) = (sentinels.old(), 0, Instant::now(), None);
+        // Until nothing came there for a while after the switch.
+        while told.is_none_or(|told: Instant| last.max(told).elapsed() < Duration::from_millis(500)) {
+            let now = calls(old);
+            if now > seen {
+                (seen, last) = (now, Instant::now());
+            }
+            told = told.or_else(|| switched.try_recv().ok());
+            assert!(last.elapsed() < PATIENT, "nobody tells of another master");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        is_asked(&sentinels).await;
+        assert_eq!(calls(old), seen, "the old master is left");
+        stray = stray.max(told.map_or(Duration::ZERO, |told| last.saturating_duration_since(told)));
+        degraded = degraded.max(load.end().await.iter().filter(|sample| sample.reason.is_some()).count());
+    }
+    let stayed = stays(&RedisSentinels::start(false)).await;
+    let asked = "with min-replicas-to-write 1: admissions at the old master by a process that stays there";
+    findings.figure(asked, Target::AtMost(0.0), stayed, "");
+    findings.score(
+        6,
+        "the same by a process that stays there, with min-replicas-to-write 1",
+        Target::AtMost(0.0),
+        stayed,
+        "",
+    );
+    findings.figure("traffic at the old master after the switch, longest", Target::AtMost(100.0), millis(stray), " ms");
+    findings.figure("checks without the store, most", Target::None, degraded as f64, "");
+    findings.score(
+        6,
+        "traffic at the old master after a planned fail-over",
+        Target::AtMost(100.0),
+        millis(stray),
+        " ms",
+    );
+    findings
+}
+
+/// What a process that knows the old master alone is admitted there once another is chosen, in a thousand checks.
+async fn stays(sentinels: &RedisSentinels) -> f64 {
+    sentinels.want_replicas();
+    let store = RedisStore::connect(sentinels.old().url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::Closed);
+    decides(&large, "acme").await;
+    let switched = sentinels.switched();
+    sentinels.fail_over();
+    told(switched).await;
+    let mut admitted = 0;
+    for _ in 0..1_000 {
+        admitted += u64::from(large.check("acme").await.is_ok());
+    }
+    admitted as f64
+}
+
+pub(super) async fn woken(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let (sentinels, large) = start().await;
+    let load = Load::start(&large, 8, ["acme".into()]);
+    let (old, switched) = (sentinels.old(), sentinels.switched());
+    old.pause();
+    told(switched).await;
+    decides(&large, "acme").await;
+    is_asked(&sentinels).await;
+    old.resume();
+    // What it had been sent while it slept.
+    let woken = calls(old);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let stray = (calls(old) - woken) as f64;
+    load.end().await;
+    findings.figure("calls at the old master in 2 s after it woke", Target::AtMost(0.0), stray, "");
+    findings
+}
+
+/// Of the quotas that both sides of a partition spend.
+const SPLIT: Policy = Policy::token_bucket("split", Quota::per_day(1_000));
+
+pub(super) async fn partition(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let (both, _, left) = cut_off(false).await;
+    findings.figure("bursts of a key that both masters admit", Target::AtMost(2.0), both, "");
+    let (both, stray, left_too) = cut_off(true).await;
+    findings.figure("the same with min-replicas-to-write 1", Target::AtMost(2.0), both, "");
+    let asked = "with it: traffic at the old master after the cut, min-replicas-max-lag 2";
+    // Its clock counts whole seconds, and it looks once a second.
+    findings.figure(asked, Target::AtMost(4_200.0), millis(stray), " ms");
+    // The Sentinels are asked once a second, and connecting may take as long.
+    let asked = "from the end of the cut until the new master is asked, longest";
+    findings.figure(asked, Target::AtMost(2_200.0), millis(left.max(left_too)), " ms");
+    findings
+}
+
+/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend: the bursts that
+/// both admit, for how long the old master did after the cut, and how long it takes after its end until it is left.
+async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
+    let namespace = tollgate_tests::NetworkNamespace::start();
+    let start = || RedisSentinels::start_in(&namespace);
+    let sentinels = tokio::task::block_in_place(start);
+    if has_min_replicas {
+        sentinels.want_replicas();
+    }
+    let store = RedisStore::builder(RedisSource::sentinel(sentinels.urls(), "m")).connect().await.expect("a store");
+    let (split, large) = (limiter(&store, SPLIT, Outage::Closed), limiter(&store, LARGE, Outage::Closed));
+    let mut here = 0;
+    for _ in 0..100 {
+        here += u64::from(split.check("acme").await.is_ok_and(|decision| decision.is_allowed()));
+    }
+    sentinels.old().command(&["WAIT", "2", "30000"]);
+    let load = Load::start(&large, 8, ["large".into()]);
+    let cut = Instant::now();
+    namespace.cut();
+    let there = {
+        let mut command = namespace.command(std::env::current_exe().expect("this program has a path"));
+        command.args(["isolated", &sentinels.urls().join(",")]);
+        tokio::task::spawn_blocking(move || Process::start(command, "spent").ready_line().to_owned())
+    };
+    // Slowly, so that there is some left when the other master rises.
+    let mut asked = 0;
+    while !there.is_finished() || !has_min_replicas && asked < 2_000 {
+        here += u64::from(split.check("acme").await.is_ok_and(|decision| decision.is_allowed()));
+        asked += 1;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let line = there.await.expect("the other side");
+    let there: u64 = line.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number");
+    assert!(there > 0, "the other side has a master");
+    let samples = load.end().await;
+    let last = samples.iter().filter(|it| it.is_allowed && it.reason.is_none()).map(|it| it.began + it.took).max();
+    let stray = last.map_or(Duration::ZERO, |last| last.saturating_duration_since(cut));
+    namespace.restore();
+    let mended = Instant::now();
+    until("another master", async || sentinels.risen().is_some()).await;
+    let new = sentinels.risen().expect("there is one");
+    let before = calls(new);
+    until("checks to reach it", async || sample(&large, "large").await.is_allowed && calls(new) > before).await;
+    ((here + there) as f64 / 1_000.0, stray, mended.elapsed())
+}
+
+/// The other side: spends what the next master has, as soon as there is one.
+pub(crate) fn isolated(urls: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let store = RedisStore::builder(RedisSource::sentinel(urls.split(','), "m")).build().expect("a store");
+        let split = limiter(&store, SPLIT, Outage::Closed);
+        decides(&split, "acme").await;
+        let mut spent = 0;
+        loop {
+            match split.check("acme").await {
+                Ok(decision) if decision.is_denied() => break,
+                Ok(_) => spent += 1,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+        println!("spent {spent}");
+        // Until it is killed.
+        std::future::pending::<()>().await;
+    });
+}

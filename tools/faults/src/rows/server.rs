@@ -1,0 +1,191 @@
+//! Servers that forget, refuse or cannot decide.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use std::time::Duration;
+
+use tollgate::{Outage, Policy, Quota, RedisStore};
+use tollgate_tests::{RedisServer, RefusingState, refusing_state};
+
+use crate::{
+    Pace,
+    load::{AMOUNT, LARGE, Load, decides, limiter, millis, patient, quantile, remaining, sample, until},
+    report::{Findings, Target},
+};
+
+pub(super) async fn flushes(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = patient(&store, LARGE);
+    decides(&large, "acme").await;
+    let mut client = server.client();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flushing = {
+        let (is_over, flushes) = (Arc::clone(&is_over), pace.of(50_000, 5_000));
+        std::thread::spawn(move || {
+            (0..flushes).for_each(|_| assert!(client.command(&["SCRIPT", "FLUSH"]).is_ok_and(|it| !it.is_error())));
+            is_over.store(true, Ordering::Relaxed);
+        })
+    };
+    let load = Load::start(&large, 16, ["acme".into()]);
+    until("the storm to end", async || is_over.load(Ordering::Relaxed)).await;
+    let samples = load.end().await;
+    flushing.join().expect("the storm");
+    let errors = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
+    findings.figure(format!("errors in {} checks", samples.len()), Target::AtMost(0.0), errors, "");
+    let spent = AMOUNT - remaining(&large, "acme").await;
+    let off = spent.abs_diff(samples.len() as u64) as f64;
+    findings.figure("charges more or less than calls", Target::AtMost(0.0), off, "");
+    findings.score(8, "NOSCRIPT surfaced in a storm of flushes", Target::AtMost(0.0), errors, "");
+    findings.keys(server.keys_and_expires());
+    findings
+}
+
+/// Raises it under load; every check is answered, the cause is counted by its word, and nothing is charged.
+async fn meets(findings: &mut Findings, state: RefusingState) {
+    let server = RefusingState::server();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    let load = Load::start(&large, 4, ["acme".into()]);
+    state.enter(&server);
+    until(state.reason, async || sample(&large, "probe").await.reason == Some(state.reason)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    state.leave(&server);
+    let relieved = std::time::Instant::now();
+    let added = millis(decides(&large, "acme").await - relieved);
+    let samples = load.end().await;
+    let word = state.reason;
+    let counted = samples.iter().filter(|sample| sample.reason == Some(word)).count() as f64;
+    findings.figure(format!("checks counted as `{word}`"), Target::AtLeast(1.0), counted, "");
+    let degraded = samples.iter().filter(|sample| sample.reason.is_some());
+    findings.figure(format!("{word}: longest check"), Target::AtMost(70.0), quantile(degraded, 1.0), " ms");
+    findings.figure(format!("{word}: from its end to the first decision"), Target::AtMost(1_200.0), added, " ms");
+    if word == refusing_state::OUT_OF_MEMORY.reason {
+        let decided = samples.iter().filter(|sample| sample.reason.is_none()).count() as u64;
+        let spent = AMOUNT - remaining(&patient(&store, LARGE), "acme").await;
+        findings.figure(
+            "charges of checks that it did not decide",
+            Target::AtMost(0.0),
+            spent.abs_diff(decided) as f64,
+            "",
+        );
+    }
+    // What it was filled with to be slow to load stays for good.
+    if word != refusing_state::LOADING.reason {
+        findings.keys(server.keys_and_expires());
+    }
+}
+
+pub(super) async fn busy(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    meets(&mut findings, refusing_state::BUSY).await;
+    findings
+}
+
+pub(super) async fn out_of_memory(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    meets(&mut findings, refusing_state::OUT_OF_MEMORY).await;
+    findings
+}
+
+pub(super) async fn cannot_decide(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    for state in [refusing_state::LOADING, refusing_state::MASTER_DOWN, refusing_state::SAVING_FAILS] {
+        meets(&mut findings, state).await;
+    }
+    findings
+}
+
+pub(super) async fn too_few_replicas(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    meets(&mut findings, refusing_state::TOO_FEW_REPLICAS).await;
+    findings
+}
+
+pub(super) async fn eviction(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let policies = ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random", "volatile-random"];
+    let mut warned = 0.0;
+    for policy in policies {
+        assert!(!server.command(&["CONFIG", "SET", "maxmemory-policy", policy]).is_error());
+        let found = store.diagnose([]).await.expect("it answers");
+        warned += f64::from(found.iter().any(|it| it.code() == "TOLLGATE-EVICTION"));
+    }
+    findings.figure("eviction policies warned of, of 5", Target::AtLeast(5.0), warned, "");
+    // Whoever can make keys can lift limits: told, not met.
+    let lost = flooded("allkeys-lru").await;
+    findings.figure(format!("allkeys-lru: spent quotas of {VICTIMS} that a flood lifts"), Target::None, lost, "");
+    let lost = flooded("noeviction").await;
+    findings.figure(format!("noeviction: the same, of {VICTIMS}"), Target::AtMost(0.0), lost, "");
+    findings
+}
+
+const VICTIMS: u64 = 20;
+
+/// How many keys whose quota was spent are fresh after others filled the server's memory.
+async fn flooded(policy: &str) -> f64 {
+    let server = RedisServer::builder().arg("--maxmemory-policy", policy).start();
+    let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let spent = patient(&store, Policy::fixed_window("spent", Quota::per_day(3)));
+    for victim in (0..VICTIMS).flat_map(|victim| [victim; 3]) {
+        assert!(spent.check(("victim", victim)).await.is_ok_and(|decision| decision.is_allowed()));
+    }
+    let used: u64 = server.info("memory")["used_memory"].parse().expect("a number");
+    let cap = (used + 4 * 1_048_576).to_string();
+    assert!(!server.command(&["CONFIG", "SET", "maxmemory", &cap]).is_error());
+    let large = limiter(&store, LARGE, Outage::Closed);
+    let evicted = || server.info("stats")["evicted_keys"].parse::<u64>().expect("a number");
+    let (mut refused, mut next) = (0, 0_u64);
+    // Until nothing more fits, or as much was evicted as fits.
+    while refused == 0 && evicted() < 50_000 {
+        let crowd: Vec<_> = (next..next + 2_000)
+            .map(|key| {
+                let large = large.clone();
+                tokio::spawn(async move { large.check(("flood", key)).await })
+            })
+            .collect();
+        next += 2_000;
+        for check in crowd {
+            refused += u64::from(check.await.expect("a task").is_err_and(|error| error.kind().as_str() == "oom"));
+        }
+    }
+    // A look is no write, and is not refused for want of memory; nor is it a use before this.
+    assert!(!server.command(&["CONFIG", "SET", "maxmemory", "0"]).is_error());
+    let mut fresh = 0;
+    for victim in 0..VICTIMS {
+        fresh += u64::from(remaining(&spent, ("victim", victim)).await == 3);
+    }
+    fresh as f64
+}
+
+pub(super) async fn read_only(_: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    let refused = || {
+        let errors = server.info("errorstats");
+        errors.get("errorstat_READONLY").map_or(0.0, |it| it.trim_start_matches("count=").parse().expect("a number"))
+    };
+    let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");
+    let before = received();
+    let load = Load::start(&large, 1, ["acme".into()]);
+    refusing_state::READ_ONLY.enter(&server);
+    until("five refusals", async || refused() >= 5.0).await;
+    // The connection that was there, and those that were made.
+    let each = refused() / (received() - before + 1.0);
+    refusing_state::READ_ONLY.leave(&server);
+    decides(&large, "acme").await;
+    let samples = load.end().await;
+    findings.figure("READONLY per connection", Target::AtMost(1.0), each, "");
+    findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
+    findings.score(9, "READONLY per connection before it is dropped", Target::AtMost(1.0), each, "");
+    findings
+}

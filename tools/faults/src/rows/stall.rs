@@ -1,0 +1,104 @@
+//! Servers that take what they are sent and do not answer.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use deadpool_redis::{Config, PoolConfig, Runtime};
+use tollgate::{Outage, RedisStore};
+use tollgate_tests::RedisServer;
+
+use crate::{
+    Pace,
+    load::{AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient, quantile, remaining, sample},
+    report::{Findings, Target},
+};
+
+pub(super) async fn server(pace: Pace) -> Findings {
+    const TASKS: usize = 16;
+    let mut findings = Findings::default();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    let (mut stalled, mut added, mut most, mut met) = (Vec::new(), Duration::ZERO, 0.0_f64, 0);
+    for round in 0..pace.of(30_u64, 6) {
+        decides(&large, round).await;
+        let load = Load::start(&large, TASKS, [round.into()]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let paused = Instant::now();
+        server.pause();
+        tokio::time::sleep(Duration::from_millis([150, 700, 1_500][round as usize % 3])).await;
+        let resumed = Instant::now();
+        server.resume();
+        added = added.max(decides(&large, round).await - resumed);
+        let samples = load.end().await;
+        // What the breaker answered was never sent.
+        let calls = samples.iter().filter(|sample| sample.reason != Some("breaker")).count();
+        let charged = AMOUNT - remaining(&patient(&store, LARGE), round).await;
+        most = most.max(charged as f64 / calls as f64);
+        let those: Vec<Sample> = samples.into_iter().filter(|it| it.was_between(paused, resumed)).collect();
+        met = met.max(those.iter().filter(|it| is_sent(it)).count());
+        stalled.extend(those);
+    }
+    let sent: Vec<Sample> = stalled.iter().filter(|it| is_sent(it)).copied().collect();
+    let open: Vec<Sample> = stalled.iter().filter(|it| it.reason == Some("breaker")).copied().collect();
+    assert!(!sent.is_empty() && !open.is_empty(), "{} sent, {} not", sent.len(), open.len());
+    // Those that were under way when the third of them ran into its deadline: one of each task.
+    let asked = format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
+    findings.figure(asked, Target::AtMost(TASKS as f64), met as f64, "");
+    let late = sent.len();
+    let asked = format!("check time of those, {late} in all, p50");
+    findings.figure(asked, Target::None, quantile(&sent, 0.5), " ms");
+    findings.figure("the same, p99.9", Target::AtMost(55.0), quantile(&sent, 0.999), " ms");
+    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&sent, 1.0), " ms");
+    findings.figure("check time after the breaker opened, p99", Target::AtMost(0.2), quantile(&open, 0.99), " ms");
+    findings.figure("charges per call that was sent", Target::AtMost(1.0), most, "");
+    findings.figure("from going on to the first decision, longest", Target::AtMost(200.0), millis(added), " ms");
+    findings.score(
+        4,
+        "check time while Redis stands still, p99.9",
+        Target::AtMost(55.0),
+        quantile(&stalled, 0.999),
+        " ms",
+    );
+    findings.score(4, "the same, longest", Target::AtMost(70.0), quantile(&stalled, 1.0), " ms");
+    findings.score(4, "after the breaker opened, p99", Target::AtMost(0.2), quantile(&open, 0.99), " ms");
+    findings.score(5, "charges per call under stalls of 0.15 to 1.5 s", Target::AtMost(1.0), most, "");
+    findings.score(7, "added outage: stall", Target::AtMost(20.0), millis(added), " ms");
+    findings.keys(server.keys_and_expires());
+    findings
+}
+
+/// Whether the check was sent and not decided by the store.
+fn is_sent(sample: &Sample) -> bool {
+    sample.reason.is_some_and(|reason| reason != "breaker")
+}
+
+pub(super) async fn pool(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let server = Arc::new(RedisServer::start());
+    let mut config = Config::from_url(server.url());
+    config.pool = Some(PoolConfig::new(2));
+    let store = RedisStore::open(config.create_pool(Some(Runtime::Tokio1)).expect("a pool")).expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    let mut samples = Vec::new();
+    for _ in 0..pace.of(10, 3) {
+        decides(&large, "acme").await;
+        server.command(&["CLIENT", "PAUSE", "200", "WRITE"]);
+        let tasks: Vec<_> = (0..500_u64)
+            .map(|key| {
+                let large = large.clone();
+                tokio::spawn(async move { sample(&large, key).await })
+            })
+            .collect();
+        for task in tasks {
+            samples.push(task.await.expect("a task"));
+        }
+    }
+    findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
+    let without = samples.iter().filter(|sample| !sample.is_allowed).count();
+    findings.figure("checks without an answer", Target::AtMost(0.0), without as f64, "");
+    findings.keys(server.keys_and_expires());
+    findings
+}
