@@ -38,13 +38,20 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// above the burst of a policy can never fit and is answered with 413.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::post("/").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("rows").unwrap().remaining(), 95);
+    /// # }
     /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
         self.options.cost = Some(Box::new(cost));
@@ -54,13 +61,20 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Exempts requests from the limit. An exempt request needs no key and spends nothing.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .exempt(|parts| parts.uri.path() == "/healthz")
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::get("/healthz").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("daily").unwrap().remaining(), 100);
+    /// # }
     /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.options.exempt = Some(Box::new(exempt));
@@ -76,20 +90,23 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// replaces it.
     ///
     /// ```
-    /// # use http::StatusCode;
+    /// # use http::{Request, Response, StatusCode};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("login", Quota::per_minute(5)));
-    /// // Charges failed log-ins only.
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("login", Quota::per_day(5)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// // Charges failed log-ins only. `|status| !status.is_server_error()` would refund the failures of
+    /// // the server.
     /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
     ///     .build();
     ///
-    /// // Refunds requests that fail on the side of the server.
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .charge_on(|status| !status.is_server_error())
-    ///     .build();
-    /// # let _ = layer;
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), StatusCode::OK);
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
+    /// # }
     /// ```
     pub fn charge_on(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.final_cost(move |outcome, charged| match outcome.status() {
@@ -107,18 +124,29 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// response do not include it.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(100_000)));
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100_000)));
     /// // A request costs up to 4000 tokens. The service reports the number in an extension.
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// let service = service_fn(|_: Request<()>| async {
+    ///     let mut response = Response::new(String::new());
+    ///     response.extensions_mut().insert(Cost::new(700));
+    ///     Ok::<_, std::convert::Infallible>(response)
+    /// });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .cost(|_| Cost::new(4000))
     ///     .final_cost(|outcome, charged| match outcome.response() {
     ///         Some(response) => response.extensions.get::<Cost>().copied().unwrap_or(charged),
     ///         None => charged,
     ///     })
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 99_300);
+    /// # }
     /// ```
     pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
         self.options.final_cost = Some(Arc::new(final_cost));
@@ -136,11 +164,22 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// ```
     /// # use std::time::Duration;
+    /// # use http::{Request, Response};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).wait(Duration::from_secs(2)).build();
-    /// # let _ = layer;
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let policy = Policy::token_bucket("all", Quota::per_second(100).with_burst(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), policy);
+    /// let layer = RateLimitLayer::builder(limiter, Global).wait(Duration::from_secs(20)).build();
+    ///
+    /// // The second request waits for 10 ms.
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
     /// ```
     pub fn wait(mut self, max: Duration) -> Self {
         self.options.wait = Some(max);
@@ -163,8 +202,9 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Inserts the [`Decisions`](crate::Decisions) into the extensions of request and response. The
-    /// default is `false`, because it allocates memory for each request.
+    /// Inserts the [`Decisions`](crate::Decisions) into the extensions of request and response.
+    ///
+    /// The default is `false`, because the option allocates memory for each request.
     pub fn expose_decisions(mut self, expose: bool) -> Self {
         self.options.exposes_decisions = expose;
         self
@@ -191,6 +231,23 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Use it to try out a limit. The client receives no rate limit headers. Requests that would be
     /// denied appear in the log at `debug`, in the metrics with the outcome `shadowed`, and in the
     /// [`Decisions`](crate::Decisions).
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).shadow(true).build();
+    ///
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
+    /// ```
     pub fn shadow(mut self, is_shadow: bool) -> Self {
         self.options.is_shadow = is_shadow;
         self

@@ -23,7 +23,7 @@ use tollgate::{Cost, Decision, Key, Limiter};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a> {
-    /// The service returned a response. Its body may still be on its way.
+    /// The service returned a response. Its body may not have been sent yet.
     Response(&'a response::Parts),
     /// The service returned an error instead of a response.
     Failed,

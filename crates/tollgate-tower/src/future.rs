@@ -1,4 +1,4 @@
-//! The future of a [`RateLimit`](crate::RateLimit) service.
+//! Names the future of a [`RateLimit`](crate::RateLimit) service.
 
 use std::{
     fmt,

@@ -40,13 +40,21 @@ use crate::{
 /// [`builder`](Self::builder) offers the options:
 ///
 /// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Empty};
+/// # use http::{Request, Response};
+/// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
 ///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer: RateLimitLayer<Global, Empty> =
-///     RateLimitLayer::builder(limiter, Global).respond_with(Empty).build();
-/// # let _ = layer;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) });
+/// let layer: RateLimitLayer<Header, Empty> =
+///     RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.into_body(), "");
+/// # }
 /// ```
 pub struct RateLimitLayer<K, R = Problem> {
     shared: Arc<Shared<K, R>>,
@@ -68,7 +76,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     }
 }
 
-// `build` stands here and not in `builder.rs`, so that the two files do not import each other.
+// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
 impl<K, R> RateLimitBuilder<K, R> {
     /// Builds the layer.
     #[must_use]

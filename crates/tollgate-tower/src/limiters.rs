@@ -123,11 +123,17 @@ impl<T> fmt::Debug for TieredLimiters<T> {
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::LimiterSource;
+/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
+///
+/// /// Creates the same layer for both kinds of limiters.
+/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
+///     RateLimitLayer::new(limiters, Global)
+/// }
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let source = LimiterSource::from(limiter);
-/// # let _ = source;
+/// let one = layer(limiter.clone());
+/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
+/// # let _ = (one, tiered);
 /// ```
 pub struct LimiterSource {
     pub(crate) limiters: Vec<Limiter>,

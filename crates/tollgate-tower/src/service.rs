@@ -19,6 +19,17 @@ use crate::{
 ///
 /// Its response and error types are those of the inner service. `poll_ready` forwards to the inner
 /// service and spends nothing: the limiter is checked when the request arrives.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimit, RateLimitLayer, key::Global};
+/// use tower::Layer;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let service: RateLimit<&str, Global> = RateLimitLayer::new(limiter, Global).layer("inner service");
+/// assert_eq!(*service.get_ref(), "inner service");
+/// assert_eq!(service.into_inner(), "inner service");
+/// ```
 pub struct RateLimit<S, K, R = Problem> {
     inner: S,
     shared: Arc<Shared<K, R>>,

@@ -25,15 +25,15 @@ const CASES: &[(&str, &[&str])] = &[
     ),
     (
         r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<NoString>()));"#,
-        &["Problem` cannot answer with a body of type `NoString`", "MapResponseBodyLayer"],
+        &["Problem` cannot respond with a body of type `NoString`", "MapResponseBodyLayer"],
     ),
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(Empty).build().layer(answers::<NoString>()));"#,
-        &["Empty` cannot answer with a body of type `NoString`"],
+        &["Empty` cannot respond with a body of type `NoString`"],
     ),
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(429).build().layer(answers::<String>()));"#,
-        &["cannot answer with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
+        &["cannot respond with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
     ),
 ];
 

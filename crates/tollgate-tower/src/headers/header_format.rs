@@ -14,12 +14,19 @@ use super::seconds;
 /// standard, and its syntax changes between revisions.
 ///
 /// ```
+/// use http::{Request, Response};
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
 /// use tollgate_tower::{HeaderFormat, RateLimitLayer, key::Global};
+/// use tower::{Layer, ServiceExt, service_fn};
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
 /// let layer = RateLimitLayer::builder(limiter, Global).header_format(HeaderFormat::Ietf07).build();
-/// # let _ = layer;
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit"], "limit=100, remaining=99, reset=1");
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -9,8 +9,8 @@ use super::{
     names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING},
 };
 
-/// Stores the headers of a decision. They are written at once, so that nothing else of the decision is kept until the
-/// service answers.
+/// Stores the headers of a decision. They are written when the decision is made, so that nothing else of the
+/// decision is stored until the service responds.
 pub(crate) struct HeaderUpdate {
     pub(super) headers: Headers,
     /// The time in seconds until a spent policy has more units. It is 0 when units are left.

@@ -67,11 +67,22 @@ impl KeyExtractor for Method {
 /// with [`or`](KeyExtractor::or).
 ///
 /// ```
-/// use tollgate_tower::key::{MatchedPath, Method, PeerIp};
+/// use axum::{Router, body::Body, routing::get};
+/// use http::Request;
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::{MatchedPath, Method}};
+/// use tower::ServiceExt;
 ///
-/// // Each client has one quota for each route and method.
-/// let key = (PeerIp::new(), Method, MatchedPath);
-/// # let _ = key;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+/// let app: Router = Router::new()
+///     .route("/users/{id}", get(|| async { "hello" }))
+///     .route_layer(RateLimitLayer::new(limiter, (Method, MatchedPath)));
+///
+/// let request = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+/// assert_eq!(app.clone().oneshot(request("/users/1")).await.unwrap().status(), 200);
+/// assert_eq!(app.oneshot(request("/users/2")).await.unwrap().status(), 429);
+/// # }
 /// ```
 #[cfg(feature = "axum")]
 #[derive(Clone, Copy, Debug, Default)]

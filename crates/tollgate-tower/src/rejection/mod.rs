@@ -1,4 +1,4 @@
-//! Responses to requests that the middleware rejects.
+//! Builds the responses to rejected requests.
 //!
 //! | reason | status | `Retry-After` |
 //! |---|---|---|

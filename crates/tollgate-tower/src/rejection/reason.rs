@@ -26,7 +26,7 @@ pub enum Reason<'a> {
     CostNeverFits(&'a Error),
     /// The request has no key.
     MissingKey(&'a KeyError),
-    /// The store does not answer, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
+    /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
     Unavailable(&'a Error),
 }
 

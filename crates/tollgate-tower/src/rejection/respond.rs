@@ -27,8 +27,8 @@ use super::reason::Rejection;
 /// # is_responder(PlainText);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot answer with a body of type `{B}`",
-    label = "cannot make a `{B}`",
+    message = "`{Self}` cannot respond with a body of type `{B}`",
+    label = "cannot build a `{B}`",
     note = "`Problem`, the default, needs a body that is `From<String>`; `Empty` needs one that is `Default`; `respond_fn(|rejection| …)` makes any",
     note = "or give the inner service such a body, with `MapResponseBodyLayer::new(axum::body::Body::new)` of tower-http"
 )]
@@ -49,12 +49,20 @@ impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
 /// Responds with the status and an empty body.
 ///
 /// ```
+/// use http::{Request, Response};
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Empty};
+/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
+/// use tower::{Layer, ServiceExt, service_fn};
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer = RateLimitLayer::builder(limiter, Global).respond_with(Empty).build();
-/// # let _ = layer;
+/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.into_body(), "");
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Empty;
@@ -71,16 +79,25 @@ impl<B: Default> Respond<B> for Empty {
 /// Creates a responder from a closure.
 ///
 /// ```
-/// use http::Response;
-/// use tollgate_tower::respond_fn;
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::Header, respond_fn};
+/// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// let responder = respond_fn(|rejection| {
-///     let seconds = rejection.retry_after_seconds().unwrap_or_default();
-///     let mut response = Response::new(format!("try again in {seconds} s"));
-///     *response.status_mut() = rejection.status();
-///     response
-/// });
-/// # let _ = responder;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+///     .respond_with(respond_fn(|rejection| {
+///         let mut response = Response::new(format!("rejected: {}", rejection.reason().as_str()));
+///         *response.status_mut() = rejection.status();
+///         response
+///     }))
+///     .build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.into_body(), "rejected: missing_key");
+/// # }
 /// ```
 pub const fn respond_fn<F, B>(function: F) -> RespondFn<F>
 where

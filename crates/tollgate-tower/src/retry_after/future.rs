@@ -1,4 +1,4 @@
-//! The future of a [`RetryAfter`](super::RetryAfter) service.
+//! Names the future of a [`RetryAfter`](super::RetryAfter) service.
 
 use std::{
     fmt,

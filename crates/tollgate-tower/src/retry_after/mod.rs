@@ -1,4 +1,4 @@
-//! Middleware for outgoing requests, which follows the limits of the remote server.
+//! Delays outgoing requests until the remote server accepts them.
 //!
 //! A client learns the limits of a server from its responses: a status of 429 or 503 with
 //! `Retry-After`, or rate limit headers without remaining units. [`RetryAfterLayer`] delays further

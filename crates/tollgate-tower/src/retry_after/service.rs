@@ -10,6 +10,9 @@ use tower_service::Service;
 use super::{future::ResponseFuture, gate::Gate};
 
 /// Delays the requests of an inner service. [`RetryAfterLayer`](super::RetryAfterLayer) creates it.
+///
+/// Its response and error types are those of the inner service. Clones share the delay. A request that
+/// is dropped during its delay is never sent.
 #[derive(Clone)]
 pub struct RetryAfter<S> {
     inner: S,

@@ -27,8 +27,8 @@ pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl I
 
 /// Returns the `for` parameters of one line.
 ///
-/// If quotes do not match, the part of the client cannot be told from the part of the proxy. The whole line then counts
-/// as one entry that is not an address.
+/// If quotes do not match, the text of the client cannot be separated from the text of the proxy. The whole line then
+/// counts as one entry that is not an address.
 fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
     let mut hops = SmallVec::new();
     let (mut rest, mut element) = (line, Element::default());

@@ -5,11 +5,17 @@ use super::super::network::Network;
 /// Lists the proxies whose forwarding headers are trusted.
 ///
 /// ```
-/// use tollgate_tower::key::{Network, TrustedProxies};
+/// use http::Request;
+/// use std::net::SocketAddr;
+/// use tollgate_tower::key::{ForwardedIp, Network, TrustedProxies};
 ///
-/// let networks: Result<Vec<Network>, _> = ["10.0.0.0/8", "fd00::/8"].iter().map(|text| text.parse()).collect();
-/// let proxies = TrustedProxies::networks(networks.unwrap());
-/// # let _ = proxies;
+/// let networks: Result<Vec<Network>, _> = ["10.0.0.0/8", "fd00::/8"].into_iter().map(str::parse).collect();
+/// let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks.unwrap()));
+///
+/// let peer: SocketAddr = "[fd00::1]:80".parse().unwrap();
+/// let request = Request::builder().extension(peer).header("x-forwarded-for", "203.0.113.7, 10.0.0.2");
+/// let (parts, ()) = request.body(()).unwrap().into_parts();
+/// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
 /// ```
 #[derive(Clone, Debug)]
 pub struct TrustedProxies(Kind);
