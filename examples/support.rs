@@ -1,25 +1,17 @@
 //! Contains what all examples share: the listener, the store and the shutdown.
 //!
 //! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to Redis, where all instances
-//! with the same URL share them. Without it the counts stay in the process. The examples log events of level `info` and above.
+//! with the same URL share them. It accepts every URL of `tollgate::open`. Without it the counts stay in the process. The
+//! examples log events of level `info` and above.
 
-use std::{env, net::SocketAddr};
+use std::{env, net::SocketAddr, sync::Arc};
 
 use axum::Router;
 use tokio::{net::TcpListener, signal};
-use tollgate::{Check, CheckFuture, Decision, Key, MemoryStore, PolicySet, RedisStore, Store, StoreFuture};
+use tollgate::Store;
 
 /// Ends an example with a message.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// Stores counts in the process or in Redis.
-#[derive(Clone, Debug)]
-pub enum AnyStore {
-    /// Counts in the process.
-    Memory(MemoryStore),
-    /// Counts in Redis.
-    Redis(RedisStore),
-}
 
 /// Starts logging, and returns the store at `REDIS_URL`, or a store in the process if it is not set.
 ///
@@ -27,19 +19,15 @@ pub enum AnyStore {
 ///
 /// # Errors
 ///
-/// Returns an error if `REDIS_URL` does not parse.
-pub fn store() -> Result<AnyStore, Failure> {
+/// Returns an error if `REDIS_URL` is not valid.
+pub fn store() -> Result<Arc<dyn Store>, Failure> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    match env::var("REDIS_URL") {
-        Ok(url) if !url.is_empty() => {
-            println!("The counts are in Redis (REDIS_URL).");
-            Ok(AnyStore::Redis(RedisStore::open(url)?))
-        }
-        _ => {
-            println!("The counts are in this process; set REDIS_URL to share them.");
-            Ok(AnyStore::Memory(MemoryStore::new()))
-        }
+    let url = env::var("REDIS_URL").ok().filter(|url| !url.is_empty());
+    match url {
+        Some(_) => println!("The counts are in Redis (REDIS_URL)."),
+        None => println!("The counts are in this process; set REDIS_URL to share them."),
     }
+    Ok(tollgate::open(url.as_deref().unwrap_or("memory:"))?)
 }
 
 /// Listens on the address in `LISTEN`, or on 127.0.0.1:3000.
@@ -87,33 +75,6 @@ pub async fn stopped() {
     tokio::select! {
         _ = signal::ctrl_c() => {}
         () = terminate => {}
-    }
-}
-
-impl Store for AnyStore {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        match self {
-            Self::Memory(store) => store.check(check),
-            Self::Redis(store) => store.check(check),
-        }
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        match self {
-            Self::Memory(store) => store.refund(check, decision),
-            Self::Redis(store) => store.refund(check, decision),
-        }
-    }
-
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        match self {
-            Self::Memory(store) => store.reset(policies, key),
-            Self::Redis(store) => store.reset(policies, key),
-        }
-    }
-
-    fn is_in_process(&self) -> bool {
-        matches!(self, Self::Memory(_))
     }
 }
 

@@ -17,6 +17,8 @@ mod plots;
 mod servers;
 mod tally;
 mod test;
+#[cfg(test)]
+mod test_index;
 mod valkey;
 mod workspace;
 

@@ -6,11 +6,11 @@ use http::request::Parts;
 
 use crate::path::{checked_service, service_and_method};
 
-/// Selects the calls of these services, for example for
-/// [`exempt`](tollgate_tower::RateLimitBuilder::exempt).
+/// Returns a predicate that selects the calls of the named services.
 ///
-/// A service is given by its full name: `helloworld.Greeter`. The generated code has the name in the
-/// constant `SERVICE_NAME`.
+/// Give it for example to [`exempt`](tollgate_tower::RateLimitBuilder::exempt). A service is named by
+/// its full name: `helloworld.Greeter`. The generated code has the name in the constant
+/// `SERVICE_NAME`.
 ///
 /// # Panics
 ///
@@ -34,7 +34,7 @@ pub fn services<N: Into<String>>(
     move |parts| service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
 }
 
-/// Selects the calls of the health service and of the reflection services.
+/// Returns a predicate that selects the calls of the health service and of the reflection services.
 ///
 /// Load balancers and tools make such calls. Without an exemption they use up the quota of their key.
 ///

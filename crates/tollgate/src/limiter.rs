@@ -47,22 +47,6 @@ struct Inner {
 }
 
 impl Limiter {
-    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
-    ///
-    /// # Panics
-    ///
-    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
-    /// run time.
-    #[must_use]
-    pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
-        Self::builder(store).policies(policies).build()
-    }
-
-    /// Returns a builder for the options. Call [`policies`](LimiterBuilder::policies) first.
-    pub fn builder(store: impl Store) -> LimiterBuilder<()> {
-        LimiterBuilder::new(store)
-    }
-
     /// Spends one unit of every policy, or nothing.
     ///
     /// # Errors

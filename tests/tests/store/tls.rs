@@ -21,13 +21,13 @@ async fn decides(builder: RedisStoreBuilder) {
 }
 
 /// Expects an error within the time for connecting.
-async fn fails(what: &str, builder: RedisStoreBuilder, kind: ErrorKind, reasons: &[&str]) {
+async fn fails(what: &str, builder: RedisStoreBuilder, is_expected: fn(ErrorKind) -> bool, reasons: &[&str]) {
     let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
     let began = Instant::now();
     let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
     println!("{what}: {} after {:?}", error.kind().as_str(), began.elapsed());
     assert!(reasons.contains(&error.kind().as_str()), "{what}: {} {error}", error.kind().as_str());
-    assert_eq!(error.kind(), kind, "{what}");
+    assert!(is_expected(error.kind()), "{what}: {error:?}");
 }
 
 #[tokio::test]
@@ -39,11 +39,11 @@ async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() 
     fails(
         "another authority",
         at("rediss", server.tls_port()).root_certificates(other.pem()),
-        ErrorKind::Config,
+        ErrorKind::is_config,
         &["tls"],
     )
     .await;
-    fails("the platform's authorities", at("rediss", server.tls_port()), ErrorKind::Config, &["tls"]).await;
+    fails("the platform's authorities", at("rediss", server.tls_port()), ErrorKind::is_config, &["tls"]).await;
 }
 
 #[tokio::test]
@@ -97,10 +97,10 @@ async fn a_certificate_that_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign_expired(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("an expired certificate", builder, ErrorKind::Config, &["tls"]).await;
+    fails("an expired certificate", builder, ErrorKind::is_config, &["tls"]).await;
     let server = authority.server(&authority.sign_elsewhere(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("a certificate of another name", builder, ErrorKind::Config, &["tls"]).await;
+    fails("a certificate of another name", builder, ErrorKind::is_config, &["tls"]).await;
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
-    let unavailable = ErrorKind::Unavailable;
+    let unavailable = ErrorKind::is_unavailable;
     fails("plain to a TLS port", at("redis", server.tls_port()), unavailable, &["connection"]).await;
     let store = roots(at("rediss", server.port())).connect_timeout(Duration::from_secs(2)).build().expect("a store");
     let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no TLS there");
@@ -117,8 +117,8 @@ async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     // A port that accepts bytes and never answers.
     let silent = Proxy::start(server.addr());
     silent.set(Mode::Stall);
-    fails("TLS to silence", roots(at("rediss", silent.port())), ErrorKind::Timeout, &["timeout"]).await;
-    fails("plain to silence", at("redis", silent.port()), ErrorKind::Timeout, &["timeout"]).await;
+    fails("TLS to silence", roots(at("rediss", silent.port())), |kind| kind == ErrorKind::Timeout, &["timeout"]).await;
+    fails("plain to silence", at("redis", silent.port()), |kind| kind == ErrorKind::Timeout, &["timeout"]).await;
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
     ] {
         assert!(!format!("{builder:?}").contains("PLANTED"));
         let error = builder.build().expect_err("it cannot be used");
-        assert_eq!((error.kind().is_config(), error.kind().as_str()), (true, "tls"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
         assert!(!format!("{error} {error:?}").contains("PLANTED"), "{error}");
     }
 }

@@ -227,7 +227,7 @@ async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
     // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
     for _ in 0..5 {
         let decision = hasty.check(key.clone()).await.expect("open");
-        assert_eq!(decision.degraded().map(ErrorKind::as_str), Some("timeout"));
+        assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));
     }
     assert!(store.is_available(), "a move is no outage");
     CLUSTER.end_move(slot, from, to);

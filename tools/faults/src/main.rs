@@ -1,13 +1,13 @@
-//! Raises the faults a limiter has to survive, against real servers, and measures what they cost.
+//! Raises the faults that a limiter has to survive, on real servers, and measures what they cost.
 //!
-//! Run as `cargo xtask faults`, see [`HELP`]. Each row starts what it needs on free ports of 127.0.0.1, waits
-//! on conditions, and prints its figures with their targets. A figure that misses its target says so and is no
-//! failure of the run: machines differ and neighbours disturb. A row that cannot be carried out is one. Rows that need
-//! network namespaces are raised for root; they are left out aloud for others.
+//! Run it as `cargo xtask faults`, see [`HELP`]. Each row starts its servers on free ports of 127.0.0.1, waits for
+//! conditions, and prints its figures with their targets. A figure that misses its target is reported and does not fail
+//! the run, because machines differ. A row that cannot be carried out fails the run. Rows that need network namespaces run
+//! only as root; for other users a loud line names them.
 
 use std::{
     alloc::System,
-    env, fs,
+    env, fs, io,
     panic::{self, AssertUnwindSafe},
     path::Path,
     process::ExitCode,
@@ -16,7 +16,7 @@ use std::{
 
 mod load;
 mod options;
-mod others;
+mod other_runs;
 mod report;
 mod rows;
 
@@ -26,13 +26,13 @@ use report::{Findings, Report};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tollgate_tests::network_namespace;
 
-/// Counts what is in use, which the system's own figure for the process does not tell.
+/// Counts the bytes in use on the heap, which the memory of the process does not show.
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Part = fn(&str);
 
-/// What this program is when a row starts it as another process, with a URL.
+/// The parts that this program plays when a row starts it as another process, with a URL.
 const PARTS: &[(&str, Part)] = &[
     ("process", rows::recovery::process),
     (rows::clock::CALLER, rows::clock::caller),
@@ -41,7 +41,7 @@ const PARTS: &[(&str, Part)] = &[
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    // Rows start this program again where they need another process.
+    // A row that needs another process starts this program again.
     if let [first, url] = words.as_slice()
         && let Some(part) = PARTS.iter().find_map(|(name, part)| (name == first).then_some(part))
     {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     };
     let mut report = Report::new(options.pace, options.about.clone());
     let is_apart = |row: &&rows::Row| rows::ISOLATED.contains(&row.id);
-    // The other rows do not mind where they are.
+    // The other rows run in the namespaces as well as outside.
     if options.rows.iter().any(&is_apart)
         && let Err(why) = network_namespace::enter()
     {
@@ -88,16 +88,29 @@ fn run(mut report: Report, options: &Options) -> ExitCode {
         println!("not part of this run: 20 minutes of load (--soak)");
     }
     if options.write {
-        let (docs, page) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), options.page());
-        if let Err(error) = fs::write(docs.join(&page), report.markdown(&docs)) {
-            eprintln!("docs/{page} cannot be written: {error}");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        if let Err(error) = write(&report, options, &docs) {
+            eprintln!("the page cannot be written: {error}");
             return ExitCode::FAILURE;
         }
     }
     if report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// On a runtime of its own, which ends with the row.
+/// Writes the page, and the summary of another run into `docs/reliability.md`.
+fn write(report: &Report, options: &Options, docs: &Path) -> io::Result<()> {
+    let main_page = docs.join("reliability.md");
+    let previous = fs::read_to_string(&main_page).unwrap_or_default();
+    let (path, page) = (options.page(docs), report.markdown(&previous));
+    fs::write(&path, &page)?;
+    println!("written: {}", path.display());
+    match &options.about {
+        None => Ok(()),
+        Some(about) => fs::write(&main_page, other_runs::with_run(&previous, about, &page)),
+    }
+}
+
+/// Raises a row on a runtime of its own, which ends with the row.
 fn raise(row: &rows::Row, pace: Pace) -> Findings {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on((row.raise)(pace))

@@ -1,4 +1,9 @@
-//! What the command line asks for.
+//! The options of the command line.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use crate::rows::{self, Row};
 
@@ -7,21 +12,21 @@ Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server redi
 
   --quick   shorter stalls, fewer repetitions: ends within three minutes
   --write   writes the page, docs/reliability.md, which a full run of all rows does anyway
-  --soak    20 minutes of load instead of the rows (one with --quick); its page is docs/reliability-soak.md
-  --runs    raises the rows so often, and counts those that break
-  --server  takes Redis 8 or Valkey 8, unpacked beside the system, instead of the server found; the page is
-            docs/reliability-NAME.md
+  --soak    20 minutes of load instead of the rows (one minute with --quick); its page is docs/reliability-soak.md
+  --runs    raises the rows this many times, and counts those that break
+  --server  runs on Redis 8 or Valkey 8, unpacked under the target directory; the page is written there, and its
+            summary into docs/reliability.md
 
 Rows:";
 
-/// How much of everything.
+/// How many repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) is_quick: bool,
 }
 
 impl Pace {
-    /// One number for a full run, another for a quick one.
+    /// Returns one value for a full run, the other for a quick one.
     pub(crate) fn of<T>(self, full: T, quick: T) -> T {
         if self.is_quick { quick } else { full }
     }
@@ -33,13 +38,13 @@ pub(crate) struct Options {
     pub(crate) runs: u32,
     /// Whether the page is written.
     pub(crate) write: bool,
-    /// What the page is about, where that is not the rows on the server found.
+    /// The name of the server, or `soak`; nothing for the rows on the system's server.
     pub(crate) about: Option<String>,
     pub(crate) rows: Vec<&'static Row>,
 }
 
 impl Options {
-    /// `None` when they make no sense.
+    /// Returns nothing for invalid options.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (mut is_quick, mut write, mut soak, mut runs, mut server) = (false, false, false, 1, None);
         let mut rows = Vec::new();
@@ -50,7 +55,7 @@ impl Options {
                 "--write" => write = true,
                 "--soak" => soak = true,
                 "--runs" => runs = words.next()?.parse().ok().filter(|runs| *runs > 0)?,
-                // The task has found it and told by the environment; here it is a name alone.
+                // The task passes the binary in the environment; here it is only a name.
                 "--server" => server = Some(words.next()?.clone()),
                 id => rows.push(rows::ALL.iter().find(|row| row.id == id)?),
             }
@@ -68,9 +73,17 @@ impl Options {
         Some(Self { pace: Pace { is_quick }, runs, write: write || is_whole && !is_quick, about, rows })
     }
 
-    /// The page's name in `docs`.
-    pub(crate) fn page(&self) -> String {
-        self.about.as_ref().map_or_else(|| "reliability.md".to_owned(), |about| format!("reliability-{about}.md"))
+    /// Returns the path of the page. The page of another server is no part of the documentation: it is written beside the
+    /// program, and only its summary into `docs`.
+    pub(crate) fn page(&self, docs: &Path) -> PathBuf {
+        match self.about.as_deref() {
+            None => docs.join("reliability.md"),
+            Some("soak") => docs.join("reliability-soak.md"),
+            Some(server) => {
+                let program = env::current_exe().unwrap_or_default();
+                program.with_file_name(format!("reliability-{server}.md"))
+            }
+        }
     }
 }
 
@@ -87,10 +100,11 @@ mod tests {
     fn a_full_run_of_all_rows_writes_its_page() {
         let full = parse("").expect("nothing is asked for");
         assert!(full.write && full.rows.len() == rows::ALL.len());
-        assert_eq!((full.page().as_str(), full.runs), ("reliability.md", 1));
+        assert_eq!((full.page(Path::new("docs")), full.runs), ("docs/reliability.md".into(), 1));
         let redis8 = parse("--server redis8").expect("a server");
         assert!(redis8.write);
-        assert_eq!(redis8.page(), "reliability-redis8.md");
+        let page = redis8.page(Path::new("docs"));
+        assert!(page.ends_with("reliability-redis8.md") && !page.starts_with("docs"), "{}", page.display());
         for line in ["--quick", "N1", "--quick N1 N2"] {
             assert!(!parse(line).expect("rows").write, "{line}");
         }
@@ -100,12 +114,13 @@ mod tests {
     #[test]
     fn a_soak_is_a_row_of_its_own() {
         let soak = parse("--soak").expect("a soak");
-        assert_eq!((soak.rows.len(), soak.page().as_str(), soak.write), (1, "reliability-soak.md", true));
+        assert_eq!((soak.rows.len(), soak.write), (1, true));
+        assert_eq!(soak.page(Path::new("docs")), Path::new("docs/reliability-soak.md"));
         assert!(parse("--soak N1").is_none());
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_options_are_refused() {
         for line in ["--fast", "X1", "--runs", "--runs 0", "--runs many", "--server"] {
             assert!(parse(line).is_none(), "{line}");
         }

@@ -1,14 +1,13 @@
-//! What was measured: a line for each figure as it comes, and a page of Markdown at the end.
+//! The report: a line for each figure as it is measured, and a page of Markdown at the end.
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     time::{Duration, Instant},
 };
 
-use crate::{Pace, others, rows};
+use crate::{Pace, other_runs, rows};
 
-/// What a row found.
+/// The figures of a row.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     figures: Vec<Figure>,
@@ -17,7 +16,7 @@ pub(crate) struct Findings {
     expiring: u64,
 }
 
-/// What a row asks for, and what was measured.
+/// A measured figure and its target.
 #[derive(Clone, Debug)]
 struct Figure {
     asked: String,
@@ -30,20 +29,20 @@ struct Figure {
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
-    /// There is none: the figure is told.
+    /// There is no target: the figure is only reported.
     None,
 }
 
-/// The page.
+/// The report of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pace: Pace,
-    /// What it is about, where that is not the rows on the server found.
+    /// The name of the server, or `soak`; nothing for the rows on the system's server.
     about: Option<String>,
-    /// When the run began, and how long the longest took.
+    /// The start of the run, and the time of the longest run.
     began: Instant,
     longest: Duration,
-    /// How many runs there were, and how many rows broke in all of them.
+    /// The number of runs, and of rows that broke in all of them.
     runs: u32,
     breaks: usize,
     /// Of the last run.
@@ -52,17 +51,17 @@ pub(crate) struct Report {
 }
 
 impl Findings {
-    /// A figure that the row asks for.
+    /// Adds a figure of the row.
     pub(crate) fn figure(&mut self, asked: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
         self.figures.push(Figure { asked: asked.into(), target, measured, unit });
     }
 
-    /// A figure of the scoreboard, under its number there.
+    /// Adds a figure of the scoreboard, under its number there.
     pub(crate) fn score(&mut self, at: u8, asked: &str, target: Target, measured: f64, unit: &'static str) {
         self.scores.push((at, Figure { asked: asked.to_owned(), target, measured, unit }));
     }
 
-    /// Keys at a server, and how many of them expire: every row looks at what it leaves.
+    /// Adds the keys that the row left at a server, and the number of those that expire.
     pub(crate) fn keys(&mut self, (keys, expiring): (u64, u64)) {
         self.keys += keys;
         self.expiring += expiring;
@@ -120,20 +119,20 @@ impl Report {
         }
     }
 
-    /// A run begins; what the one before found goes, but for its breaks.
+    /// Begins a run. The figures of the run before are dropped, its broken rows stay counted.
     pub(crate) fn begin(&mut self) {
         self.began = Instant::now();
         self.rows.clear();
     }
 
-    /// A run ends.
+    /// Ends a run.
     pub(crate) fn end(&mut self) {
         self.longest = self.longest.max(self.began.elapsed());
         self.runs += 1;
         self.breaks += self.rows.len() - self.found().count();
     }
 
-    /// Keeps what a row found, nothing where it broke, and prints it.
+    /// Adds the figures of a row, or nothing where it broke, and prints them.
     pub(crate) fn add(&mut self, id: &'static str, fault: &'static str, found: Option<Findings>) {
         match &found {
             None => println!("{id:<3} {fault}: BROKEN, see above"),
@@ -146,17 +145,17 @@ impl Report {
         self.rows.push((id, fault, found));
     }
 
-    /// Keeps a row that cannot be raised on this machine, and why.
+    /// Adds a row that cannot be raised on this machine, and the reason.
     pub(crate) fn leave_out(&mut self, id: &'static str, fault: &'static str, why: &str) {
         self.left_out.push((id, fault, why.to_owned()));
     }
 
-    /// Whether a row could not be carried out in one of the runs.
+    /// Returns whether a row could not be carried out in one of the runs.
     pub(crate) fn broken(&self) -> bool {
         self.breaks > 0
     }
 
-    /// How many rows, and how many figures met their targets.
+    /// Counts the rows, and the figures that met their targets.
     pub(crate) fn tally(&self) -> String {
         let broken = self.rows.len() - self.found().count();
         let figures = counted(self.found().flat_map(|found| &found.figures));
@@ -165,7 +164,7 @@ impl Report {
         format!("{} rows, {broken} broken; figures: {figures}; scoreboard: {scores}", self.rows.len())
     }
 
-    /// The scoreboard, a line for each figure.
+    /// Prints the scoreboard, a line for each figure.
     pub(crate) fn print_scores(&self) {
         for (at, it) in self.scores() {
             println!("#{at:<3}{}: {} ({}) {}", it.asked, it.measured(), it.target(), it.verdict());
@@ -176,8 +175,8 @@ impl Report {
         self.rows.iter().filter_map(|(_, _, found)| found.as_ref())
     }
 
-    /// The page. That of the server found tells of the pages in `docs` that other runs wrote.
-    pub(crate) fn markdown(&self, docs: &Path) -> String {
+    /// Returns the page. The page of the system's server keeps the summaries of other runs, which stand in `previous`.
+    pub(crate) fn markdown(&self, previous: &str) -> String {
         let pace = if self.pace.is_quick { " This was a quick run: few repetitions." } else { "" };
         let (title, command) = match self.about.as_deref() {
             None => (String::new(), "cargo xtask faults".to_owned()),
@@ -188,12 +187,12 @@ impl Report {
             "# Reliability{title}\n\n\
              Written by `{command}`. {}. Everything runs over loopback and shares the cores; the code is built as for \
              tests. The deadline of a check is 50 ms, the default.{pace} {}.\n\n\
-             `cargo xtask faults --quick` raises the same within three minutes. The short form is in `cargo xtask test`: the tests \
-             raise these faults on every run and look at decisions and counts, not at times.\n\n\
+             `cargo xtask faults --quick` raises the same faults within three minutes. The tests raise these faults on every run too: they check \
+             decisions and counts, not times.\n\n\
              ## Faults\n\n\
-             A figure without a target of its own in the plan has a bound that follows from the settings: the deadline and \
-             20 ms for a check, 200 ms for an outage beyond the server's own, 1200 ms where probes had the time to slow down to \
-             one a second, 1500 ms where a silent connection has to be given up first.\n\n\
+             The targets follow from the settings: the deadline and 20 ms for a check, 200 ms for an outage beyond that of the \
+             server, 1200 ms where the probes have slowed down to one a second, 1500 ms where a silent connection has to be \
+             given up first.\n\n\
              | row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
             tollgate_tests::machine::describe().join(", "),
             self.tally(),
@@ -211,7 +210,7 @@ impl Report {
             page += &format!("| {at} | {}\n", it.cells());
         }
         if self.about.is_none() {
-            page += &others::told(docs);
+            page += &other_runs::kept(previous);
         }
         page += "\nNot measured by this command:\n\n| # | measure | where |\n|---|---|---|\n";
         rows::ELSEWHERE.iter().for_each(|(at, what, place)| page += &format!("| {at} | {what} | {place} |\n"));
@@ -250,7 +249,7 @@ fn counted<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
     format!("{} met, {missed} missed", met.len() - missed)
 }
 
-/// A number with as many digits as mean something.
+/// Formats a number with its significant digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         it if it.fract() == 0.0 => format!("{value:.0}"),
@@ -276,7 +275,7 @@ mod tests {
         report.add("X2", "another", None);
         report.leave_out("X3", "a third", "needs root");
         report.end();
-        let page = report.markdown(Path::new("/nowhere"));
+        let page = report.markdown("");
         for line in [
             "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
             "| X1 | a fault | count | 2 | ≥ 2 | met |",

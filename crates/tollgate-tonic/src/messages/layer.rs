@@ -64,8 +64,9 @@ impl<K: KeyExtractor, H> RateLimitBuilderExt for RateLimitBuilder<K, GrpcStatus<
     }
 }
 
-/// Limits calls and charges their messages; built by
-/// [`charge_messages`](RateLimitBuilderExt::charge_messages).
+/// Limits calls and charges their messages.
+///
+/// The builder makes it: see [`charge_messages`](RateLimitBuilderExt::charge_messages).
 pub struct MessageLayer<K, H = Empty> {
     calls: RateLimitLayer<K, GrpcStatus<H>>,
     settings: Arc<Settings>,

@@ -50,7 +50,9 @@ where
 }
 
 pin_project! {
-    /// Yields the messages of a stream as long as they are paid for; made by [`charge_stream`].
+    /// Yields the messages of a stream until a message is denied.
+    ///
+    /// The function [`charge_stream`] makes it.
     // Written by hand: has a name that a handler can put into its types, and allocates nothing per message.
     #[must_use = "streams do nothing unless polled"]
     pub struct ChargedStream<S, T> {

@@ -8,11 +8,34 @@ use super::Decision;
 #[derive(Clone, Debug)]
 pub struct Denied(Box<Decision>);
 
-impl Denied {
-    pub(super) fn new(decision: Decision) -> Self {
-        Self(Box::new(decision))
+impl Decision {
+    /// Turns a denial into an error, so that `?` ends the work on a denied request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// async fn send(limiter: &Limiter) -> Result<&'static str, Box<dyn std::error::Error>> {
+    ///     limiter.check("acme").await?.into_result()?;
+    ///     Ok("sent")
+    /// }
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("mail", Quota::per_day(1)));
+    /// assert_eq!(send(&limiter).await.unwrap(), "sent");
+    /// let denied = send(&limiter).await.unwrap_err();
+    /// assert!(denied.to_string().starts_with("rate limit mail exceeded, retry after"));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], which holds the decision, when the request is denied.
+    pub fn into_result(self) -> Result<Self, Denied> {
+        if self.is_allowed() { Ok(self) } else { Err(Denied(Box::new(self))) }
     }
+}
 
+impl Denied {
     /// Returns the decision that denied the request.
     #[must_use = "this only returns the decision"]
     pub fn decision(&self) -> &Decision {

@@ -31,8 +31,26 @@ pub struct LimiterBuilder<P> {
     max_waiting: usize,
 }
 
+impl Limiter {
+    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
+    /// run time.
+    #[must_use]
+    pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
+        Self::builder(store).policies(policies).build()
+    }
+
+    /// Returns a builder for the options. Call [`policies`](LimiterBuilder::policies) first.
+    pub fn builder(store: impl Store) -> LimiterBuilder<()> {
+        LimiterBuilder::new(store)
+    }
+}
+
 impl LimiterBuilder<()> {
-    pub(super) fn new(store: impl Store) -> Self {
+    fn new(store: impl Store) -> Self {
         Self {
             store: Arc::new(store),
             policies: (),

@@ -28,6 +28,42 @@ pub struct RedisStoreBuilder {
     tls: Certificates,
 }
 
+impl RedisStore {
+    /// Connects to `source`, and waits until the server answers. Logs what [`diagnose`](Self::diagnose) finds.
+    ///
+    /// A service that has to start while Redis is away uses [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// The source is not valid, the server does not answer, or it refuses the user or the password.
+    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
+        Self::builder(source).connect().await
+    }
+
+    /// Creates a store that connects with the first check. Until the server is there, the
+    /// [`Outage`](crate::Outage) of each limiter decides.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the source is not valid.
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::open("redis://127.0.0.1:6379").is_ok());
+    /// let error = RedisStore::open("http://user:hunter2@example.com").unwrap_err();
+    /// assert!(!error.to_string().contains("hunter2"));
+    /// ```
+    pub fn open(source: impl Into<RedisSource>) -> Result<Self, Error> {
+        Self::builder(source).build()
+    }
+
+    /// Returns a builder for the options.
+    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(source.into())
+    }
+}
+
 const DEFAULT_PREFIX: &str = "tollgate";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -37,7 +73,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl RedisStoreBuilder {
-    pub(super) fn new(source: RedisSource) -> Self {
+    fn new(source: RedisSource) -> Self {
         Self {
             source,
             server_url: None,

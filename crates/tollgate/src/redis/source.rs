@@ -190,7 +190,8 @@ pub(super) fn unreadable() -> Error {
 
 /// Reports a scheme that is not known. A password cannot stand before `://`, unless the URL is garbled.
 fn unknown_scheme(scheme: &str) -> Error {
-    let is_plain = scheme.len() <= 20 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
+    let is_plain =
+        (1..=20).contains(&scheme.len()) && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
     match is_plain {
         true => Error::new(
             ErrorKind::Config,

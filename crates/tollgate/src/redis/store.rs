@@ -3,7 +3,6 @@ use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 use foldhash::fast::RandomState;
 
 use super::{
-    RedisSource, RedisStoreBuilder,
     backend::Backend,
     deny_cache::DenyCache,
     dispatch::CheckRequest,
@@ -20,7 +19,7 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, S
 ///
 /// A denial is remembered in the process for as long as it holds, at most 1 s, so that a client that keeps asking costs
 /// the server nothing. A refund, a reset or a raised quota in *another* process may be seen that much later: see
-/// [`deny_cache_cap`](RedisStoreBuilder::deny_cache_cap).
+/// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`. Every state expires by itself.
 ///
@@ -45,46 +44,12 @@ struct Inner {
 }
 
 impl RedisStore {
-    /// Connects to `source`, and waits until the server answers. Logs what [`diagnose`](Self::diagnose) finds.
-    ///
-    /// A service that has to start while Redis is away uses [`open`](Self::open).
-    ///
-    /// # Errors
-    ///
-    /// The source is not valid, the server does not answer, or it refuses the user or the password.
-    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
-        Self::builder(source).connect().await
-    }
-
-    /// Creates a store that connects with the first check. Until the server is there, the
-    /// [`Outage`](crate::Outage) of each limiter decides.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the source is not valid.
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// assert!(RedisStore::open("redis://127.0.0.1:6379").is_ok());
-    /// let error = RedisStore::open("http://user:hunter2@example.com").unwrap_err();
-    /// assert!(!error.to_string().contains("hunter2"));
-    /// ```
-    pub fn open(source: impl Into<RedisSource>) -> Result<Self, Error> {
-        Self::builder(source).build()
-    }
-
-    /// Returns a builder for the options.
-    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(source.into())
-    }
-
     /// Waits until the server has answered. In a cluster: every server that has slots.
     ///
     /// # Errors
     ///
     /// The server cannot be reached, refuses the user, or does not answer within the
-    /// [time for connecting](RedisStoreBuilder::connect_timeout).
+    /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
         self.0.backend.ping().await
     }

@@ -1,8 +1,6 @@
 //! What a store decides.
 
-use std::time::Duration;
-
-use std::{collections::BTreeSet, future::poll_fn, task::Poll};
+use std::{collections::BTreeSet, future::poll_fn, task::Poll, time::Duration};
 
 use tollgate::{
     Algorithm, Check, Clock, Cost, Key, MemoryStore, Policy, PolicySet, Quota, Store,

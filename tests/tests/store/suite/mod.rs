@@ -33,17 +33,19 @@ async fn run(kind: Kind, test: &str, case: impl AsyncFn(&Deployment)) {
     }
 }
 
+/// Makes a test of each case on each deployment. The flavor is that of its runtime: a case that checks the order of
+/// decisions needs one thread.
 macro_rules! on_every_deployment {
-    ($($group:ident::$case:ident,)*) => {
-        on_every_deployment!(server Server $($group::$case,)*);
-        on_every_deployment!(cluster Cluster $($group::$case,)*);
-        on_every_deployment!(valkey Valkey $($group::$case,)*);
+    ($($flavor:tt $group:ident::$case:ident,)*) => {
+        on_every_deployment!(server Server $($flavor $group::$case,)*);
+        on_every_deployment!(cluster Cluster $($flavor $group::$case,)*);
+        on_every_deployment!(valkey Valkey $($flavor $group::$case,)*);
     };
-    ($module:ident $kind:ident $($group:ident::$case:ident,)*) => {
+    ($module:ident $kind:ident $($flavor:tt $group:ident::$case:ident,)*) => {
         mod $module {
             use super::{Kind, run};
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tokio::test(flavor = $flavor)]
                 async fn $case() {
                     let test = concat!("suite::", stringify!($module), "::", stringify!($case));
                     run(Kind::$kind, test, super::$group::$case).await;
@@ -54,17 +56,17 @@ macro_rules! on_every_deployment {
 }
 
 on_every_deployment! {
-    decisions::decisions_are_those_of_the_in_process_store,
-    decisions::a_burst_is_admitted_exactly_to_many_tasks,
-    decisions::a_hot_key_is_batched_and_never_above_its_bound,
-    decisions::checks_of_one_key_are_decided_in_the_order_they_came,
-    decisions::one_decision_is_one_call_and_a_denial_writes_nothing,
-    decisions::refund_reset_and_entries_reach_the_server_of_the_key,
-    decisions::foreign_state_counts_as_absent,
-    decisions::replicas_of_the_application_share_one_limit,
-    decisions::stores_with_different_prefixes_do_not_share,
-    connections::a_forgotten_script_is_sent_once_and_charged_once,
-    connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
-    connections::a_store_outlives_the_runtime_it_was_first_used_on,
-    connections::a_dropped_store_leaves_no_connection,
+    "current_thread" decisions::decisions_are_those_of_the_in_process_store,
+    "multi_thread" decisions::a_burst_is_admitted_exactly_to_many_tasks,
+    "multi_thread" decisions::a_hot_key_is_batched_and_never_above_its_bound,
+    "current_thread" decisions::checks_of_one_key_are_decided_in_the_order_they_came,
+    "current_thread" decisions::one_decision_is_one_call_and_a_denial_writes_nothing,
+    "current_thread" decisions::refund_reset_and_entries_reach_the_server_of_the_key,
+    "current_thread" decisions::foreign_state_counts_as_absent,
+    "current_thread" decisions::replicas_of_the_application_share_one_limit,
+    "current_thread" decisions::stores_with_different_prefixes_do_not_share,
+    "current_thread" connections::a_forgotten_script_is_sent_once_and_charged_once,
+    "multi_thread" connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
+    "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,
+    "current_thread" connections::a_dropped_store_leaves_no_connection,
 }

@@ -1,4 +1,4 @@
-//! The rows: what is raised, and what is not, with the reason.
+//! The rows: the faults that are raised, and those that are not, with the reason.
 
 use std::pin::Pin;
 
@@ -17,7 +17,7 @@ mod server;
 mod soak;
 mod stall;
 
-/// A fault, and how it is raised.
+/// A fault, and the function that raises it.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
@@ -72,32 +72,28 @@ pub(crate) const ALL: &[Row] = rows! {
 /// Load for longer than the rows take together.
 pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
 
-/// Rows that need namespaces of their own, see [`namespace`](tollgate_tests::namespace).
+/// Rows that need namespaces of their own, see [`network_namespace`](tollgate_tests::network_namespace).
 pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];
 
-/// Rows of the catalogue that are not raised here.
+/// Rows of the catalogue that are not raised.
 pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
     ("P3", "a process is killed with leases", "there are no leases"),
     ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
     ("R1", "bad rules are loaded", "there is no rules file"),
 ];
 
-/// Measures of the scoreboard that other commands take, or nobody yet.
+/// Measures of the scoreboard that other commands take.
 pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
-    (
-        1,
-        "admissions above the bound",
-        "`cargo xtask test`: `laws`, `processes`; every decision of four processes against the functions: `linear`",
-    ),
-    (2, "scripts against the functions", "`cargo xtask test`: `agreement`, `model`"),
-    (3, "the wait that is told is exact", "`cargo xtask test`: `laws`"),
+    (1, "admissions above the bound", "`cargo xtask test`: `laws`, `processes`"),
+    (2, "scripts against the functions", "`cargo xtask test`: `scripts`, `model`"),
+    (3, "the time to retry is exact", "`cargo xtask test`: `laws`"),
     (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
     (17, "fuzz: executions of each of 6 targets, crashes", "`cargo xtask fuzz`: 5 000 000, 0; the tests run 20 000"),
     (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
     (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
     (20, "secrets in logs, metrics, errors and MONITOR", "`cargo xtask test`: `secrets`"),
     (21, "rows on several servers", "`cargo xtask faults --server redis8`, `--server valkey8`"),
-    (22, "seeded mutants", "`cargo xtask test`: `mutations`"),
+    (22, "seeded mutants", "`cargo xtask test`: `scripts`"),
     (23, "flakes in 20 runs", "`cargo xtask faults --runs 20`"),
     (24, "20 minutes of load", "`cargo xtask faults --soak`"),
 ];

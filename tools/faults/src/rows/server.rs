@@ -1,10 +1,12 @@
 //! Servers that forget, refuse or cannot decide.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
-use std::time::Duration;
 
 use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
@@ -53,9 +55,9 @@ async fn meets(findings: &mut Findings, state: RefusingState) {
     let load = Load::start(&large, 4, ["acme".into()]);
     state.enter(&server);
     until(state.reason, async || sample(&large, "probe").await.reason == Some(state.reason)).await;
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     state.leave(&server);
-    let relieved = std::time::Instant::now();
+    let relieved = Instant::now();
     let added = millis(decides(&large, "acme").await - relieved);
     let samples = load.end().await;
     let word = state.reason;

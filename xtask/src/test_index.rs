@@ -1,0 +1,46 @@
+//! The table of `tests/README.md` names tests that exist.
+
+use std::{fs, path::Path};
+
+/// Returns every `file.rs::function` that stands in backticks in the text.
+fn named(text: &str) -> Vec<(&str, &str)> {
+    text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::").map(|_| code)).map(split).collect()
+}
+
+fn split(code: &str) -> (&str, &str) {
+    code.split_once("::").unwrap_or((code, ""))
+}
+
+/// Returns the names in the table that no file under `tests` defines.
+fn missing(text: &str, tests: &Path) -> Vec<String> {
+    let exists = |(file, function): &(&str, &str)| {
+        fs::read_to_string(tests.join(file)).is_ok_and(|source| source.contains(&format!("fn {function}(")))
+    };
+    named(text).into_iter().filter(|name| !exists(name)).map(|(file, function)| format!("{file}::{function}")).collect()
+}
+
+#[test]
+fn every_test_of_the_table_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+    let text = fs::read_to_string(root.join("tests/README.md")).expect("the table exists");
+    assert!(named(&text).len() > 50, "the table names the tests");
+    assert_eq!(missing(&text, &root.join("tests/tests")), [""; 0]);
+}
+
+#[test]
+fn every_law_has_a_test_of_its_number() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+    let text = fs::read_to_string(root.join("tests/README.md")).expect("the table exists");
+    for law in 1..=13 {
+        let prefix = format!("law_{law:02}_");
+        assert!(named(&text).iter().any(|(_, function)| function.starts_with(&prefix)), "law {law}");
+    }
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_found() {
+    let tests = tempfile::tempdir().expect("a temporary directory can be made");
+    fs::write(tests.path().join("a.rs"), "#[test]\nfn exists() {}\n").expect("the directory is ours");
+    let text = "| `code` | `a.rs::exists`, `a.rs::gone`, `b.rs::exists` |";
+    assert_eq!(missing(text, tests.path()), ["a.rs::gone", "b.rs::exists"]);
+}
