@@ -1,17 +1,17 @@
-//! An authority of a test's own, and the certificates it signs.
+//! A certificate authority for tests, and its certificates.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
 
 use crate::server::RedisServer;
 
-/// An authority that nobody else believes.
+/// A certificate authority that no platform trusts.
 #[derive(Debug)]
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate for `localhost` and 127.0.0.1, unless it is for another name, and its key; both in PEM.
+/// A certificate and its key, both in PEM; for `localhost` and 127.0.0.1 unless created for another name.
 #[derive(Clone, Debug)]
 pub struct Signed {
     /// The certificate.
@@ -21,7 +21,7 @@ pub struct Signed {
 }
 
 impl Authority {
-    /// A new one, with a key of its own.
+    /// Creates an authority with a new key.
     ///
     /// # Panics
     ///
@@ -36,19 +36,19 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// Its own certificate, in PEM.
+    /// Returns its own certificate in PEM.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate that is in order.
+    /// Signs a valid certificate.
     #[must_use]
     pub fn sign(&self) -> Signed {
         self.signed(|_| ())
     }
 
-    /// A certificate that was valid in 2020.
+    /// Signs a certificate that expired: it was valid in 2020.
     #[must_use]
     pub fn sign_expired(&self) -> Signed {
         self.signed(|params| {
@@ -57,7 +57,7 @@ impl Authority {
         })
     }
 
-    /// A certificate for `elsewhere.test` alone.
+    /// Signs a certificate for `elsewhere.test` only.
     #[must_use]
     pub fn sign_elsewhere(&self) -> Signed {
         self.signed(|params| {
@@ -65,7 +65,7 @@ impl Authority {
         })
     }
 
-    /// A server that shows `signed`, and asks clients for a certificate of this authority where `asks` is set.
+    /// Starts a server with this certificate. It requires a client certificate of this authority where `asks` is set.
     #[must_use]
     pub fn server(&self, signed: &Signed, asks: bool) -> RedisServer {
         RedisServer::builder().tls(&self.pem, &signed.certificate, &signed.key, asks).start()

@@ -1,7 +1,7 @@
-//! Ends a process when the test process ends, however that ends.
+//! Ends a child process when the test process ends, also by a crash.
 //!
-//! `Drop` does not run for statics, aborts and kills. So a shell waits at the end of a pipe that only the test process
-//! holds: when the pipe closes, it kills what it was told to.
+//! `Drop` does not run for statics, aborts and kills. So a shell reads from a pipe that only the test process holds. When
+//! the pipe closes, the shell kills the child.
 
 use std::{
     io,
@@ -10,12 +10,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Dropped, it lets the process go; so it is dropped before the process is reaped and its number free for others.
+/// Guards a child process. Drop it before the child is reaped: after that, its number may belong to another process.
 #[derive(Debug)]
 pub(crate) struct ChildGuard(Child);
 
 impl ChildGuard {
-    /// `directory` goes with the process.
+    /// Guards the child. `directory` is removed with it.
     pub(crate) fn on(process: &Child, directory: Option<&Path>) -> io::Result<Self> {
         Command::new("sh")
             .args(["-c", "read -r _; kill -9 \"$1\"; ${2:+rm -rf \"$2\"}", "sh"])

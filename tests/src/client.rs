@@ -1,4 +1,4 @@
-//! A Redis client just large enough for tests: one blocking connection.
+//! A small Redis client for tests: one blocking connection.
 
 use std::{
     io::{self, BufReader, Write},
@@ -9,15 +9,15 @@ use std::{
 
 use crate::reply::Reply;
 
-/// Longer than anything a test asks a server for takes; an answer that is later than this is not coming.
+/// The longest time to an answer; no command of a test takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the sockets' buffers take without anybody reading.
+/// The bytes that the buffers of the sockets hold while nobody reads.
 const AT_ONCE: usize = 32 * 1024;
 
 /// One blocking connection to a Redis server.
 ///
-/// Use it where the project's own Redis client is what is being tested, or would only be in the way.
+/// For tests that must not use the client of the project.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<TcpStream>,
@@ -28,7 +28,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When nobody listens there.
+    /// When nothing listens there.
     pub fn connect(to: impl ToSocketAddrs) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
@@ -37,7 +37,7 @@ impl Client {
         Ok(client)
     }
 
-    /// How long to wait for an answer: 30 seconds unless told otherwise.
+    /// Sets the longest time to an answer. 30 seconds by default.
     ///
     /// # Errors
     ///
@@ -47,11 +47,11 @@ impl Client {
         self.stream.get_ref().set_write_timeout(Some(limit))
     }
 
-    /// Sends one command and waits for its reply. A refusal by the server is a reply too.
+    /// Sends one command and waits for its reply. An error of the server is a reply too.
     ///
     /// # Errors
     ///
-    /// When the connection breaks, the answer is late or it is no reply; the connection is of no use then.
+    /// When the connection breaks, the answer is late or the answer is no reply. The connection cannot be used after that.
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<Reply> {
         let mut bytes = Vec::new();
         encode(words, &mut bytes);
@@ -61,7 +61,7 @@ impl Client {
 
     /// Sends many commands without waiting in between, then returns their replies in order.
     ///
-    /// There may be any number of them: what is large is written by one thread while another reads.
+    /// Any number of commands is possible: one thread writes while another reads.
     ///
     /// # Errors
     ///
@@ -79,12 +79,12 @@ impl Client {
             let writing = scope.spawn(move || writer.write_all(&bytes));
             let replies = replies(self);
             let written = writing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-            // What could not be read is the better story: the server says there why it hung up.
+            // The error of the reader comes first: it contains the reason why the server closed the connection.
             replies.and_then(|replies| written.map(|()| replies))
         })
     }
 
-    /// Reads what the server says by itself, as after `MONITOR` or `SUBSCRIBE`.
+    /// Reads a message that the server sends by itself, as after `MONITOR` or `SUBSCRIBE`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A wall clock that a test moves under a process.
+//! Moves the wall clock of a process.
 
 use std::{
     env,
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clock/clock.c");
 
-/// The wall clock of the processes that are started with its [`variables`](Self::variables), which moves while they run,
-/// forward and back. It must outlive them. Their monotonic clocks are the system's.
+/// A wall clock for processes that are started with its [`variables`](Self::variables). The test moves it while they run,
+/// forward and back. It must outlive them. Their monotonic clocks stay those of the system.
 ///
-/// It is a library of C that is loaded before the others (Linux alone), compiled when a clock is made.
+/// It is a library written in C that the processes load first, on Linux only. Creating a clock compiles it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// A clock that tells the system's time so far.
+    /// Creates a clock that shows the system's time.
     ///
     /// # Panics
     ///
@@ -57,7 +57,7 @@ impl WallClock {
         clock
     }
 
-    /// The environment of a process that shall live by it.
+    /// Returns the environment of a process that uses the clock.
     #[must_use]
     pub fn variables(&self) -> [(OsString, OsString); 2] {
         let directory = self.directory.path();
@@ -65,7 +65,7 @@ impl WallClock {
             .map(|(name, path)| (name.into(), path.into()))
     }
 
-    /// What it tells beyond the system's time, in microseconds.
+    /// Returns its difference to the system's time in microseconds.
     ///
     /// # Panics
     ///
@@ -77,7 +77,7 @@ impl WallClock {
         i64::from_ne_bytes(word)
     }
 
-    /// Lets it tell so many microseconds more, or less, than the system.
+    /// Sets its difference to the system's time in microseconds.
     ///
     /// # Panics
     ///
@@ -87,7 +87,7 @@ impl WallClock {
         self.offset.write_all_at(&words, 0).expect("it is our file");
     }
 
-    /// Lets it tell this time since the Unix epoch now, and go on from there.
+    /// Sets its time since the Unix epoch; it runs on from there.
     ///
     /// # Panics
     ///
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::RedisServer;
 
-    /// Seconds since the epoch, as the server tells.
+    /// Returns the server's time in seconds since the epoch.
     fn seconds(server: &RedisServer) -> i64 {
         server.command(&["TIME"]).items()[0].text().parse().expect("a number")
     }

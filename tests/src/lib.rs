@@ -1,11 +1,10 @@
-//! What the project's tests start and steer: Redis servers, a fault proxy, example programs.
+//! Starts and controls Redis servers, a fault proxy and example programs for tests.
 //!
-//! The crates use this library in their own tests, so it knows nothing of Tollgate, and needs no Redis client: it
-//! speaks the little it has to say to a server by itself. Everything it starts listens on 127.0.0.1 on a free port and
-//! ends with the value that started it, or with the test process if that dies first.
+//! The crates use this library in their own tests, so it does not depend on Tollgate or on a Redis client. All servers
+//! listen on free ports of 127.0.0.1. They end when their value is dropped, or with the test process if that dies first.
 //!
-//! It panics where something is missing or does not come about in time, and says what: a test that cannot run has
-//! failed, it is never skipped.
+//! It panics when a program is missing or a condition is not met in time, and the message says which. A test that cannot
+//! run fails; it is not skipped.
 //!
 //! ```
 //! use tollgate_tests::{Mode, Proxy, RedisServer, Reply};
@@ -14,7 +13,7 @@
 //! assert_eq!(server.command(&["SET", "greeting", "hello"]), Reply::Simple("OK".into()));
 //!
 //! let proxy = Proxy::start(server.addr());
-//! proxy.set(Mode::Refuse); // whoever goes through the proxy is now turned away
+//! proxy.set(Mode::Refuse); // connections through the proxy are now refused
 //! assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 //! ```
 

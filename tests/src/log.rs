@@ -1,11 +1,11 @@
-//! What is logged, kept to be looked at.
+//! Collects log lines for a test.
 
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Collects what is written to it; clones share it.
+/// Collects all text that is written to it. Clones share the text.
 ///
 /// ```
 /// use std::io::Write;
@@ -19,13 +19,13 @@ use std::{
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// All of it so far; what is no UTF-8 is replaced.
+    /// Returns the text so far. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.lock()).into_owned()
     }
 
-    /// A panic while the lock is held leaves whole lines behind.
+    /// A poisoned lock is used on: a panic of a writer leaves whole lines behind.
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

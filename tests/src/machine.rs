@@ -1,8 +1,8 @@
-//! What a page of figures says about the machine they were seen on.
+//! Describes the machine on which figures were measured.
 
 use std::{env::consts, fs, process::Command, thread};
 
-/// Processor, cores, system, compiler and server; what cannot be found out is left out.
+/// Describes processor, cores, system, compiler and server. Unknown parts are left out.
 ///
 /// # Panics
 ///
@@ -29,7 +29,7 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// `Redis server v=7.0.15 sha=…` becomes `Redis server 7.0.15`.
+/// Shortens the version: `Redis server v=7.0.15 sha=…` becomes `Redis server 7.0.15`.
 fn server_version(said: &str) -> String {
     said.split(" sha=").next().unwrap_or_default().replace("v=", "")
 }

@@ -1,9 +1,7 @@
-//! Network namespaces of a test's own, for faults that one loopback cannot show: peers that fall silent, packets that are
-//! lost.
+//! Network namespaces for faults that one loopback cannot show: silent peers, lost packets.
 //!
-//! None of them has a name: they go with their last process, however that ends. A program first moves into one by
-//! [`enter`], so that what it makes there (a virtual cable, a hosts file) is never seen outside. All of this is Linux, and
-//! for root.
+//! They have no names and end with their last process. A program first moves into one with [`enter`], so that its virtual
+//! cables and its hosts file are not visible outside. Linux only, and only for root.
 
 use std::{
     env,
@@ -21,25 +19,25 @@ use tempfile::TempDir;
 
 use crate::{child_guard::ChildGuard, server};
 
-/// Set where [`enter`] has been.
+/// The environment variable that [`enter`] sets.
 const ENTERED: &str = "TOLLGATE_NAMESPACE";
 
 const SCRIPT: &str = "server";
 
 static NEXT: AtomicU8 = AtomicU8::new(0);
 
-/// Whether this process is in namespaces of its own.
+/// Returns whether this process runs in namespaces of its own.
 #[must_use]
 pub fn is_inside() -> bool {
     env::var_os(ENTERED).is_some()
 }
 
-/// Starts this program anew, in the same process and with the same arguments, in a network and a mount namespace of its
-/// own, whose loopback is up. Returns only with the reason why that cannot be, and at once where it is done already.
+/// Restarts this program in the same process, with the same arguments, in a network and a mount namespace of its own.
+/// Returns at once where the program runs in them already.
 ///
 /// # Errors
 ///
-/// Who is not root, and what program is missing.
+/// Names the reason: the user is not root, a program is missing, or the kernel refuses.
 pub fn enter() -> Result<(), String> {
     if is_inside() {
         return Ok(());
@@ -63,9 +61,9 @@ pub fn enter() -> Result<(), String> {
     Err(again.env(ENTERED, "1").exec().to_string())
 }
 
-/// A network namespace at the other end of a cable, with an address at either end.
+/// A network namespace that a virtual cable connects to that of this process.
 ///
-/// It and the cable go when the value is dropped, at the latest with the test process. Servers in it are dropped first.
+/// Dropping the value removes both, which happens with the test process at the latest. Drop its servers first.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     number: u8,
@@ -75,11 +73,11 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// An namespace that nobody else knows.
+    /// Creates a namespace.
     ///
     /// # Panics
     ///
-    /// Outside of namespaces of one's own, see [`enter`], and where the kernel does not do as told.
+    /// Outside of namespaces, see [`enter`], and when the kernel refuses.
     #[must_use]
     pub fn start() -> Self {
         assert!(is_inside(), "islands are made in namespaces of one's own alone");
@@ -117,19 +115,19 @@ impl NetworkNamespace {
         namespace
     }
 
-    /// Our end's address.
+    /// Returns the address of this end of the cable.
     #[must_use]
     pub fn local_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 1)
     }
 
-    /// The namespace's address.
+    /// Returns the address of the other end, in the namespace.
     #[must_use]
     pub fn remote_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 2)
     }
 
-    /// A command that runs on the namespace.
+    /// Returns a command that runs in the namespace.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -137,7 +135,7 @@ impl NetworkNamespace {
         command
     }
 
-    /// Lets a server live on the namespace.
+    /// Makes a server run in the namespace.
     ///
     /// # Panics
     ///
@@ -146,16 +144,16 @@ impl NetworkNamespace {
         builder.binary(self.directory.path().join(SCRIPT)).address(self.remote_address())
     }
 
-    /// What the namespace sends goes nowhere; what is sent to it arrives.
+    /// Drops everything that the namespace sends. What is sent to it arrives.
     ///
     /// # Panics
     ///
-    /// Where the kernel does not do as told.
+    /// When the kernel refuses.
     pub fn drop_sent(&self) {
         self.point(&mut self.command("ip"), 1, self.local_address(), 9);
     }
 
-    /// Nothing arrives at either end, and nobody is told.
+    /// Drops everything in both directions, without an error to either side.
     ///
     /// # Panics
     ///
@@ -165,7 +163,7 @@ impl NetworkNamespace {
         self.point(&mut Command::new("ip"), 0, self.remote_address(), 9);
     }
 
-    /// Everything arrives again.
+    /// Restores the connection in both directions.
     ///
     /// # Panics
     ///
@@ -175,7 +173,7 @@ impl NetworkNamespace {
         self.point(&mut Command::new("ip"), 0, self.remote_address(), 2);
     }
 
-    /// Drops so many packets of a hundred, drawn at random, on their way in and on their way out.
+    /// Drops this percentage of the packets at random, in both directions.
     ///
     /// # Panics
     ///
@@ -185,7 +183,7 @@ impl NetworkNamespace {
         self.filter(&rule, &rule);
     }
 
-    /// Drops what comes from this port of ours and what goes there: a connection whose way was forgotten.
+    /// Drops all packets from and to this local port, as a router does that forgot a connection.
     ///
     /// # Panics
     ///
@@ -194,7 +192,7 @@ impl NetworkNamespace {
         self.filter(&format!("tcp sport {port} drop"), &format!("tcp dport {port} drop"));
     }
 
-    /// Lets so many kilobits a second through, each way; what would wait longer than 200 ms is dropped.
+    /// Limits the rate in each direction; packets that would wait longer than 200 ms are dropped.
     ///
     /// # Panics
     ///
@@ -220,7 +218,7 @@ impl NetworkNamespace {
         assert!(nft.wait().expect("it is ours").success(), "nft refuses:\n{rules}");
     }
 
-    /// Where frames for `address` are sent from an end: a number that no end has is nowhere.
+    /// Sets the hardware address for `address` at an end. Frames to a number that no end has are lost.
     fn point(&self, ip: &mut Command, end: usize, address: Ipv4Addr, number: u8) {
         let (address, lladdr, device) = (address.to_string(), mac(number), &self.ends()[end]);
         run(ip.args(["neighbour", "replace", &address, "lladdr", &lladdr, "nud", "permanent", "dev", device]));
@@ -232,7 +230,7 @@ impl NetworkNamespace {
         command
     }
 
-    /// The names of the cable's ends, here and there.
+    /// Returns the names of the ends of the cable, here and in the namespace.
     fn ends(&self) -> [String; 2] {
         ["home", "away"].map(|end| format!("{end}{}", self.number))
     }
@@ -248,7 +246,7 @@ impl Drop for NetworkNamespace {
     }
 }
 
-/// Whether packets can be dropped by what they are: `NFT`, or nft on PATH.
+/// Returns whether packets can be filtered: with the program that `NFT` names, or nft on PATH.
 #[must_use]
 pub fn has_filter() -> bool {
     let asked = Command::new(filter_program()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -259,7 +257,7 @@ fn filter_program() -> PathBuf {
     env::var_os("NFT").filter(|chosen| !chosen.is_empty()).map_or_else(|| "nft".into(), PathBuf::from)
 }
 
-/// A program that runs the server on the namespace. Written once, before anything is started from it.
+/// Writes the script that runs a server in the namespace.
 fn write_script(directory: &Path, holder: u32) {
     let script = directory.join(SCRIPT);
     let server = server::find_binary();

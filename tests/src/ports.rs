@@ -1,4 +1,4 @@
-//! Free ports on 127.0.0.1.
+//! Finds free ports on 127.0.0.1.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -21,9 +21,9 @@ static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
     AtomicU32::new(now ^ process::id().wrapping_mul(7919))
 });
 
-/// A port nobody listens on now. This process is not given it again before it has gone through all the others.
+/// Returns a port on which nobody listens. The process gets all other ports before it gets the same one again.
 ///
-/// Another process may take it before the caller does; whoever starts a server on it tries again with another one.
+/// Another process may take it before the caller does. A caller whose server does not start tries another port.
 ///
 /// # Panics
 ///

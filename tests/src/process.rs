@@ -1,4 +1,4 @@
-//! A program of the project, used as a user would: started, waited for, told to end.
+//! Starts and ends programs as a user does.
 
 use std::{
     env,
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{child_guard::ChildGuard, wait};
 
-/// How long a program may take to be ready, and to end.
+/// The longest time in which a program is ready, and in which it ends.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A running program. It is killed when dropped, at the latest with the test process.
+/// A running program. Dropping the value kills it, which happens with the test process at the latest.
 #[derive(Debug)]
 pub struct Process {
     guard: Option<ChildGuard>,
@@ -32,7 +32,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// When it cannot be started, ends, or is not ready within 30 seconds; what it printed is in the message.
+    /// When it cannot be started, ends, or is not ready within 30 seconds; the message contains its output.
     #[must_use]
     #[track_caller]
     pub fn start(mut command: Command, ready: &str) -> Self {
@@ -52,7 +52,7 @@ impl Process {
 
     /// Builds an example of the workspace and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
     ///
-    /// It is built as `cargo xtask test` builds it, so there the build has nothing left to do.
+    /// `cargo xtask test` has built it with the same options, so that no work is left then.
     ///
     /// # Panics
     ///
@@ -73,19 +73,19 @@ impl Process {
         command
     }
 
-    /// The line that told it was ready.
+    /// Returns the line by which it was ready.
     #[must_use]
     pub fn ready_line(&self) -> &str {
         &self.ready
     }
 
-    /// The number of the process.
+    /// Returns the number of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything it has printed so far, on both outputs.
+    /// Returns its output so far, of both streams.
     #[must_use]
     pub fn output(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
@@ -95,7 +95,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// When it ends without, or does not print it within 30 seconds.
+    /// When it ends before, or does not print such a line within 30 seconds.
     #[track_caller]
     pub fn wait_for_line(&mut self, part: &str) -> String {
         let found = wait::until_some(format!("{part:?} or the end"), LIMIT, || {
@@ -113,20 +113,20 @@ impl Process {
         found.unwrap_or_else(|()| panic!("it ended without {part:?}:\n{}", self.output()))
     }
 
-    /// Asks it to end as a service manager does (SIGTERM), and waits until it has.
+    /// Ends it as a service manager does (SIGTERM), and waits until it is gone.
     ///
     /// # Panics
     ///
-    /// When it has not within 30 seconds.
+    /// When it does not end within 30 seconds.
     pub fn terminate(&mut self) -> ExitStatus {
         self.end(Signal::TERM)
     }
 
-    /// Asks it to end as Ctrl-C does (SIGINT), and waits until it has.
+    /// Ends it as Ctrl-C does (SIGINT), and waits until it is gone.
     ///
     /// # Panics
     ///
-    /// When it has not within 30 seconds.
+    /// When it does not end within 30 seconds.
     pub fn interrupt(&mut self) -> ExitStatus {
         self.end(Signal::INT)
     }
@@ -163,7 +163,7 @@ impl Process {
         lines.iter().find(|line| line.contains(part)).cloned()
     }
 
-    /// Waits until everything the ended process printed is collected.
+    /// Waits until all output of the ended process is collected.
     fn read_out(&mut self) {
         for reader in self.readers.drain(..) {
             let _ = reader.join();
@@ -188,12 +188,12 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
     })
 }
 
-/// This crate is a directory below the root.
+/// Returns the root of the workspace, the parent of this crate.
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above")
 }
 
-/// The directory of the build this test belongs to: tests run from `deps` in it, examples lie in `examples`.
+/// Returns the directory of the build of this test: tests run from `deps` in it, examples lie in `examples`.
 fn built() -> PathBuf {
     let test = env::current_exe().expect("this program has a path");
     test.ancestors().nth(2).expect("cargo builds into a directory").to_owned()
@@ -203,7 +203,7 @@ fn built() -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A shell that can be interrupted, also where the tests run in the background and inherit a deaf ear.
+    /// Returns a shell that SIGINT ends, also where the tests run in the background and ignore it.
     fn sh(script: &str) -> Command {
         let mut command = Command::new("env");
         if cfg!(target_os = "linux") {

@@ -1,4 +1,4 @@
-//! Servers that answer and cannot decide.
+//! States in which a server answers and refuses to decide.
 
 use std::{thread, time::Duration};
 
@@ -6,16 +6,16 @@ use crate::{server::RedisServer, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A way in which a server answers and cannot decide.
+/// A state in which a server answers and refuses to decide.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusingState {
-    /// The word that errors of this kind are counted by.
+    /// The word of the error kind.
     pub reason: &'static str,
     enter: fn(&RedisServer),
     leave: fn(&RedisServer),
 }
 
-/// All of them.
+/// All states.
 pub const ALL: &[RefusingState] =
     &[OUT_OF_MEMORY, TOO_FEW_REPLICAS, READ_ONLY, MASTER_DOWN, SAVING_FAILS, BUSY, LOADING, TOO_MANY_CLIENTS];
 
@@ -26,18 +26,18 @@ pub const OUT_OF_MEMORY: RefusingState = RefusingState {
     leave: |server| set(server, "maxmemory", "0"),
 };
 
-/// It wants a replica and has none.
+/// The server requires a replica and has none.
 pub const TOO_FEW_REPLICAS: RefusingState = RefusingState {
     reason: "noreplicas",
     enter: |server| set(server, "min-replicas-to-write", "1"),
     leave: |server| set(server, "min-replicas-to-write", "0"),
 };
 
-/// It is a replica.
+/// The server is a replica.
 pub const READ_ONLY: RefusingState =
     RefusingState { reason: "readonly", enter: |server| follow(server, &["127.0.0.1", "1"]), leave: lead };
 
-/// It is a replica, lost its master and shows nothing old.
+/// The server is a replica that lost its master and serves no stale data.
 pub const MASTER_DOWN: RefusingState = RefusingState {
     reason: "masterdown",
     enter: |server| {
@@ -50,11 +50,11 @@ pub const MASTER_DOWN: RefusingState = RefusingState {
     },
 };
 
-/// It cannot write its dump.
+/// The server cannot write its dump.
 pub const SAVING_FAILS: RefusingState = RefusingState {
     reason: "misconf",
     enter: |server| {
-        // The dump is written beside, and cannot take the place of a directory.
+        // The dump is written to another file and cannot replace a directory.
         let dump = server.directory().join("dump.rdb");
         std::fs::create_dir(&dump).expect("it is our directory");
         std::fs::write(dump.join("taken"), "").expect("it is our directory");
@@ -65,7 +65,7 @@ pub const SAVING_FAILS: RefusingState = RefusingState {
     leave: |server| set(server, "save", ""),
 };
 
-/// It runs somebody else's script, without end.
+/// The server runs an endless script of another client.
 pub const BUSY: RefusingState = RefusingState {
     reason: "busy",
     enter: |server| {
@@ -76,12 +76,12 @@ pub const BUSY: RefusingState = RefusingState {
     leave: |server| wait::until("the script to be killed", LIMIT, || !server.command(&["SCRIPT", "KILL"]).is_error()),
 };
 
-/// It loads its data, for ten seconds and more; it forgets all when that is relieved.
+/// The server loads its data, for more than ten seconds. Leaving this state empties it.
 pub const LOADING: RefusingState = RefusingState {
     reason: "loading",
     enter: |server| {
         server.command(&["DEBUG", "POPULATE", "10000", "filler", "100"]);
-        // Of the key: 10 s in all. It is told while it loads, and told to make haste at the end.
+        // In microseconds per key: 10 s in all.
         set(server, "key-load-delay", "1000");
         let mut other = server.client();
         thread::spawn(move || other.command(&["DEBUG", "RELOAD"]).map(drop));
@@ -89,7 +89,7 @@ pub const LOADING: RefusingState = RefusingState {
     leave: RedisServer::restart,
 };
 
-/// It has all the clients it may have: the one left gives these commands.
+/// The server has as many clients as it allows. The one that is left sends the commands of this module.
 pub const TOO_MANY_CLIENTS: RefusingState = RefusingState {
     reason: "maxclients",
     enter: |server| {
@@ -100,7 +100,7 @@ pub const TOO_MANY_CLIENTS: RefusingState = RefusingState {
 };
 
 impl RefusingState {
-    /// A server that all of this can be done to.
+    /// Starts a server that can enter all of these states.
     #[must_use]
     pub fn server() -> RedisServer {
         RedisServer::builder()
@@ -109,7 +109,7 @@ impl RefusingState {
             .start()
     }
 
-    /// Makes the server state; that may take it a moment.
+    /// Makes the server enter the state, which may take a moment.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl RefusingState {
         (self.enter)(server);
     }
 
-    /// Makes the server fit again.
+    /// Makes the server leave the state.
     ///
     /// # Panics
     ///

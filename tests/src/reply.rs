@@ -1,8 +1,8 @@
-//! What a Redis server answers, in the second version of its protocol.
+//! Reads the replies of a Redis server, in version 2 of its protocol.
 
 use std::io::{self, BufRead};
 
-/// Deeper nesting than any command answers with.
+/// The deepest nesting of a reply.
 const DEEPEST: usize = 32;
 
 /// One reply of a Redis server.
@@ -18,28 +18,28 @@ pub enum Reply {
     Bulk(Vec<u8>),
     /// A list.
     Array(Vec<Self>),
-    /// Nothing: a key that is not there.
+    /// No value: a key that does not exist.
     Nil,
 }
 
 impl Reply {
-    /// Whether the server refused or failed.
+    /// Returns whether the reply is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
 
-    /// Whether there was nothing to answer with.
+    /// Returns whether the reply is no value.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
 
-    /// The text of a status, an error or a string, or the digits of a number.
+    /// Returns the text of a status, an error or a string, or the digits of a number.
     ///
     /// # Panics
     ///
-    /// When the reply is a list or nothing.
+    /// When the reply is a list or no value.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> String {
@@ -51,7 +51,7 @@ impl Reply {
         }
     }
 
-    /// A number, or a string that is one.
+    /// Returns a number, or a string that is one.
     ///
     /// # Panics
     ///
@@ -69,11 +69,11 @@ impl Reply {
         }
     }
 
-    /// The bytes of a string.
+    /// Returns the bytes of a string.
     ///
     /// # Panics
     ///
-    /// When it is none.
+    /// When the reply is no string.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -82,7 +82,7 @@ impl Reply {
         }
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     ///
     /// # Panics
     ///

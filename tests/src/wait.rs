@@ -1,4 +1,4 @@
-//! Waiting for something to become true, instead of sleeping and hoping.
+//! Waits for conditions, instead of sleeping for a fixed time.
 
 use std::{
     fmt::Display,
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a condition is looked at: often at first, when most come true, then less so.
+/// The pauses between two looks at a condition: short at first, when most become true, then longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -14,7 +14,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 ///
 /// # Panics
 ///
-/// When it does not within `limit`; the message says `what` was waited for.
+/// When it does not hold within `limit`. The message contains `what`.
 #[track_caller]
 pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() -> bool) {
     until_some(what, limit, || condition().then_some(()));
@@ -39,7 +39,7 @@ pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMu
     }
 }
 
-/// [`until`] for conditions that are asynchronous themselves; it lets other tasks run meanwhile.
+/// Waits until an asynchronous condition holds. Other tasks run meanwhile.
 ///
 /// The limit is counted in real time, also where tokio's clock is paused.
 ///

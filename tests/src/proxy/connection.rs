@@ -1,4 +1,4 @@
-//! One connection through the proxy: requests one way, replies the other.
+//! Forwards one connection through the proxy: requests in one direction, replies in the other.
 
 use std::{convert::Infallible, io};
 
@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{Mode, Orders};
 
-/// Large enough that a delayed connection never waits for room rather than for time.
+/// So large that a delayed connection never waits for room.
 const UNDER_WAY: usize = 4096;
 
 /// How a connection ends.
@@ -24,7 +24,7 @@ enum End {
     Reset,
 }
 
-/// An error on one side ends both; a closed channel means that the proxy is gone.
+/// An error on one side ends both. A closed channel means that the proxy was dropped.
 impl From<io::Error> for End {
     fn from(_: io::Error) -> Self {
         Self::Close
@@ -92,7 +92,7 @@ async fn requests(
         let length = from.read(&mut buffer).await?;
         orders.wait_for(|orders| orders.mode != Mode::Stall).await?;
         if length == 0 {
-            // The client has said all it will say; the replies are still its.
+            // The client sends no more; it still receives the replies.
             to.shutdown().await?;
             return Ok(());
         }
@@ -100,11 +100,11 @@ async fn requests(
     }
 }
 
-/// Reads replies as they come and notes when, so that a delay is counted from then.
+/// Reads replies and records their times, from which a delay counts.
 async fn receive(mut from: ReadHalf<'_>, pieces: mpsc::Sender<(Instant, Vec<u8>)>) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        // A server that breaks off has ended like one that closes: what it said before is delivered.
+        // A connection that the server breaks ends like one that it closes: the replies before are delivered.
         let length = from.read(&mut buffer).await.unwrap_or(0);
         let piece = (Instant::now(), buffer[..length].to_vec());
         if length == 0 || pieces.send(piece).await.is_err() {
@@ -116,12 +116,12 @@ async fn receive(mut from: ReadHalf<'_>, pieces: mpsc::Sender<(Instant, Vec<u8>)
 struct Replies<'a> {
     to_client: WriteHalf<'a>,
     orders: watch::Receiver<Orders>,
-    /// The epoch it was granted in, and what is left of it.
+    /// The epoch of the allowance, and the bytes left of it.
     allowance: Option<(u64, usize)>,
 }
 
 impl Replies<'_> {
-    /// Delivers until the server has nothing more to say, and then ends the connection.
+    /// Delivers replies until the server closes, and then ends the connection.
     async fn deliver(mut self, mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>) -> Result<Infallible, End> {
         while let Some((came, bytes)) = pieces.recv().await {
             self.piece(came, &bytes).await?;
@@ -130,7 +130,7 @@ impl Replies<'_> {
         Err(End::Close)
     }
 
-    /// Delivers one piece as ordered, and looks again whenever the orders change.
+    /// Delivers one piece according to the mode, and starts over whenever the mode changes.
     async fn piece(&mut self, came: Instant, mut bytes: &[u8]) -> Result<(), End> {
         while !bytes.is_empty() {
             let Orders { mode, epoch, .. } = self.orders.borrow_and_update().clone();
@@ -165,7 +165,7 @@ impl Replies<'_> {
         Ok(())
     }
 
-    /// Delivers what the allowance covers and returns the rest; an allowance used up is the end.
+    /// Delivers as many bytes as the allowance covers, and returns the rest.
     async fn spend<'b>(&mut self, bytes: &'b [u8], epoch: u64, allowed: usize, end: End) -> Result<&'b [u8], End> {
         let left = match self.allowance {
             Some((granted, left)) if granted == epoch => left,

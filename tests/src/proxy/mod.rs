@@ -15,25 +15,24 @@ use tokio::sync::watch;
 
 mod connection;
 
-/// What the proxy does with what passes through it.
+/// What the proxy does with the bytes of its connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
     /// Forwards everything.
     #[default]
     Pass,
-    /// Accepts connections and bytes, forwards nothing in either direction: a server that is stopped. What was held
-    /// back goes on its way in the next mode.
+    /// Accepts connections and bytes and forwards none, like a stopped server. The next mode forwards what was held back.
     Stall,
-    /// Forwards requests and holds the replies back: the server has done it and nobody learns of it.
+    /// Forwards requests and holds the replies back: the server executes commands whose replies never arrive.
     Mute,
-    /// Closes every connection, those already open too.
+    /// Closes every connection, also those that are open.
     Refuse,
-    /// Forwards this many more bytes of replies on each connection, then closes it in good order.
+    /// Forwards this many more bytes of replies on each connection, then closes it.
     CutAfter(usize),
-    /// As `CutAfter`, but by a TCP reset; what was forwarded shortly before may be lost.
+    /// As `CutAfter`, but with a TCP reset. Bytes forwarded shortly before may be lost.
     ResetAfter(usize),
-    /// Delivers every reply this much later; many may be under way at once.
+    /// Delivers every reply this much later. Many replies may be delayed at once.
     Delay(Duration),
     /// Delivers replies one byte at a time, with this much time in between.
     Trickle(Duration),
@@ -41,10 +40,10 @@ pub enum Mode {
     Garbage(Vec<u8>),
 }
 
-/// A TCP proxy on a free port of 127.0.0.1, in a thread of its own, so that blocking tests can use it and a test with
-/// tokio's clock paused does not pause the proxy.
+/// A TCP proxy on a free port of 127.0.0.1. It runs in a thread of its own, so that blocking tests can use it and a paused
+/// tokio clock does not stop it.
 ///
-/// It closes everything when dropped.
+/// Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -53,12 +52,12 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections look at before they move a byte.
+/// The orders that every connection reads before it forwards a byte.
 #[derive(Clone, Debug)]
 struct Orders {
     mode: Mode,
     target: SocketAddr,
-    /// Counts the changes of mode: allowances such as that of `CutAfter` begin anew with each.
+    /// Counts the changes of the mode; an allowance such as that of `CutAfter` starts again with each.
     epoch: u64,
     /// Counts the calls of `reset_all`: a connection older than the last one ends.
     resets: u64,
@@ -75,7 +74,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// When there is no port or no thread to be had.
+    /// When no port is free or no thread can be started.
     #[must_use]
     pub fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
@@ -94,25 +93,25 @@ impl Proxy {
         Self { addr, counts, orders: Some(orders), thread: Some(thread) }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The port it listens on.
+    /// Returns its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.addr.port()
     }
 
-    /// A Redis URL that leads through it.
+    /// Returns a Redis URL with its address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}/", self.addr)
     }
 
-    /// Changes what it does, from the next byte on, also on connections that are open.
+    /// Sets the mode, from the next byte on, also for open connections.
     pub fn set(&self, mode: Mode) {
         self.change(|orders| {
             orders.mode = mode;
@@ -120,23 +119,23 @@ impl Proxy {
         });
     }
 
-    /// Sends connections made from now on elsewhere, as a name that moves does.
+    /// Sets the target of new connections, as a change of a host name does.
     pub fn set_target(&self, target: SocketAddr) {
         self.change(|orders| orders.target = target);
     }
 
-    /// Resets the connections that are open now. New ones are welcome.
+    /// Resets all open connections. New ones are accepted.
     pub fn reset_all(&self) {
         self.change(|orders| orders.resets += 1);
     }
 
-    /// How many connections it has accepted since it started.
+    /// Counts the connections accepted since the start.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open now.
+    /// Counts the open connections.
     #[must_use]
     pub fn open(&self) -> usize {
         self.counts.open.load(Ordering::SeqCst)
@@ -151,7 +150,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The thread ends when nobody can give it orders any more.
+        // The thread ends when the proxy is dropped.
         drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -167,7 +166,7 @@ fn serve(listener: TcpListener, orders: &watch::Receiver<Orders>, counts: &Arc<C
         let mut ended = orders.clone();
         let accepting = async {
             loop {
-                // An error concerns one connection that came to nothing.
+                // An error concerns one connection only.
                 if let Ok((client, _)) = listener.accept().await {
                     counts.accepted.fetch_add(1, Ordering::SeqCst);
                     let open = Open::new(counts);
@@ -188,7 +187,7 @@ fn serve(listener: TcpListener, orders: &watch::Receiver<Orders>, counts: &Arc<C
     // Dropping the runtime closes every connection.
 }
 
-/// A connection that is open, for as long as the value is there.
+/// Counts a connection as open until it is dropped.
 struct Open(Arc<Counts>);
 
 impl Open {

@@ -8,7 +8,7 @@ use std::{
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A server that says what it is told, and counts the bytes.
+/// A server that echoes every byte and counts them.
 struct Echo {
     addr: SocketAddr,
     heard: Arc<AtomicUsize>,
@@ -61,14 +61,14 @@ fn hear(stream: &mut TcpStream, length: usize) -> String {
     String::from_utf8(bytes).expect("it is text")
 }
 
-/// What comes until the connection ends, and how it ends.
+/// Reads until the connection ends. Returns the text and the error.
 fn hear_out(stream: &mut TcpStream) -> (String, Option<ErrorKind>) {
     let mut bytes = Vec::new();
     let end = stream.read_to_end(&mut bytes).err().map(|error| error.kind());
     (String::from_utf8(bytes).expect("it is text"), end)
 }
 
-/// Nothing comes for a while: shows nothing by itself, only beside something that does come later.
+/// Checks that no byte comes for a while. Meaningful only together with a byte that comes later.
 fn silence(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(Duration::from_millis(30))).expect("it is not zero");
     let error = stream.read(&mut [0]).expect_err("nothing is said");

@@ -1,4 +1,4 @@
-//! Which server the tests start.
+//! Finds the server that the tests start.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
 
 const BINARIES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// The server binary: what `REDIS_SERVER` names, else redis-server or valkey-server on PATH.
+/// Finds the server binary: the one that `REDIS_SERVER` names, else redis-server or valkey-server on PATH.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What is special about a server.
+//! Sets the options of a server.
 
 use std::{
     ffi::OsString,
@@ -10,10 +10,10 @@ use std::{
 use super::{RedisServer, binary, launch};
 use crate::ports;
 
-/// How many ports to try before giving up: each failure is a race lost against another process.
+/// The number of ports to try; each failure is a race lost against another process.
 const ATTEMPTS: usize = 10;
 
-/// A server to be started; made by [`RedisServer::builder`].
+/// Builds and starts a server; made by [`RedisServer::builder`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "a server runs only after `start`"]
 pub struct Builder {
@@ -52,7 +52,7 @@ impl Builder {
         self
     }
 
-    /// Asks every connection for `password`.
+    /// Requires `password` from every connection.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
@@ -75,13 +75,13 @@ impl Builder {
             .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
     }
 
-    /// Listens at this address instead of 127.0.0.1: one of our own, or of an [`NetworkNamespace`](crate::NetworkNamespace).
+    /// Listens at this address instead of 127.0.0.1: a local one, or that of a [`NetworkNamespace`](crate::NetworkNamespace).
     pub fn address(mut self, address: Ipv4Addr) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Listens on this port instead of a free one: that of a server at another address.
+    /// Listens on this port instead of a free one.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
@@ -99,13 +99,13 @@ impl Builder {
         self
     }
 
-    /// Lets it live by `clock`, which must outlive it.
+    /// Runs the server on `clock`, which must outlive it.
     pub fn clock(mut self, clock: &crate::WallClock) -> Self {
         self.variables.extend(clock.variables());
         self
     }
 
-    /// Where it listens when it has this port.
+    /// Returns the address with this port.
     pub(super) fn at(&self, port: u16) -> SocketAddr {
         (self.address.unwrap_or(Ipv4Addr::LOCALHOST), port).into()
     }
@@ -114,7 +114,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// When there is no server binary, or it ends instead of answering; its log is in the message.
+    /// When there is no server binary, or the server ends instead of answering; the message contains its log.
     #[must_use]
     pub fn start(mut self) -> RedisServer {
         // Found once: a restart must not change servers.

@@ -1,4 +1,4 @@
-//! A Redis Cluster of a test's own.
+//! Starts Redis Clusters for tests.
 
 use std::{
     ops::Range,
@@ -13,18 +13,18 @@ mod renewal;
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// How long the servers may take to agree.
+/// The longest time in which the servers agree.
 const AGREEING: Duration = Duration::from_secs(60);
 
-/// Three masters and a replica of each, on free ports of 127.0.0.1, each a [`RedisServer`].
+/// A Redis Cluster: three masters with a replica each, on free ports of 127.0.0.1.
 ///
-/// A master counts as gone after a second. The slots of a master that is away are not served, the others are.
+/// The servers regard a master as gone after a second. Only the slots of that master are then not served.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// What every server is started with.
+    /// The options of every server.
     settings: Builder,
     nodes: Vec<RedisServer>,
-    /// The names they have among each other, the same for life.
+    /// The names of the servers in the cluster, which do not change.
     ids: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When there is no server binary, or the servers do not find together.
+    /// When there is no server binary, or the servers form no cluster.
     #[must_use]
     pub fn start() -> Self {
         Self::begin(Builder::new())
@@ -67,42 +67,42 @@ impl RedisCluster {
         cluster
     }
 
-    /// Starts one more server, that nobody knows yet.
+    /// Starts one more server, which does not belong to the cluster yet.
     fn add(&mut self) {
         let node = self.settings.clone().arg("--cluster-port", ports::free().to_string()).start();
         self.ids.push(node.command(&["CLUSTER", "MYID"]).text());
         self.nodes.push(node);
     }
 
-    /// The servers: three that began as masters, then their replicas in the same order.
+    /// Returns the servers: first the three that began as masters, then their replicas in the same order.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The URLs of all servers.
+    /// Returns the URLs of all servers.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The URLs of all servers' second ports, see [`RedisCluster::start_tls`].
+    /// Returns the URLs of the TLS ports of all servers, see [`RedisCluster::start_tls`].
     #[must_use]
     pub fn tls_urls(&self) -> Vec<String> {
         self.nodes.iter().map(|node| format!("rediss://127.0.0.1:{}/", node.tls_port())).collect()
     }
 
-    /// The slot of a key, as a server tells.
+    /// Returns the slot of a key.
     #[must_use]
     pub fn slot(&self, key: &str) -> u16 {
         u16::try_from(self.any().command(&["CLUSTER", "KEYSLOT", key]).int()).expect("a slot")
     }
 
-    /// The server that has the slot, as `told_by` sees it.
+    /// Returns the server that holds the slot, according to the server `told_by`.
     ///
     /// # Panics
     ///
-    /// When nobody has it.
+    /// When no server holds it.
     #[must_use]
     pub fn owner(&self, slot: u16, told_by: &RedisServer) -> &RedisServer {
         self.ranges(told_by)
@@ -111,7 +111,7 @@ impl RedisCluster {
             .expect("a server with the slot")
     }
 
-    /// The servers that have slots, as a running one sees it.
+    /// Returns the servers that hold slots, according to a running server.
     #[must_use]
     pub fn masters(&self) -> Vec<&RedisServer> {
         let mut ports: Vec<_> = self.ranges(self.any()).into_iter().map(|(_, port)| port).collect();
@@ -120,21 +120,21 @@ impl RedisCluster {
         ports.into_iter().map(|port| self.at(port)).collect()
     }
 
-    /// The slots that the server has, as it sees it.
+    /// Returns the slots of the server, according to itself.
     #[must_use]
     pub fn slots_of(&self, server: &RedisServer) -> Vec<u16> {
         let own = self.ranges(server).into_iter().filter(|(_, port)| *port == server.port());
         own.flat_map(|(range, _)| range).map(|slot| u16::try_from(slot).expect("a slot")).collect()
     }
 
-    /// The keys at all masters, and how many of them expire.
+    /// Counts the keys of all masters, and those that expire.
     #[must_use]
     pub fn keys_and_expires(&self) -> (u64, u64) {
         let counts = self.masters().into_iter().map(RedisServer::keys_and_expires);
         counts.fold((0, 0), |(keys, expires), (more, expiring)| (keys + more, expires + expiring))
     }
 
-    /// How often all masters have carried out `command`.
+    /// Counts the calls of `command` at all masters.
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
         self.masters().into_iter().map(|master| master.calls(command)).sum()
@@ -150,13 +150,13 @@ impl RedisCluster {
         }
     }
 
-    /// The first step of a move: both sides know of it. Keys that are not at `from` are asked for at `to` from now on.
+    /// Begins a move: both servers learn of it. From now on `from` redirects keys that it does not hold to `to`.
     pub fn begin_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
         ok(to, &["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", self.id(from)]);
         ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", self.id(to)]);
     }
 
-    /// The second step: every key goes.
+    /// Moves the keys: the second step of a move.
     pub fn move_keys(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
         loop {
             let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"]);
@@ -174,7 +174,7 @@ impl RedisCluster {
         }
     }
 
-    /// The last step: the slot goes.
+    /// Ends a move: all masters learn the new owner.
     pub fn end_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
         self.end_move_before(&self.masters(), slot, from, to);
     }
@@ -199,7 +199,7 @@ impl RedisCluster {
         });
     }
 
-    /// What each running server says of all.
+    /// Returns what each running server reports of the cluster.
     fn views(&self) -> String {
         let running = self.nodes.iter().filter(|node| node.is_running());
         running.map(|node| format!("{}\n", node.command(&["CLUSTER", "NODES"]).text())).collect()
@@ -213,7 +213,7 @@ impl RedisCluster {
         self.wait_until_known();
     }
 
-    /// Lets the first server meet `node`; the others hear of it.
+    /// Adds `node` to the cluster through the first server.
     fn introduce(&self, node: &RedisServer) {
         let bus = node.command(&["CONFIG", "GET", "cluster-port"]).items()[1].text();
         ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
@@ -226,7 +226,7 @@ impl RedisCluster {
         });
     }
 
-    /// Makes `replica` follow `master`, and returns before it is in step.
+    /// Makes `replica` follow `master`, and returns before it has the data.
     fn follow(&self, master: &RedisServer, replica: &RedisServer) {
         // It may know the other by a name that it has only until they have shaken hands.
         wait::until("a replica to know its master", AGREEING, || {
@@ -250,7 +250,7 @@ impl RedisCluster {
         self.wait_until_whole();
     }
 
-    /// Ranges of slots and the ports of those who have them.
+    /// Returns the ranges of slots and the ports of their servers.
     fn ranges(&self, told_by: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
         let slots = told_by.command(&["CLUSTER", "SLOTS"]);
         let range = |range: &crate::Reply| {

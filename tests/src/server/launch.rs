@@ -1,4 +1,4 @@
-//! From a port to a server that answers on it.
+//! Starts a server on a port and waits until it answers.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use crate::{child_guard::ChildGuard, client::Client, wait};
 pub(super) const LOG: &str = "server.log";
 const CONFIGURATION: &str = "server.conf";
 
-/// A start takes milliseconds; a loaded machine may take its time.
+/// The longest time of a start on a slow machine; usually it takes milliseconds.
 const STARTING: Duration = Duration::from_secs(30);
 
 /// Another process listens on the port.
@@ -25,7 +25,7 @@ pub(super) struct PortTaken;
 ///
 /// # Panics
 ///
-/// When it ends for another reason than the port, or does not answer.
+/// When the server ends for another reason than the port, or does not answer.
 pub(super) fn launch(
     settings: &Builder,
     directory: &Path,
@@ -105,7 +105,7 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
     }
 }
 
-/// Whether the process `pid` answers at `addr`: another server may have taken the port, and would answer as well.
+/// Returns whether the process `pid` answers at `addr`; another server may have taken the port.
 fn answers(addr: SocketAddr, password: Option<&str>, pid: u32) -> bool {
     let Ok(info) = sign_in(addr, password).and_then(|mut client| client.command(&["INFO"])) else {
         return false;
@@ -130,7 +130,7 @@ pub(super) fn sign_in(addr: SocketAddr, password: Option<&str>) -> io::Result<Cl
     Ok(client)
 }
 
-/// The `name:value` lines of an `INFO` reply.
+/// Returns the `name:value` lines of an `INFO` reply.
 pub(super) fn fields(info: &str) -> impl Iterator<Item = (&str, &str)> {
     info.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(':'))
 }

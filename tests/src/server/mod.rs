@@ -1,4 +1,4 @@
-//! A Redis server of a test's own.
+//! Starts Redis servers for tests.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,15 @@ pub use builder::Builder;
 pub use cluster::RedisCluster;
 pub use sentinels::{RedisSentinels, calls_of, field};
 
-/// How long a server may take to end.
+/// The longest time in which a server ends.
 const ENDING: Duration = Duration::from_secs(20);
 
-/// A Redis (or Valkey) server on a free port of 127.0.0.1, with nothing in it and nothing kept on disk.
+/// A Redis (or Valkey) server on a free port of 127.0.0.1, empty and without persistence.
 ///
-/// It ends, and its directory goes, when the value is dropped; at the latest with the test process.
+/// Dropping the value ends the server and removes its directory. Both happen with the test process at the latest.
 ///
-/// The methods take `&self`, so that one thread may kill what others talk to. They panic where the server does not do
-/// as told, with its log in the message.
+/// The methods take `&self`, so that one thread can kill the server that others use. They panic when the server refuses;
+/// the message contains its log.
 pub struct RedisServer {
     settings: Builder,
     port: u16,
@@ -44,7 +44,7 @@ pub struct RedisServer {
     connection: Mutex<Option<Client>>,
 }
 
-/// The guard is declared, and therefore dropped, before the process it holds.
+/// The guard is declared before the process, and therefore dropped before it.
 #[derive(Debug)]
 struct Running {
     _leash: ChildGuard,
@@ -52,44 +52,44 @@ struct Running {
 }
 
 impl RedisServer {
-    /// Starts a server with nothing special about it, and waits until it answers.
+    /// Starts a server with the default options, and waits until it answers.
     ///
     /// # Panics
     ///
-    /// When there is no server binary, or it does not come up.
+    /// When there is no server binary, or the server does not start.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// A server with something special about it.
+    /// Returns a builder of a server with other options.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The port it listens on, the same for life.
+    /// Returns its port, which does not change.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it listens.
+    /// Returns its address.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.settings.at(self.port)
     }
 
-    /// The port it listens on for TLS, see [`Builder::tls`].
+    /// Returns its TLS port, see [`Builder::tls`].
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// When it does not use TLS.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.tls_port.expect("the server speaks no TLS")
     }
 
-    /// Its URL, with the password if it has one.
+    /// Returns its URL, with the password if it has one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.addr())
@@ -104,7 +104,7 @@ impl RedisServer {
         }
     }
 
-    /// The number of the process.
+    /// Returns the number of its process.
     ///
     /// # Panics
     ///
@@ -114,26 +114,26 @@ impl RedisServer {
         self.running().as_ref().expect("the server is not running").process.id()
     }
 
-    /// Whether the process is there; a paused one is.
+    /// Returns whether its process exists; that of a paused server does.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.running().as_mut().is_some_and(|it| matches!(it.process.try_wait(), Ok(None)))
     }
 
-    /// Its directory: configuration, log, and whatever it writes.
+    /// Returns its directory, with its configuration, its log and its files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Everything it has logged, over all its restarts.
+    /// Returns its log, over all its restarts.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read(self.directory.path().join(launch::LOG))
             .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
-    /// Kills it, as a crash would, and waits until it is gone. Does nothing if it is not running.
+    /// Kills it (SIGKILL) and waits until it is gone. Does nothing if it is not running.
     pub fn kill(&self) {
         self.disconnect();
         if let Some(mut running) = self.running().take() {
@@ -141,11 +141,11 @@ impl RedisServer {
         }
     }
 
-    /// Asks it to end (SIGTERM), as an operator would, and waits until it has.
+    /// Ends it as an operator does (SIGTERM), and waits until it is gone.
     ///
     /// # Panics
     ///
-    /// When it was not running, or stays.
+    /// When it was not running, or does not end.
     pub fn stop(&self) -> ExitStatus {
         self.disconnect();
         let mut running = self.running().take().expect("the server is not running");
@@ -156,11 +156,11 @@ impl RedisServer {
         wait::until_some("the server to end", ENDING, || running.process.try_wait().expect("it is our process"))
     }
 
-    /// Kills it if it is still there, and starts it again on the same port, empty.
+    /// Kills it if it runs, and starts it again on the same port, empty.
     ///
     /// # Panics
     ///
-    /// When it does not come up again.
+    /// When it does not start.
     pub fn restart(&self) {
         self.kill();
         let running = wait::until_some("the port to be free again", ENDING, || {
@@ -169,8 +169,8 @@ impl RedisServer {
         *self.running() = Some(running);
     }
 
-    /// Stops it in its tracks (SIGSTOP): connections stay open, the kernel goes on accepting bytes, nobody answers.
-    /// Returns once it has really stopped.
+    /// Stops its process (SIGSTOP): connections stay open, the kernel accepts bytes, no answer comes. Returns once the
+    /// process has stopped.
     ///
     /// # Panics
     ///
@@ -188,7 +188,7 @@ impl RedisServer {
         }
     }
 
-    /// Lets a paused server go on. What was sent to it meanwhile is carried out now.
+    /// Resumes a paused server. It then executes what was sent to it meanwhile.
     ///
     /// # Panics
     ///
@@ -197,18 +197,18 @@ impl RedisServer {
         self.signal(Signal::CONT);
     }
 
-    /// A new connection, signed in if there is a password.
+    /// Opens a connection, and logs in if there is a password.
     ///
     /// # Panics
     ///
-    /// When the server does not take it.
+    /// When the server refuses it.
     #[must_use]
     pub fn client(&self) -> Client {
         launch::sign_in(self.addr(), self.settings.password.as_deref())
             .unwrap_or_else(|error| panic!("no connection to the server: {error}\n{}", self.log()))
     }
 
-    /// Sends one command, over a connection the server value keeps, and returns the reply, be it a refusal.
+    /// Sends one command, over a connection that the value keeps, and returns the reply, which may be an error.
     ///
     /// # Panics
     ///
@@ -227,7 +227,7 @@ impl RedisServer {
         self.with_connection(|client| client.pipeline(commands))
     }
 
-    /// The fields of a section of `INFO`, or of several: `"commandstats"`, `"all"`.
+    /// Returns the fields of a section of `INFO`, or of several: `"commandstats"`, `"all"`.
     #[must_use]
     pub fn info(&self, section: &str) -> BTreeMap<String, String> {
         launch::fields(&self.command(&["INFO", section]).text())
@@ -235,7 +235,7 @@ impl RedisServer {
             .collect()
     }
 
-    /// How often the server has carried out `command` since it started: `server.calls("evalsha")`.
+    /// Counts the calls of `command` since the start: `server.calls("evalsha")`.
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.info("commandstats");
@@ -243,7 +243,7 @@ impl RedisServer {
         stats.get(&format!("cmdstat_{command}")).map_or(0, |stat| number_in(stat, "calls"))
     }
 
-    /// How many keys there are, and how many of them expire: equal, unless somebody leaks.
+    /// Counts the keys, and those that expire.
     #[must_use]
     pub fn keys_and_expires(&self) -> (u64, u64) {
         let keyspace = self.info("keyspace");
@@ -306,7 +306,7 @@ impl Running {
     }
 }
 
-/// As a URL wants it: everything but letters and digits by its code.
+/// Escapes everything but letters and digits for a URL.
 fn escaped(password: &str) -> String {
     let escape = |byte: u8| match byte {
         b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(byte).to_string(),

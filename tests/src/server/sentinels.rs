@@ -1,4 +1,4 @@
-//! A master, its replicas and the Sentinels that watch them.
+//! Starts a master, its replicas and the Sentinels that watch them.
 
 use std::{
     sync::mpsc,
@@ -9,13 +9,13 @@ use std::{
 use super::{Builder, RedisServer};
 use crate::{NetworkNamespace, wait};
 
-/// A fail-over takes seconds, on a loaded machine many.
+/// The longest time of a fail-over on a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SERVER_PASSWORD: &str = "server secret";
 const SENTINEL_PASSWORD: &str = "sentinel secret";
 
-/// One master, two replicas and three Sentinels, which know the master as `m` and count it as gone after a second.
+/// One master, two replicas and three Sentinels. The master is called `m` and regarded as gone after a second.
 #[derive(Debug)]
 pub struct RedisSentinels {
     servers: Vec<RedisServer>,
@@ -23,17 +23,17 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// Starts them, with passwords on both sides or without, and waits until all know each other.
+    /// Starts the servers and Sentinels, with passwords or without, and waits until all know each other.
     ///
     /// # Panics
     ///
-    /// When there is no server binary, or they do not find together.
+    /// When there is no server binary, or the Sentinels do not find the servers.
     #[must_use]
     pub fn start(has_passwords: bool) -> Self {
         Self::begin(has_passwords, |builder| builder, |builder| builder)
     }
 
-    /// Starts the master at our end of the namespace's cable and all the others on the namespace, without passwords.
+    /// Starts the master at the local address and all others in the namespace, without passwords.
     ///
     /// # Panics
     ///
@@ -84,7 +84,7 @@ impl RedisSentinels {
         Self { servers: [master].into_iter().chain(replicas).collect(), sentinels }
     }
 
-    /// Lets no server write without a replica that was heard of within two seconds.
+    /// Makes every server refuse writes unless a replica has answered within two seconds.
     ///
     /// # Panics
     ///
@@ -96,31 +96,31 @@ impl RedisSentinels {
         }
     }
 
-    /// The Sentinels.
+    /// Returns the Sentinels.
     #[must_use]
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The URLs of the Sentinels.
+    /// Returns the URLs of the Sentinels.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// The server that began as master.
+    /// Returns the server that began as master.
     #[must_use]
     pub fn old(&self) -> &RedisServer {
         &self.servers[0]
     }
 
-    /// The replica that became master, once one has.
+    /// Returns the replica that became master, if one has.
     #[must_use]
     pub fn risen(&self) -> Option<&RedisServer> {
         self.servers[1..].iter().find(|server| field(server, "replication", "role") == "master")
     }
 
-    /// Asks for a fail-over of a master that is well, and returns once a Sentinel agreed.
+    /// Requests a planned fail-over, and returns once a Sentinel agreed.
     ///
     /// # Panics
     ///
@@ -131,11 +131,11 @@ impl RedisSentinels {
         });
     }
 
-    /// Rings with the time at which a Sentinel tells that the master is another one.
+    /// Returns a channel that receives the time at which a Sentinel announces another master.
     ///
     /// # Panics
     ///
-    /// When a Sentinel refuses to be listened to.
+    /// When a Sentinel refuses the subscription.
     #[must_use]
     pub fn switched(&self) -> mpsc::Receiver<Instant> {
         let (tell, told) = mpsc::channel();
@@ -154,7 +154,8 @@ impl RedisSentinels {
     }
 }
 
-/// A field of a server's `INFO`, asked for on a connection of its own: a server whose role changes closes those there are.
+/// Returns a field of a server's `INFO` over a new connection, because a server closes its connections when its role
+/// changes.
 ///
 /// # Panics
 ///
@@ -167,7 +168,7 @@ pub fn field(server: &RedisServer, section: &str, name: &str) -> String {
     })
 }
 
-/// How often the server has carried out `command`, as [`field`] asks.
+/// Counts the calls of `command` at the server, as [`field`] does.
 ///
 /// # Panics
 ///

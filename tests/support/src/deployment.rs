@@ -47,7 +47,6 @@ impl Deployment {
     }
 
     /// Returns a builder of stores for these servers, with a prefix of the test's own.
-    #[must_use]
     pub fn builder(&self, prefix: &str) -> RedisStoreBuilder {
         self.builder_at(self.urls(), prefix)
     }
@@ -57,7 +56,6 @@ impl Deployment {
     /// # Panics
     ///
     /// When a server refuses to make the user.
-    #[must_use]
     pub fn builder_as(&self, user: &str, prefix: &str) -> RedisStoreBuilder {
         self.on_every_server(&["ACL", "SETUSER", user, "on", "nopass", "~*", "+@all"]);
         let urls = self.urls().into_iter().map(|url| url.replacen("redis://", &format!("redis://{user}:any@"), 1));

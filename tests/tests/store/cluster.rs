@@ -152,7 +152,7 @@ async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
     };
     assert_eq!(refused(&[]), "cluster URLs must be at least 1, got 0");
     assert_eq!(refused(&["redis://h", "redis://i/7"]), "a redis cluster has only database 0, got 7");
-    assert!(refused(&["unix:///tmp/socket"]).contains("a host and a port, got a socket"));
+    assert!(refused(&["unix:///tmp/socket"]).contains("a host and a port, got a socket path"));
     for other in ["redis://:hunter2@i", "redis://app@i", "redis://i/?protocol=resp3"] {
         let message = refused(&["redis://h", other]);
         assert!(message.contains("must differ in host and port only") && !message.contains("hunter2"), "{message}");

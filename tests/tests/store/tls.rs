@@ -1,6 +1,6 @@
 //! Connections to a server: TLS with and without a client certificate, its errors, RESP3, a user, a socket.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate::{ErrorKind, Policy, Quota, RedisSource, RedisStore, RedisStoreBuilder};
 use tollgate_test_support::{PATIENCE, patient_limiter};
@@ -21,13 +21,10 @@ async fn decides(builder: RedisStoreBuilder) {
 }
 
 /// Expects an error within the time for connecting.
-async fn fails(what: &str, builder: RedisStoreBuilder, is_expected: fn(ErrorKind) -> bool, reasons: &[&str]) {
+async fn fails(what: &str, builder: RedisStoreBuilder, kinds: &[ErrorKind]) {
     let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
-    let began = Instant::now();
     let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
-    println!("{what}: {} after {:?}", error.kind().as_str(), began.elapsed());
-    assert!(reasons.contains(&error.kind().as_str()), "{what}: {} {error}", error.kind().as_str());
-    assert!(is_expected(error.kind()), "{what}: {error:?}");
+    assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
 }
 
 #[tokio::test]
@@ -36,14 +33,8 @@ async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() 
     let server = authority.server(&authority.sign(), false);
     decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
     let other = Authority::new("theirs");
-    fails(
-        "another authority",
-        at("rediss", server.tls_port()).root_certificates(other.pem()),
-        ErrorKind::is_config,
-        &["tls"],
-    )
-    .await;
-    fails("the platform's authorities", at("rediss", server.tls_port()), ErrorKind::is_config, &["tls"]).await;
+    fails("another authority", at("rediss", server.tls_port()).root_certificates(other.pem()), &[ErrorKind::Tls]).await;
+    fails("the platform's authorities", at("rediss", server.tls_port()), &[ErrorKind::Tls]).await;
 }
 
 #[tokio::test]
@@ -59,10 +50,7 @@ async fn a_client_certificate_is_sent_to_a_server_that_requests_one() {
         ("no certificate", of(&authority)),
         ("a stranger's certificate", of(&authority).client_certificate(stranger.certificate, stranger.key)),
     ] {
-        let store = builder.connect_timeout(Duration::from_secs(2)).build().expect("a store");
-        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
-        println!("{what}: {} {error}", error.kind().as_str());
-        assert!(["tls", "connection"].contains(&error.kind().as_str()), "{what}: {error}");
+        fails(what, builder, &[ErrorKind::Tls, ErrorKind::ConnectionLost]).await;
     }
 }
 
@@ -97,10 +85,10 @@ async fn a_certificate_that_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign_expired(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("an expired certificate", builder, ErrorKind::is_config, &["tls"]).await;
+    fails("an expired certificate", builder, &[ErrorKind::Tls]).await;
     let server = authority.server(&authority.sign_elsewhere(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("a certificate of another name", builder, ErrorKind::is_config, &["tls"]).await;
+    fails("a certificate of another name", builder, &[ErrorKind::Tls]).await;
 }
 
 #[tokio::test]
@@ -108,17 +96,14 @@ async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
-    let unavailable = ErrorKind::is_unavailable;
-    fails("plain to a TLS port", at("redis", server.tls_port()), unavailable, &["connection"]).await;
-    let store = roots(at("rediss", server.port())).connect_timeout(Duration::from_secs(2)).build().expect("a store");
-    let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no TLS there");
-    println!("TLS to a plain port: {} {error}", error.kind().as_str());
-    assert!(["tls", "connection", "timeout"].contains(&error.kind().as_str()), "{error}");
+    fails("plain to a TLS port", at("redis", server.tls_port()), &[ErrorKind::ConnectionLost]).await;
+    let any = [ErrorKind::Tls, ErrorKind::ConnectionLost, ErrorKind::Timeout];
+    fails("TLS to a plain port", roots(at("rediss", server.port())), &any).await;
     // A port that accepts bytes and never answers.
     let silent = Proxy::start(server.addr());
     silent.set(Mode::Stall);
-    fails("TLS to silence", roots(at("rediss", silent.port())), |kind| kind == ErrorKind::Timeout, &["timeout"]).await;
-    fails("plain to silence", at("redis", silent.port()), |kind| kind == ErrorKind::Timeout, &["timeout"]).await;
+    fails("TLS to silence", roots(at("rediss", silent.port())), &[ErrorKind::Timeout]).await;
+    fails("plain to silence", at("redis", silent.port()), &[ErrorKind::Timeout]).await;
 }
 
 #[test]

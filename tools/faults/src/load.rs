@@ -1,4 +1,4 @@
-//! Checks all the time, and what became of each.
+//! Makes checks all the time, and records each result.
 
 use std::{
     sync::{
@@ -10,36 +10,37 @@ use std::{
 
 use tokio::task::JoinHandle;
 use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore};
+pub(crate) use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::{Client, RedisServer, wait};
 
-/// What a slow machine may take for what takes milliseconds, or a fail-over.
+/// The longest wait of a row, also for a fail-over on a slow machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
 
 /// The quota of [`LARGE`].
 pub(crate) const AMOUNT: u64 = 10_000_000;
 
-/// So large and slow that nothing accrues and nobody is denied.
+/// So large and slow that no unit accrues and no check is denied.
 pub(crate) const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
 
-/// Tasks that check one key after another, with a millisecond in between.
+/// Tasks that check one key after another, with pauses of a millisecond.
 #[derive(Debug)]
 pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<Vec<Sample>>>,
 }
 
-/// One check.
+/// The result of one check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) began: Instant,
     pub(crate) took: Duration,
     pub(crate) is_allowed: bool,
-    /// Why the store did not decide, if it did not.
+    /// The word of the error kind, where the store did not decide.
     pub(crate) reason: Option<&'static str>,
 }
 
 impl Sample {
-    /// Whether it was under way at some time between.
+    /// Returns whether the check ran at some time between these instants.
     pub(crate) fn was_between(&self, from: Instant, until: Instant) -> bool {
         self.began + self.took >= from && self.began < until
     }
@@ -66,7 +67,7 @@ impl Load {
         Self { is_over, tasks }
     }
 
-    /// Ends it and gives all samples.
+    /// Ends the tasks and returns all samples.
     pub(crate) async fn end(self) -> Vec<Sample> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut samples = Vec::new();
@@ -77,7 +78,7 @@ impl Load {
     }
 }
 
-/// One check of one key.
+/// Checks a key once.
 pub(crate) async fn sample(limiter: &Limiter, key: impl Into<Key>) -> Sample {
     let began = Instant::now();
     let decision = limiter.check(key).await;
@@ -97,12 +98,7 @@ pub(crate) fn limiter(store: &RedisStore, policy: Policy, outage: Outage) -> Lim
     Limiter::builder(store.clone()).policies(policy).on_outage(outage).build()
 }
 
-/// With a deadline that is never met by mistake, and errors where there is no decision.
-pub(crate) fn patient(store: &RedisStore, policy: Policy) -> Limiter {
-    Limiter::builder(store.clone()).policies(policy).deadline(PATIENT).on_outage(Outage::Closed).build()
-}
-
-/// Waits until the store decides, at no cost, and gives the time at which it did.
+/// Waits until the store decides a peek, and returns the time.
 pub(crate) async fn decides(limiter: &Limiter, key: impl Into<Key>) -> Instant {
     let (key, began) = (key.into(), Instant::now());
     while !limiter.peek(key.clone()).await.is_ok_and(|decision| !decision.is_degraded()) {
@@ -112,12 +108,7 @@ pub(crate) async fn decides(limiter: &Limiter, key: impl Into<Key>) -> Instant {
     Instant::now()
 }
 
-/// What of a key is left under the first policy.
-pub(crate) async fn remaining(limiter: &Limiter, key: impl Into<Key>) -> u64 {
-    limiter.peek(key).await.expect("a decision").states().next().expect("a state").remaining()
-}
-
-/// Waits until the server answers a command so, asking each millisecond, and gives the time at which it did.
+/// Sends a command each millisecond until the server gives this answer, and returns the time.
 pub(crate) async fn answers(server: &Arc<RedisServer>, words: &[&str], answer: &'static str) -> Instant {
     let addr = server.addr();
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
@@ -138,7 +129,7 @@ pub(crate) async fn answers(server: &Arc<RedisServer>, words: &[&str], answer: &
     tokio::task::spawn_blocking(asking).await.expect("a task")
 }
 
-/// Starts a server that was killed again, and gives the time from which it answers.
+/// Restarts a killed server, and returns the time of its first answer.
 pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
     let starting = Arc::clone(server);
     let starting = tokio::task::spawn_blocking(move || starting.restart());
@@ -147,7 +138,7 @@ pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
     answered
 }
 
-/// Waits, without blocking the runtime, for what another thread tells.
+/// Waits for the time that another thread sends, without blocking the runtime.
 pub(crate) async fn told(by: std::sync::mpsc::Receiver<Instant>) -> Instant {
     tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT)).await.expect("a task").expect("it is told")
 }
@@ -157,7 +148,7 @@ pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
     wait::until_async(what, PATIENT, condition).await;
 }
 
-/// What `share` of the samples took at most, in milliseconds; 0 without samples.
+/// Returns the time in milliseconds that this share of the samples does not exceed; 0 without samples.
 pub(crate) fn quantile<'a>(samples: impl IntoIterator<Item = &'a Sample>, share: f64) -> f64 {
     let mut times: Vec<Duration> = samples.into_iter().map(|sample| sample.took).collect();
     times.sort_unstable();

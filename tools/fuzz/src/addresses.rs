@@ -1,4 +1,4 @@
-//! Addresses as proxies write them, requests that carry them, and a reading of them by the standard library's parsers.
+//! Generates addresses as proxies write them and requests that carry them, and reads them with the standard library.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,10 +9,10 @@ use tollgate_tower::key::{Network, TrustedProxies};
 /// The peer of every request: a proxy.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// So many addresses of a request are looked at.
+/// The number of addresses of a request that are read.
 pub(crate) const MAX_HOPS: usize = 32;
 
-/// Who is believed.
+/// The trusted proxies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Belief {
     /// The proxies in 10.0.0.0/8 and fd00::/8.
@@ -35,7 +35,7 @@ impl Belief {
         }
     }
 
-    /// The client of a chain whose hops are told nearest first, `None` where no address is told.
+    /// Returns the client of a chain of hops, the nearest first. A hop without an address is `None`.
     pub(crate) fn client(self, hops: &[Option<IpAddr>]) -> IpAddr {
         let peer = IpAddr::V4(PEER);
         match self {
@@ -49,7 +49,7 @@ impl Belief {
             Self::Hops(count) => {
                 let told: Vec<IpAddr> = hops.iter().take(count.into()).map_while(|it| *it).collect();
                 match told.len() {
-                    // Fewer proxies than there have to be, and nothing that is no address.
+                    // Fewer proxies than configured, and only addresses.
                     len if len < count.into() && len == hops.len() => peer,
                     0 => peer,
                     len => told[len - 1],
@@ -59,7 +59,7 @@ impl Belief {
     }
 }
 
-/// Whether the networks hold it.
+/// Returns whether one of the networks contains the address.
 pub(crate) fn is_proxy(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.octets()[0] == 10,
@@ -67,7 +67,7 @@ pub(crate) fn is_proxy(address: IpAddr) -> bool {
     }
 }
 
-/// What an address is by its bits.
+/// Returns the address in normal form.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if v6.to_bits() >> 32 == 0xffff => IpAddr::V4(Ipv4Addr::from_bits(v6.to_bits() as u32)),
@@ -102,7 +102,7 @@ fn is_port(text: &str) -> bool {
     }
 }
 
-/// Any address, those of proxies and the mapped ones often.
+/// Generates addresses, those of proxies and mapped ones often.
 pub(crate) fn any_address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         any::<u32>().prop_map(|bits| IpAddr::V4(bits.into())),
@@ -116,7 +116,7 @@ pub(crate) fn any_address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// One address in one of its notations.
+/// Generates one of the notations of an address.
 pub(crate) fn dressed() -> impl Strategy<Value = (IpAddr, String)> {
     (any_address(), any::<u16>(), 0_u8..7).prop_map(|(address, port, dress)| {
         let text = match (dress, address) {
@@ -133,7 +133,7 @@ pub(crate) fn dressed() -> impl Strategy<Value = (IpAddr, String)> {
     })
 }
 
-/// A request from the peer with these lines of a header; a line that is no header value is left out.
+/// Builds a request from the peer with these header lines, without those that are no valid header values.
 pub(crate) fn parts(name: &'static str, lines: &[Vec<u8>]) -> Parts {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.extensions.insert(SocketAddr::from((PEER, 50_000)));
@@ -145,7 +145,7 @@ pub(crate) fn parts(name: &'static str, lines: &[Vec<u8>]) -> Parts {
     parts
 }
 
-/// The lines that [`parts`] takes, the last first.
+/// Returns the lines that [`parts`] accepts, the last one first.
 pub(crate) fn backward(lines: &[Vec<u8>]) -> impl Iterator<Item = &Vec<u8>> {
     lines.iter().rev().filter(|line| HeaderValue::from_bytes(line).is_ok())
 }

@@ -1,4 +1,4 @@
-//! Runs a target and counts.
+//! Runs a target.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use proptest::{
     test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner},
 };
 
-/// Something that reads what strangers write, and the law that holds whatever they write.
+/// A parser of untrusted input, and its law.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Target {
     pub(crate) run: fn(&mut TestRunner) -> Result<(), String>,
 }
 
-/// What is to be run.
+/// The options of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) executions: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `None` where a word means nothing.
+    /// Reads the command line. Returns nothing for an unknown word.
     pub(crate) fn parse(words: impl Iterator<Item = String>, all: &[Target]) -> Option<Self> {
         let mut plan = Self { executions: 5_000_000, seed: 1, targets: Vec::new() };
         let mut words = words;
@@ -43,11 +43,11 @@ impl Plan {
 }
 
 impl Target {
-    /// Runs it on so many inputs.
+    /// Runs the target on this number of inputs.
     ///
     /// # Errors
     ///
-    /// The law does not hold, or something panicked: the smallest input that was found.
+    /// Describes the smallest input that breaks the law or causes a panic.
     pub(crate) fn run(&self, executions: u32, seed: u64) -> Result<(), String> {
         let config = Config {
             cases: executions,
@@ -61,7 +61,7 @@ impl Target {
     }
 }
 
-/// Draws inputs and holds each against the law.
+/// Generates inputs and checks each against the law.
 pub(crate) fn hold<S: Strategy>(
     runner: &mut TestRunner,
     inputs: &S,
@@ -74,7 +74,7 @@ pub(crate) fn hold<S: Strategy>(
     })
 }
 
-/// An error unless both are equal.
+/// Returns an error unless both are equal.
 #[expect(clippy::needless_pass_by_value, reason = "what is compared is made for it")]
 pub(crate) fn equal<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?} where {expected:?} belongs")) }
@@ -109,7 +109,7 @@ mod tests {
     };
 
     #[test]
-    fn a_law_that_does_not_hold_is_told_with_the_smallest_input() {
+    fn a_broken_law_is_reported_with_the_smallest_input() {
         let told = SMALL.run(10_000, 7).expect_err("it does not hold");
         assert!(told.contains("100 is not") && told.contains("input: 100"), "{told}");
         assert!(PANICS.run(10_000, 7).expect_err("it panics").contains("input: 200"));

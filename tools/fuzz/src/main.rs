@@ -1,8 +1,8 @@
-//! Feeds what reads strangers' words with millions of made-up ones, and holds the outcome against a law.
+//! Feeds the parsers of untrusted input with millions of generated inputs, and checks each result against a law.
 //!
-//! Run as `cargo xtask fuzz [--executions N] [--seed N] [TARGET…]`. The inputs are drawn from grammars that know the syntax
-//! and how to break it, since uniform bytes are refused at the first one; what fails is made smaller before it is shown.
-//! Each law is an oracle that was written apart from the code, or the standard library's parser.
+//! Run it as `cargo xtask fuzz [--executions N] [--seed N] [TARGET…]`. The inputs come from grammars that know the syntax and
+//! how to break it, because random bytes are refused at the first one. An input that fails is reduced before it is shown.
+//! Each law is an oracle that was written independently of the code, or the parser of the standard library.
 
 use std::{env, process::ExitCode, time::Instant};
 
@@ -15,7 +15,7 @@ use harness::{Plan, Target};
 const HELP: &str = "\
 Usage: cargo xtask fuzz [--executions N] [--seed N] [TARGET…]
 
-  --executions N  so many inputs for each target; 5000000 by default
+  --executions N  the number of inputs for each target; 5000000 by default
   --seed N        draws the inputs from this seed, to see a failure again
 
 Targets:";

@@ -1,4 +1,4 @@
-//! Servers that take the place of all that were there.
+//! Replaces all servers of a cluster.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use super::{AGREEING, RedisCluster};
 use crate::{server::field, wait};
 
 impl RedisCluster {
-    /// Starts a server for each master and makes it take over, as an operator does who replaces machines. The servers that
-    /// were there are replicas then, without slots, and may be killed; the new ones stand behind them in
+    /// Starts a server for each master and makes it take over, as an operator does to replace machines. The former servers
+    /// are then replicas without slots and may be killed; the new ones stand behind them in
     /// [`nodes`](Self::nodes).
     ///
-    /// Gives the longest that one took to take over: milliseconds, or seconds where a vote of the others came to nothing.
+    /// Returns the longest time of a take-over: milliseconds, or seconds where a vote failed and was repeated.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
 //! What a store decides.
 
-use std::{collections::BTreeSet, future::poll_fn, task::Poll, time::Duration};
+use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tollgate::{
-    Algorithm, Check, Clock, Cost, Key, MemoryStore, Policy, PolicySet, Quota, Store,
+    Algorithm, Check, CheckFuture, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store,
     testing::{ALGORITHMS, Script},
 };
 use tollgate_test_support::{
@@ -57,14 +57,28 @@ async fn agree(
         let checks: Vec<(Key, Cost)> = (0..60)
             .map(|_| (Key::from((keys.0, keys.1, dice.below(40))), Cost::new(dice.pick(&[0, 1, 1, 1, least]))))
             .collect();
-        let pending: Vec<_> =
-            checks.iter().map(|(key, cost)| tokio::spawn(redis.check(Check::new(set, key, *cost)))).collect();
-        for ((key, cost), pending) in checks.iter().zip(pending) {
+        let decisions =
+            in_order(checks.iter().map(|(key, cost)| redis.check(Check::new(set, key, *cost))).collect()).await;
+        for ((key, cost), decision) in checks.iter().zip(decisions) {
             let expected = memory.check(Check::new(set, key, *cost)).await.expect("a decision");
-            let decision = pending.await.expect("a task").expect("a decision");
             assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
         }
     }
+}
+
+/// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.
+async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
+    let mut decisions: Vec<Option<Decision>> = vec![None; checks.len()];
+    poll_fn(|cx| {
+        for (check, decision) in checks.iter_mut().zip(&mut decisions).filter(|(_, decision)| decision.is_none()) {
+            if let Poll::Ready(decided) = Pin::new(check).poll(cx) {
+                *decision = Some(decided.expect("a decision"));
+            }
+        }
+        if decisions.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    decisions.into_iter().flatten().collect()
 }
 
 pub(super) async fn a_burst_is_admitted_exactly_to_many_tasks(deployment: &Deployment) {
@@ -116,18 +130,8 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
     let log = patient_limiter(store, set);
     let tags: Vec<String> = (0..60).map(|at| format!("number {at}")).collect();
     // One task sends all of them, so the order of the checks is the order of the tags.
-    let mut checks: Vec<_> = tags.iter().map(|tag| Box::pin(log.check_tagged("acme", Cost::ONE, tag))).collect();
-    let mut decided = vec![false; checks.len()];
-    poll_fn(|cx| {
-        for (check, is_decided) in checks.iter_mut().zip(&mut decided).filter(|(_, is_decided)| !**is_decided) {
-            if let Poll::Ready(decision) = check.as_mut().poll(cx) {
-                assert!(decision.expect("a decision").is_allowed());
-                *is_decided = true;
-            }
-        }
-        if decided.iter().all(|is_decided| *is_decided) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    let checks = tags.iter().map(|tag| log.check_tagged("acme", Cost::ONE, tag)).collect();
+    assert!(in_order(checks).await.iter().all(Decision::is_allowed));
     let entries = log.entries("acme", 100).await.expect("entries");
     let logged: Vec<_> = entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
     assert_eq!(logged, tags);

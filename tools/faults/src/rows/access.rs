@@ -1,4 +1,4 @@
-//! Passwords, rights, clients and certificates that do not fit.
+//! Rows: wrong passwords, missing rights, too many clients, wrong certificates.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
     Pace,
-    load::{LARGE, Load, PATIENT, decides, limiter, millis, patient, quantile, sample, until},
+    load::{LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, sample, until},
     report::{Findings, Target},
 };
 
@@ -47,7 +47,7 @@ pub(super) async fn rights(_: Pace) -> Findings {
         let words: Vec<&str> = ["ACL", "SETUSER", "less", "reset", "on", ">secret"].into_iter().chain(given).collect();
         assert!(!server.command(&words).is_error());
         let store = RedisStore::open(format!("redis://less:secret@{}", server.addr())).expect("a store");
-        let large = patient(&store, LARGE);
+        let large = patient_limiter(store.clone(), LARGE);
         for _ in 0..20 {
             let error = large.check(without).await.expect_err("a right is missing");
             named += f64::from(error.kind().as_str() == "acl" && error.to_string().contains("right"));

@@ -1,4 +1,4 @@
-//! What a loopback cannot show: peers that fall silent, packets that are lost, names that move.
+//! Rows that need network namespaces: silent peers, lost packets, a host name that moves.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::{
     report::{Findings, Target},
 };
 
-/// Servers may be told of it, and wait for their answers, for as long as connecting may take.
+/// The time of an outage that includes the timeout for connecting.
 const WITH_CONNECTING: Target = Target::AtMost(1_500.0);
 
 pub(super) async fn half_open(pace: Pace) -> Findings {
@@ -55,7 +55,7 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
     findings
 }
 
-/// Only what goes over the connection that is open is lost, for good; others can be made.
+/// Loses everything on the open connection for good, while others can be made.
 async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server: &Arc<RedisServer>, large: &Limiter) {
     let own = server.command(&["CLIENT", "ID"]).int();
     let ports = || -> Vec<u16> {
@@ -64,7 +64,7 @@ async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server
         let addr = |line: &str| line.split_once(" addr=")?.1.split(' ').next()?.parse::<SocketAddr>().ok();
         others.map(|line| addr(line).expect("an address").port()).collect()
     };
-    // The one that was silent may be there until the system gives it up.
+    // The silent connection may exist until the system gives it up.
     until("one connection", async || ports().len() == 1).await;
     let port = ports()[0];
     let load = Load::start(large, 16, ["acme".into()]);
@@ -84,7 +84,7 @@ async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server
     findings.figure("connections left open then", Target::AtMost(0.0), left, "");
 }
 
-/// How many connections of this process' network to the port are open.
+/// Counts the open connections of this network namespace to the port.
 fn sockets(port: u16) -> usize {
     let table = fs::read_to_string("/proc/self/net/tcp").expect("linux tells");
     // "sl: local remote state …", ports in hexadecimal, 01 is open.
@@ -129,7 +129,7 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     findings
 }
 
-/// Checks for some time, each of a key and at a cost of its own, which the answer has to show; gives how many did not.
+/// Makes checks for some time, each with a key and a cost of its own, and counts the answers that do not show them.
 async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>, u32) {
     const TASKS: u64 = 16;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -165,7 +165,7 @@ async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>,
     (all, wrong)
 }
 
-/// A hosts file of this process' mount namespace, in the place of the system's until it is dropped.
+/// A hosts file of this mount namespace, in the place of the system's until it is dropped.
 struct Hosts {
     _directory: tempfile::TempDir,
     file: PathBuf,

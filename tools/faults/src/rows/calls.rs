@@ -1,4 +1,4 @@
-//! Callers that leave, and callers without number.
+//! Rows: dropped futures, and millions of keys.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tollgate_tower::{KeyExtractor, key::PeerIp};
 use super::network::memory;
 use crate::{
     Pace,
-    load::{AMOUNT, LARGE, decides, limiter, patient, sample, until},
+    load::{AMOUNT, LARGE, decides, limiter, patient_limiter, sample, until},
     report::{Findings, Target},
 };
 
@@ -22,7 +22,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let large = patient(&store, LARGE);
+    let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let open = || fs::read_dir("/proc/self/fd").expect("linux tells").count();
     let (before, calls) = (open(), pace.of(250_000, 20_000));
@@ -34,7 +34,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
                 while at < calls {
                     at += TASKS;
                     let cost = u32::try_from(at % 5_000 + 1).expect("small");
-                    // Half of them are given up, after none to seven turns of the others.
+                    // Half of the checks are dropped, after up to seven turns of the other tasks.
                     let patience = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
                     tokio::select! {
                         biased;
@@ -66,7 +66,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     findings
 }
 
-/// Lets the others have so many turns; those above seven are without end.
+/// Yields this many times to the other tasks; above seven, for ever.
 pub(super) async fn turns(count: u32) {
     if count > 7 {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Clocks that jump, and clocks that are off.
+//! Rows: clocks that jump, and wrong clocks.
 
 use std::{env, process::Command, time::Duration};
 
@@ -43,7 +43,7 @@ pub(super) async fn forward(_: Pace) -> Findings {
 pub(super) async fn back(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let mut jumper = JumpingServer::start().await;
-    // Of what the target is for the algorithm.
+    // In shares of the target of the algorithm.
     let (mut most, mut longest_share) = (0.0_f64, [0.0_f64; 2]);
     for by in JUMPS {
         let (mut extra, mut shares) = (0.0_f64, [0.0_f64; 2]);

@@ -1,4 +1,4 @@
-//! A cluster whose masters go, stand still, or hand slots over.
+//! Rows: a cluster whose masters die, stand still, or hand slots over.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,11 @@ use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
     Pace,
-    load::{AMOUNT, LARGE, Load, PATIENT, decides, limiter, millis, patient, quantile, remaining},
+    load::{AMOUNT, LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, remaining},
     report::{Findings, Target},
 };
 
-/// Keys at the first master, and keys at the others.
+/// Returns keys of the first master, and keys of the others.
 fn keys(cluster: &RedisCluster) -> (Vec<Key>, Vec<Key>) {
     let first = &cluster.nodes()[0];
     let slots: std::collections::BTreeSet<u16> = cluster.slots_of(first).into_iter().collect();
@@ -113,7 +113,7 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
 pub(super) async fn moves(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let cluster = start().await;
-    let large = patient(&store(&cluster).await, LARGE);
+    let large = patient_limiter(store(&cluster).await, LARGE);
     let is_over = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..4_u64)
         .map(|task| {
@@ -181,7 +181,7 @@ pub(super) async fn renewed(_: Pace) -> Findings {
     });
     all_decide(&large, &keys).await;
     let decided = Instant::now();
-    // What none of the seeds has seen.
+    // Servers that none of the seeds knows.
     let (from, to) = (&cluster.nodes()[seeds], &cluster.nodes()[seeds + 1]);
     let slots = tokio::task::block_in_place(|| {
         let slots: Vec<u16> = cluster.slots_of(from).into_iter().take(500).collect();

@@ -1,4 +1,4 @@
-//! Connections that break, and replies that are none.
+//! Rows: broken connections, and invalid replies.
 
 use std::{fs, time::Duration};
 
@@ -78,7 +78,7 @@ pub(super) async fn nonsense(pace: Pace) -> Findings {
     findings
 }
 
-/// A hundred checks at once, each of a key and at a cost of its own, which its answer has to show.
+/// Makes a hundred checks at once, each with a key and a cost of its own, which the answer has to show.
 async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32) {
     let tasks: Vec<_> = (0..100)
         .map(|_| {
@@ -99,7 +99,7 @@ async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32
     }
 }
 
-/// What of this process lies in memory, in MiB.
+/// Returns the resident memory of this process in MiB.
 pub(super) fn memory() -> f64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("linux tells");
     let pages: f64 = pages.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number of pages");

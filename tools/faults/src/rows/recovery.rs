@@ -1,4 +1,4 @@
-//! Servers that are away and come back.
+//! Rows: servers that are away and return.
 
 use std::{
     env,
@@ -58,7 +58,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let answered = restart(&server).await;
         added = added.max(decides(&large, "large").await.saturating_duration_since(answered));
-        // A denial is remembered for a second at most; then what is fresh is spent.
+        // A denial is cached for a second at most; then the fresh quota is spent.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         let samples = load.end().await;
         let allowed = |is_local: bool| {
@@ -94,7 +94,7 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     tokio::time::sleep(pace.of(Duration::from_secs(5), Duration::from_secs(1))).await;
     let answered = restart(&server).await;
     tokio::time::sleep_until((answered + Duration::from_secs(1)).into()).await;
-    // Ours among them: this one, and those that waited for the server at its start.
+    // The connections of this program: this one, and those that waited for the start.
     let received: f64 = server.info("stats")["total_connections_received"].parse().expect("a number");
     let ours = 3.0;
     for process in &mut processes {
@@ -110,7 +110,7 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     findings
 }
 
-/// One of the processes: tells when the store decides, and when it does again after it did not.
+/// Runs one of the processes: prints a line when the store decides, and another when it decides again after an outage.
 pub(crate) fn process(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime").block_on(async {

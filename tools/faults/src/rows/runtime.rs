@@ -32,7 +32,7 @@ pub(super) async fn ends(pace: Pace) -> Findings {
     findings
 }
 
-/// A store outlives the runtime it was used in, in the midst of checks.
+/// Ends the runtime of a store while checks are pending, and goes on in another one.
 async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
     let mut longest = Duration::ZERO;
     for _ in 0..pace.of(20, 5) {
@@ -57,7 +57,7 @@ async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
     findings.figure(asked, Target::AtMost(200.0), millis(longest), " ms");
 }
 
-/// Handlers panic behind the layer, and tasks panic in the midst of checks; others do not notice.
+/// Makes handlers panic behind the layer and tasks panic during checks, which must not affect others.
 async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
     let load = Load::start(large, 8, ["acme".into()]);
     let mut unwound = 0;
@@ -65,7 +65,7 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
     for at in 0..pace.of(5_000_u32, 500) {
         let limiter = if at % 2 == 0 { large.clone() } else { memory.clone() };
         let task = tokio::spawn(async move {
-            // Without a word, that would be printed thousands of times.
+            // Without the message, which would be printed thousands of times.
             let handler = tower::service_fn(|_: http::Request<()>| async {
                 panic::resume_unwind(Box::new("a handler")) as Result<http::Response<String>, std::convert::Infallible>
             });
@@ -89,7 +89,7 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
     findings.figure("stores of 2 that do not decide after that", Target::AtMost(0.0), f64::from(!decided), "");
 }
 
-/// One worker of two does something else for half a second.
+/// Blocks one worker of two for half a second.
 async fn blocked(findings: &mut Findings, large: &Limiter, pace: Pace) {
     let mut samples = Vec::new();
     let mut added = Duration::ZERO;
@@ -107,7 +107,7 @@ async fn blocked(findings: &mut Findings, large: &Limiter, pace: Pace) {
     findings.figure("a worker of two is blocked: checks without an answer", Target::AtMost(0.0), refused, "");
     findings.figure("the same: check time, p99.9", Target::None, quantile(&samples, 0.999), " ms");
     let asked = "the same: from its end to the next decision by the store, longest";
-    // Probes are answered meanwhile and checks are not, so they slow down.
+    // The probes slow down, because they are answered meanwhile and checks are not.
     findings.figure(asked, Target::AtMost(1_200.0), millis(added), " ms");
 }
 

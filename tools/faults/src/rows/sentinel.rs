@@ -1,4 +1,4 @@
-//! Masters that Sentinels replace.
+//! Rows: masters that Sentinels replace.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ pub(super) async fn planned(pace: Pace) -> Findings {
         let switched = sentinels.switched();
         sentinels.fail_over();
         let (old, mut seen, mut last, mut told) = (sentinels.old(), 0, Instant::now(), None);
-        // Until nothing came there for a while after the switch.
+        // Until no call came for a while after the switch.
         while told.is_none_or(|told: Instant| last.max(told).elapsed() < Duration::from_millis(500)) {
             let now = calls(old);
             if now > seen {
@@ -95,7 +95,7 @@ pub(super) async fn planned(pace: Pace) -> Findings {
     findings
 }
 
-/// What a process that knows the old master alone is admitted there once another is chosen, in a thousand checks.
+/// Counts the admissions at the old master by a process that knows only it, in a thousand checks after a fail-over.
 async fn stays(sentinels: &RedisSentinels) -> f64 {
     sentinels.want_replicas();
     let store = RedisStore::connect(sentinels.old().url()).await.expect("a store");
@@ -121,7 +121,7 @@ pub(super) async fn woken(_: Pace) -> Findings {
     decides(&large, "acme").await;
     is_asked(&sentinels).await;
     old.resume();
-    // What it had been sent while it slept.
+    // The calls that it received while it was stopped.
     let woken = calls(old);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let stray = (calls(old) - woken) as f64;
@@ -130,7 +130,7 @@ pub(super) async fn woken(_: Pace) -> Findings {
     findings
 }
 
-/// Of the quotas that both sides of a partition spend.
+/// The quota that both sides of a partition spend.
 const SPLIT: Policy = Policy::token_bucket("split", Quota::per_day(1_000));
 
 pub(super) async fn partition(_: Pace) -> Findings {
@@ -140,16 +140,16 @@ pub(super) async fn partition(_: Pace) -> Findings {
     let (both, stray, left_too) = cut_off(true).await;
     findings.figure("the same with min-replicas-to-write 1", Target::AtMost(2.0), both, "");
     let asked = "with it: traffic at the old master after the cut, min-replicas-max-lag 2";
-    // Its clock counts whole seconds, and it looks once a second.
+    // The server counts in whole seconds, and checks once a second.
     findings.figure(asked, Target::AtMost(4_200.0), millis(stray), " ms");
-    // The Sentinels are asked once a second, and connecting may take as long.
+    // The store asks the Sentinels once a second, and connecting may take as long.
     let asked = "from the end of the cut until the new master is asked, longest";
     findings.figure(asked, Target::AtMost(2_200.0), millis(left.max(left_too)), " ms");
     findings
 }
 
-/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend: the bursts that
-/// both admit, for how long the old master did after the cut, and how long it takes after its end until it is left.
+/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend. Returns the bursts
+/// that both admit, the time for which the old master admits after the cut, and the time until it is left after the end.
 async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     let namespace = tollgate_tests::NetworkNamespace::start();
     let start = || RedisSentinels::start_in(&namespace);
@@ -172,7 +172,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
         command.args(["isolated", &sentinels.urls().join(",")]);
         tokio::task::spawn_blocking(move || Process::start(command, "spent").ready_line().to_owned())
     };
-    // Slowly, so that there is some left when the other master rises.
+    // Slowly, so that units are left when the other master takes over.
     let mut asked = 0;
     while !there.is_finished() || !has_min_replicas && asked < 2_000 {
         here += u64::from(split.check("acme").await.is_ok_and(|decision| decision.is_allowed()));
@@ -194,7 +194,7 @@ async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     ((here + there) as f64 / 1_000.0, stray, mended.elapsed())
 }
 
-/// The other side: spends what the next master has, as soon as there is one.
+/// Runs the other side: spends the quota at the next master, as soon as there is one.
 pub(crate) fn isolated(urls: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

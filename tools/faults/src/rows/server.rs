@@ -1,4 +1,4 @@
-//! Servers that forget, refuse or cannot decide.
+//! Rows: servers that forget scripts or refuse to decide.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use tollgate_tests::{RedisServer, RefusingState, refusing_state};
 
 use crate::{
     Pace,
-    load::{AMOUNT, LARGE, Load, decides, limiter, millis, patient, quantile, remaining, sample, until},
+    load::{AMOUNT, LARGE, Load, decides, limiter, millis, patient_limiter, quantile, remaining, sample, until},
     report::{Findings, Target},
 };
 
@@ -21,7 +21,7 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let large = patient(&store, LARGE);
+    let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let mut client = server.client();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -46,7 +46,7 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
     findings
 }
 
-/// Raises it under load; every check is answered, the cause is counted by its word, and nothing is charged.
+/// Makes the server enter a refusing state under load, and measures the answers and the recovery.
 async fn meets(findings: &mut Findings, state: RefusingState) {
     let server = RefusingState::server();
     let store = RedisStore::connect(server.url()).await.expect("a store");
@@ -68,7 +68,7 @@ async fn meets(findings: &mut Findings, state: RefusingState) {
     findings.figure(format!("{word}: from its end to the first decision"), Target::AtMost(1_200.0), added, " ms");
     if word == refusing_state::OUT_OF_MEMORY.reason {
         let decided = samples.iter().filter(|sample| sample.reason.is_none()).count() as u64;
-        let spent = AMOUNT - remaining(&patient(&store, LARGE), "acme").await;
+        let spent = AMOUNT - remaining(&patient_limiter(store.clone(), LARGE), "acme").await;
         findings.figure(
             "charges of checks that it did not decide",
             Target::AtMost(0.0),
@@ -76,7 +76,7 @@ async fn meets(findings: &mut Findings, state: RefusingState) {
             "",
         );
     }
-    // What it was filled with to be slow to load stays for good.
+    // The keys that make loading slow never expire.
     if word != refusing_state::LOADING.reason {
         findings.keys(server.keys_and_expires());
     }
@@ -120,7 +120,7 @@ pub(super) async fn eviction(_: Pace) -> Findings {
         warned += f64::from(found.iter().any(|it| it.code() == "TOLLGATE-EVICTION"));
     }
     findings.figure("eviction policies warned of, of 5", Target::AtLeast(5.0), warned, "");
-    // Whoever can make keys can lift limits: told, not met.
+    // A flood of keys evicts exhausted ones and so resets their limits: reported, without a target.
     let lost = flooded("allkeys-lru").await;
     findings.figure(format!("allkeys-lru: spent quotas of {VICTIMS} that a flood lifts"), Target::None, lost, "");
     let lost = flooded("noeviction").await;
@@ -130,11 +130,11 @@ pub(super) async fn eviction(_: Pace) -> Findings {
 
 const VICTIMS: u64 = 20;
 
-/// How many keys whose quota was spent are fresh after others filled the server's memory.
+/// Counts the exhausted keys that are fresh after others filled the memory of the server.
 async fn flooded(policy: &str) -> f64 {
     let server = RedisServer::builder().arg("--maxmemory-policy", policy).start();
     let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
-    let spent = patient(&store, Policy::fixed_window("spent", Quota::per_day(3)));
+    let spent = patient_limiter(store.clone(), Policy::fixed_window("spent", Quota::per_day(3)));
     for victim in (0..VICTIMS).flat_map(|victim| [victim; 3]) {
         assert!(spent.check(("victim", victim)).await.is_ok_and(|decision| decision.is_allowed()));
     }
@@ -144,7 +144,7 @@ async fn flooded(policy: &str) -> f64 {
     let large = limiter(&store, LARGE, Outage::Closed);
     let evicted = || server.info("stats")["evicted_keys"].parse::<u64>().expect("a number");
     let (mut refused, mut next) = (0, 0_u64);
-    // Until nothing more fits, or as much was evicted as fits.
+    // Until no more key fits, or as many were evicted as fit.
     while refused == 0 && evicted() < 50_000 {
         let crowd: Vec<_> = (next..next + 2_000)
             .map(|key| {
@@ -157,7 +157,7 @@ async fn flooded(policy: &str) -> f64 {
             refused += u64::from(check.await.expect("a task").is_err_and(|error| error.kind().as_str() == "oom"));
         }
     }
-    // A look is no write, and is not refused for want of memory; nor is it a use before this.
+    // A peek is no write, so it is not refused for lack of memory.
     assert!(!server.command(&["CONFIG", "SET", "maxmemory", "0"]).is_error());
     let mut fresh = 0;
     for victim in 0..VICTIMS {
@@ -181,7 +181,7 @@ pub(super) async fn read_only(_: Pace) -> Findings {
     let load = Load::start(&large, 1, ["acme".into()]);
     refusing_state::READ_ONLY.enter(&server);
     until("five refusals", async || refused() >= 5.0).await;
-    // The connection that was there, and those that were made.
+    // The first connection, and those made since.
     let each = refused() / (received() - before + 1.0);
     refusing_state::READ_ONLY.leave(&server);
     decides(&large, "acme").await;

@@ -1,4 +1,4 @@
-//! Load for twenty minutes: what grows by itself.
+//! Row: load for twenty minutes, and what grows meanwhile.
 
 use std::{
     fs,
@@ -20,21 +20,21 @@ use crate::{
 };
 
 const TASKS: u64 = 4;
-/// Few, so that what is bounded (states of outages, remembered denials) is full before the first look.
+/// So few that bounded tables (states of outages, cached denials) are full before the first measurement.
 const KEYS: u64 = 64;
 
-/// What is looked at each second.
+/// The measurements of one second.
 #[derive(Clone, Copy)]
 struct Look {
     /// Seconds since the beginning.
     at: f64,
-    /// MiB that are allocated and not given back.
+    /// The allocated memory in MiB.
     heap: f64,
-    /// MiB of the process that lie in memory.
+    /// The resident memory of the process in MiB.
     resident: f64,
-    /// Files that are open.
+    /// The number of open files.
     files: f64,
-    /// Connections at the server.
+    /// The number of connections at the server.
     clients: f64,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn load(pace: Pace) -> Findings {
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| tokio::spawn(spend(large.clone(), small.clone(), task, Arc::clone(&is_over), Arc::clone(&checks))))
         .collect();
-    // All of it is written, and so in memory, before the first look.
+    // Written in full, and so resident, before the first measurement.
     let mut looks: Vec<Look> =
         vec![Look { at: 1.0, heap: 1.0, resident: 1.0, files: 1.0, clients: 1.0 }; seconds - warm];
     let began = Instant::now();
@@ -62,7 +62,7 @@ pub(super) async fn load(pace: Pace) -> Findings {
         if second > warm {
             looks[second - warm - 1] = look(&server, began);
         }
-        // Ends well before the next look.
+        // Ends well before the next measurement.
         if second % 10 == 0 {
             server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
             server.command(&["SCRIPT", "FLUSH"]);
@@ -78,7 +78,7 @@ pub(super) async fn load(pace: Pace) -> Findings {
     let minutes = seconds / 60;
     let asked = format!("checks without an answer, of {checks} in {minutes} min, connections killed each 10 s");
     findings.figure(asked, Target::AtMost(0.0), errors as f64, "");
-    // A minute tells nothing of an hour.
+    // A minute is too short for a figure per hour.
     let target = if pace.is_quick { Target::None } else { Target::AtMost(1.0) };
     let minute = looks.len().min(60);
     for (which, part) in [("first", &looks[..minute]), ("last", &looks[looks.len() - minute..])] {
@@ -86,7 +86,7 @@ pub(super) async fn load(pace: Pace) -> Findings {
         findings.figure(format!("in use on the heap, least of the {which} minute"), Target::None, least, " KiB");
     }
     let size = mean(&looks, |look| look.resident);
-    // Of one size, the process': of what little is in use on the heap a few KiB are much.
+    // Both relative to the memory of the process: relative to the small heap, a few KiB would be much.
     for (what, slope) in [
         ("what is in use on the heap, beside the process' memory", slope(&looks, heap_of)),
         ("the process' memory", slope(&looks, |look| look.resident)),
@@ -121,14 +121,14 @@ async fn spend(large: Limiter, small: Limiter, task: u64, is_over: Arc<AtomicBoo
 }
 
 fn look(server: &RedisServer, began: Instant) -> Look {
-    // Before the look itself takes some.
+    // Before the measurement itself allocates.
     let (at, heap, resident) = (began.elapsed().as_secs_f64(), heap(), memory());
     let files = fs::read_dir("/proc/self/fd").expect("linux tells").count() as f64;
     let clients = server.info("clients")["connected_clients"].parse().expect("a number");
     Look { at, heap, resident, files, clients }
 }
 
-/// What is allocated and not given back, in MiB.
+/// Returns the allocated memory in MiB.
 fn heap() -> f64 {
     let stats = HEAP.stats();
     (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / 1_048_576.0
@@ -142,7 +142,7 @@ fn mean(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
     looks.iter().map(of).sum::<f64>() / looks.len() as f64
 }
 
-/// The line through all looks, by least squares: how much there is more after an hour.
+/// Returns the growth per hour of the line through all measurements, by least squares.
 fn slope(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
     let (time, size) = (mean(looks, |look| look.at), mean(looks, &of));
     let covariance: f64 = looks.iter().map(|look| (look.at - time) * (of(look) - size)).sum();

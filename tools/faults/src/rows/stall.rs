@@ -1,4 +1,4 @@
-//! Servers that take what they are sent and do not answer.
+//! Rows: servers that accept bytes and do not answer.
 
 use std::{
     sync::Arc,
@@ -11,7 +11,7 @@ use tollgate_tests::RedisServer;
 
 use crate::{
     Pace,
-    load::{AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient, quantile, remaining, sample},
+    load::{AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient_limiter, quantile, remaining, sample},
     report::{Findings, Target},
 };
 
@@ -33,9 +33,9 @@ pub(super) async fn server(pace: Pace) -> Findings {
         server.resume();
         added = added.max(decides(&large, round).await - resumed);
         let samples = load.end().await;
-        // What the breaker answered was never sent.
+        // Checks that the open breaker answered were never sent.
         let calls = samples.iter().filter(|sample| sample.reason != Some("breaker")).count();
-        let charged = AMOUNT - remaining(&patient(&store, LARGE), round).await;
+        let charged = AMOUNT - remaining(&patient_limiter(store.clone(), LARGE), round).await;
         most = most.max(charged as f64 / calls as f64);
         let those: Vec<Sample> = samples.into_iter().filter(|it| it.was_between(paused, resumed)).collect();
         met = met.max(those.iter().filter(|it| is_sent(it)).count());
@@ -44,7 +44,7 @@ pub(super) async fn server(pace: Pace) -> Findings {
     let sent: Vec<Sample> = stalled.iter().filter(|it| is_sent(it)).copied().collect();
     let open: Vec<Sample> = stalled.iter().filter(|it| it.reason == Some("breaker")).copied().collect();
     assert!(!sent.is_empty() && !open.is_empty(), "{} sent, {} not", sent.len(), open.len());
-    // Those that were under way when the third of them ran into its deadline: one of each task.
+    // The checks that were pending when the third reached its deadline: one per task.
     let asked = format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
     findings.figure(asked, Target::AtMost(TASKS as f64), met as f64, "");
     let late = sent.len();
@@ -70,7 +70,7 @@ pub(super) async fn server(pace: Pace) -> Findings {
     findings
 }
 
-/// Whether the check was sent and not decided by the store.
+/// Returns whether the check was sent and not decided by the store.
 fn is_sent(sample: &Sample) -> bool {
     sample.reason.is_some_and(|reason| reason != "breaker")
 }

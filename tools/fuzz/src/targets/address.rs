@@ -1,4 +1,4 @@
-//! What one address is, in whatever way it is written.
+//! Target: one address in all notations.
 
 use std::net::IpAddr;
 
@@ -21,10 +21,10 @@ pub(crate) const TARGET: Target = Target {
 #[derive(Clone, Debug)]
 struct Input {
     dressed: (IpAddr, String),
-    /// Another address: any, or one that differs in a single bit.
+    /// Another address: a random one, or one that differs in one bit.
     other: IpAddr,
     prefix: u8,
-    /// What is hardly an address.
+    /// A text that is hardly an address.
     text: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ fn law(input: &Input) -> Result<(), String> {
     equal("the key of another notation", key(&plain)?.encoded(), one.encoded())?;
     let are_one = network(*address, input.prefix) == network(input.other, input.prefix);
     equal("whether two addresses are one key", one == other, are_one)?;
-    // The key says which network it is, and the network has the key.
+    // The key names the network, and the network contains the address.
     let (written, prefix) =
         one.encoded().trim_start_matches('*').split_once('/').unwrap_or((&one.encoded()[1..], "128"));
     let written: IpAddr = written.parse().map_err(|error| format!("{}: {error}", one.encoded()))?;
@@ -69,12 +69,12 @@ fn law(input: &Input) -> Result<(), String> {
     equal("its prefix", prefix.parse(), Ok(if written.is_ipv4() { 128 } else { input.prefix }))
 }
 
-/// `None` where the proxy's own address is used instead.
+/// Returns nothing where the address of the proxy is used instead.
 fn address_of(text: &[u8]) -> Result<Option<IpAddr>, String> {
     let extractor = ForwardedIp::header("x-real-ip", Belief::Networks.trusted());
     let parts = parts("x-real-ip", &[text.to_vec()]);
     if parts.headers.is_empty() {
-        // It is no header value, so it cannot come.
+        // It is no valid header value, so no request carries it.
         return Ok(read(text));
     }
     let found = extractor.address(&parts).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ fn key_of(text: &str, prefix: u8) -> Result<Key, String> {
     key.ok_or_else(|| "an address is exempt".to_owned())
 }
 
-/// The bits that count, and whose.
+/// Returns the bits of the prefix.
 fn network(address: IpAddr, prefix: u8) -> (bool, u128) {
     match canonical(address) {
         IpAddr::V4(v4) => (true, v4.to_bits().into()),

@@ -1,4 +1,4 @@
-//! `Forwarded` (RFC 7239): pairs, quotes, escapes.
+//! Target: the header `Forwarded` (RFC 7239) with its pairs, quotes and escapes.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ fn law(lines: &[Vec<u8>], belief: Belief) -> Result<(), String> {
     equal("the client", found, belief.client(&hops))
 }
 
-/// A piece of a line: a character that means something, or one that was quoted or escaped and does not.
+/// A character of a line: one that is part of the syntax, or one that was quoted or escaped.
 #[derive(Clone, Copy, PartialEq)]
 enum Piece {
     Plain(u8),
@@ -61,14 +61,14 @@ enum Piece {
     Quoted(u8),
 }
 
-/// The nodes of a line, in two steps: first the quotes, then the structure. RFC 7239 §4 and RFC 9110 §5.6.
+/// Reads the nodes of a line in two steps: first the quotes, then the structure. RFC 7239 §4 and RFC 9110 §5.6.
 fn elements(line: &[u8]) -> Vec<Option<IpAddr>> {
     let Some(pieces) = quotes(line) else { return vec![None] };
     let elements: Option<Vec<_>> = pieces.split(|it| *it == Piece::Plain(b',')).map(element).collect();
     elements.map_or(vec![None], |elements| elements.into_iter().flatten().collect())
 }
 
-/// `None` where a quote is not closed.
+/// Returns nothing where a quote is not closed.
 fn quotes(line: &[u8]) -> Option<Vec<Piece>> {
     let (mut pieces, mut is_open, mut is_escaped) = (Vec::new(), false, false);
     for &byte in line {
@@ -96,8 +96,8 @@ fn quotes(line: &[u8]) -> Option<Vec<Piece>> {
     (!is_open).then_some(pieces)
 }
 
-/// The node of an element: an address, something else, or nothing at all. The outer `None` where a quote stands elsewhere
-/// than around a value.
+/// Reads the node of an element: an address, another text, or nothing. The outer `None` stands for a quote that does not
+/// enclose a value.
 #[expect(clippy::option_option, reason = "three answers and a torn line")]
 fn element(pieces: &[Piece]) -> Option<Option<Option<IpAddr>>> {
     let (mut nodes, mut is_malformed, mut is_empty) = (Vec::new(), false, true);

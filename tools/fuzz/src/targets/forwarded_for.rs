@@ -1,4 +1,4 @@
-//! `X-Forwarded-For`, read from the right.
+//! Target: the header `X-Forwarded-For`, read from the right.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub(crate) const TARGET: Target = Target {
 struct Input {
     lines: Vec<Vec<u8>>,
     belief: Belief,
-    /// What the nearest proxy appends, on a line of its own or not.
+    /// The element that the nearest proxy appends, on the same line or another.
     client: (IpAddr, String),
     is_new_line: bool,
 }
@@ -52,7 +52,7 @@ fn law(input: &Input) -> Result<(), String> {
     let client =
         |lines: &[Vec<u8>]| extractor.address(&parts("x-forwarded-for", lines)).map_err(|error| error.to_string());
     equal("the client", client(&input.lines)?, reference(input.belief, &input.lines))?;
-    // The nearest proxy adds whom it saw.
+    // The nearest proxy appends the address of its peer.
     let mut lines = input.lines.clone();
     let (address, text) = &input.client;
     match lines.last_mut().filter(|_| !input.is_new_line) {
@@ -70,7 +70,7 @@ fn law(input: &Input) -> Result<(), String> {
     Ok(())
 }
 
-/// All elements of all lines, read before anything is decided.
+/// Reads all elements of all lines.
 fn reference(belief: Belief, lines: &[Vec<u8>]) -> IpAddr {
     let mut hops = Vec::new();
     for line in backward(lines) {

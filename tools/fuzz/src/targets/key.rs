@@ -1,4 +1,4 @@
-//! What becomes of the parts of a key.
+//! Target: the parts of a key.
 
 use std::{net::IpAddr, sync::LazyLock};
 
@@ -21,15 +21,15 @@ pub(crate) const TARGET: Target = Target {
 enum Part {
     Bytes(Vec<u8>),
     Number(u64),
-    /// A network; all bits are the address.
+    /// A network whose prefix covers all bits.
     Network(IpAddr, u8),
     KeySecret(Vec<u8>),
     Several(Vec<Self>),
-    /// What was too long, or secret: nobody reads it back.
+    /// A digest of a long or secret part, which cannot be decoded.
     Opaque,
 }
 
-/// How the parts are changed to others that look alike.
+/// A change of the parts to similar ones.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Byte(u8),
@@ -93,7 +93,7 @@ fn encode(part: &Part) -> Key {
     }
 }
 
-/// The parts by what they mean: a mapped address is its IPv4 address, bits beyond the prefix do not count.
+/// Returns the parts in normal form: a mapped address is its IPv4 address, bits beyond the prefix are zero.
 fn normal(part: &Part) -> Part {
     match part {
         Part::Several(parts) => Part::Several(parts.iter().map(normal).collect()),
@@ -117,7 +117,7 @@ fn normal(part: &Part) -> Part {
     }
 }
 
-/// What of the parts can be read back.
+/// Returns the parts as they are decoded.
 fn told(part: &Part) -> Part {
     match normal(part) {
         Part::Several(parts) => Part::Several(parts.iter().map(told).collect()),
@@ -168,7 +168,7 @@ fn changed(part: &Part, edit: Edit) -> Part {
 }
 
 impl Part {
-    /// A part of plain bytes is its own text.
+    /// A part of plain bytes is encoded as itself.
     fn unless_same(self, part: &Self) -> Self {
         if self == *part { part.clone() } else { self }
     }

@@ -1,4 +1,4 @@
-//! What is fuzzed.
+//! The targets.
 
 use crate::Target;
 
@@ -12,7 +12,7 @@ mod reply;
 pub(crate) const ALL: &[Target] =
     &[forwarded_for::TARGET, forwarded::TARGET, address::TARGET, key::TARGET, reply::TARGET, policy::TARGET];
 
-/// The short form, on every run of the tests; the seed differs with the day's code only, so that a failure stays one.
+/// The short form, which every run of the tests includes. The seed is fixed, so that a failure can be repeated.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_address_and_one_key_in_every_dress() {
+    fn an_address_has_one_key_in_every_notation() {
         hold(&address::TARGET);
     }
 
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_read_rightly_or_refused() {
+    fn a_reply_is_read_correctly_or_refused() {
         hold(&reply::TARGET);
     }
 

@@ -1,4 +1,4 @@
-//! Quotas and policies from values that somebody configured.
+//! Target: quotas and policies from configured values.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -64,7 +64,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => "[a-z:{}\" \\r\u{e4}]{0,6}",
     ];
     let burst = prop_oneof![2 => Just(None), 1 => amount().prop_map(Some)];
-    // Also where the product of both reaches what a double holds.
+    // Also where the product of both exceeds the integers of a double.
     let edge = (22_u32..=26, -1_i64..=1).prop_map(|(power, off)| {
         let burst = u32::try_from((1_i64 << (53 - power)) + off).expect("at most 2^31 + 1");
         (1 << power, Some(burst))
@@ -103,11 +103,11 @@ fn law(input: &Input) -> Result<(), String> {
         (policy.name(), policy.algorithm(), policy.quota()),
         (input.name.as_str(), input.algorithm, quota),
     )?;
-    // A log of thousands takes its time, and says nothing new.
+    // A log of thousands of entries takes long and shows nothing new.
     if input.algorithm == Algorithm::SlidingLog && burst > 300 { Ok(()) } else { spend(input, policy, burst) }
 }
 
-/// The value, unless it was rightly refused, in a message that names one of `values`.
+/// Returns the value, or nothing where it was refused correctly, in a message that names one of `values`.
 fn refused_or<T>(result: Result<T, tollgate::Error>, is_right: bool, values: &[String]) -> Result<Option<T>, String> {
     equal("whether it is accepted", result.is_ok(), is_right)?;
     match result {
@@ -148,7 +148,7 @@ fn is_policy(input: &Input, burst: u32) -> bool {
         }
 }
 
-/// Spends the burst at once, and waits for as long as it is told.
+/// Spends the burst at once, and waits as the answer says.
 fn spend(input: &Input, policy: Policy, burst: u32) -> Result<(), String> {
     let clock = Clock::manual(input.now_us);
     let one = NonZeroUsize::MIN;

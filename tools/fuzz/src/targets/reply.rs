@@ -1,4 +1,4 @@
-//! What a server says to a script: what the script replies, that with a fault, and any bytes.
+//! Target: the reply to a script, right, changed, or random.
 
 use proptest::{
     prelude::*,
@@ -23,15 +23,15 @@ pub(crate) const TARGET: Target = Target {
 
 #[derive(Clone, Debug)]
 struct Input {
-    /// Which of the [`sets`].
+    /// The index into [`sets`].
     set: usize,
     cost: u32,
     reply: Value,
-    /// How many requests of each subject a batch holds.
+    /// The number of checks of each key in the batch.
     counts: Vec<usize>,
 }
 
-/// What a word may not reach: the first integer that a double cannot tell from its neighbour.
+/// The limit of a word: the first integer that a double cannot distinguish from the next one.
 const EXACT: i64 = 1 << 53;
 
 thread_local! {
@@ -58,7 +58,7 @@ fn sets() -> Vec<PolicySet> {
     lone.into_iter().map(PolicySet::from).chain(several.map(|set| PolicySet::try_new(set).expect("a set"))).collect()
 }
 
-/// How many words each policy has in a reply.
+/// The number of words of each policy in a reply.
 fn widths(policies: &PolicySet) -> Vec<usize> {
     let width = |policy: &Policy| match policy.algorithm() {
         Algorithm::SlidingWindow => 3,
@@ -112,7 +112,7 @@ fn inputs() -> impl Strategy<Value = Input> {
     })
 }
 
-/// A list of integers as a batch replies: doubles side by side.
+/// Encodes a list of integers as a batch does: as doubles.
 fn packed(reply: Value) -> Value {
     match &reply {
         Value::Array(values) => match numbers(values) {
@@ -123,7 +123,7 @@ fn packed(reply: Value) -> Value {
     }
 }
 
-/// What went wrong on the way.
+/// A fault of the reply.
 #[derive(Clone, Debug)]
 enum Fault {
     None,
@@ -179,7 +179,7 @@ impl Fault {
                     let at = at.index(bytes.len());
                     bytes[at] = byte;
                 }
-                // The client ends the connection at bytes that are no reply.
+                // The client closes the connection at bytes that are no reply.
                 return redis::parse_redis_value(&bytes).unwrap_or(Value::Nil);
             }
         }
@@ -187,7 +187,7 @@ impl Fault {
     }
 }
 
-/// The reply as it is sent.
+/// Encodes the reply as the server sends it.
 fn resp(words: &[Value]) -> Vec<u8> {
     let word = |word: &Value| if let Value::Int(word) = word { format!(":{word}\r\n") } else { "_\r\n".to_owned() };
     format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
@@ -220,7 +220,7 @@ fn batch(script: &Script, policies: &PolicySet, input: &Input) -> Result<(), Str
     for ((decisions, (granted, words)), &count) in found.iter().zip(&outcomes).zip(&input.counts) {
         equal("the number of decisions", decisions.len(), count)?;
         let fits = words.iter().all(|(denies, _)| !denies);
-        // That the level denies although all were admitted, or the other way round, no script says.
+        // No script replies with a level that contradicts the number of admitted checks.
         let is_sound = *granted <= count as u64 && (*granted == count as u64) == fits;
         for (at, decision) in decisions.iter().enumerate().filter(|_| is_sound) {
             let is_granted = (at as u64) < *granted;
@@ -233,7 +233,7 @@ fn batch(script: &Script, policies: &PolicySet, input: &Input) -> Result<(), Str
     Ok(())
 }
 
-/// The answer, unless the reply was refused as one that is none.
+/// Returns the answer, or nothing where the reply was refused as invalid.
 fn refused<T>(answer: Result<T, tollgate::Error>) -> Result<Option<T>, String> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -241,7 +241,7 @@ fn refused<T>(answer: Result<T, tollgate::Error>) -> Result<Option<T>, String> {
     }
 }
 
-/// Of each policy whether it denies, and its words.
+/// Returns of each policy whether it denies, and its words.
 type Said = Vec<(bool, Vec<u64>)>;
 
 fn numbers(values: &[Value]) -> Option<Vec<i64>> {
@@ -280,7 +280,7 @@ fn expected_batch(policies: &PolicySet, counts: &[usize], reply: &Value) -> Opti
         let said = split(policies, &words[usize::from(is_counted)..])?;
         let fits = said.iter().all(|it| !it.0);
         let granted = if is_counted { u64::try_from(words[0]).ok()? } else { u64::from(fits) };
-        // Whoever was not admitted was denied.
+        // Every check that was not admitted was denied.
         let is_sound = !is_counted || granted == count as u64 || granted < count as u64 && !fits;
         is_sound.then_some((granted, said))
     };
@@ -297,7 +297,7 @@ fn split(policies: &PolicySet, mut words: &[i64]) -> Option<Said> {
         let all: Option<Vec<u64>> =
             all.into_iter().map(|it| u64::try_from(it).ok().filter(|it| *it < EXACT as u64)).collect();
         let all = all?;
-        // Parts of 1/amount µs that are a microsecond are none.
+        // The parts of 1/amount µs are less than a microsecond.
         let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
         if is_bucket && all.get(1).is_some_and(|&part| part >= policy.quota().amount().into()) {
             return None;
@@ -307,7 +307,7 @@ fn split(policies: &PolicySet, mut words: &[i64]) -> Option<Said> {
     words.is_empty().then_some(said)
 }
 
-/// Whether the decision says what the words say, `later` units before.
+/// Checks that the decision agrees with the words, `later` units before.
 fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(), String> {
     equal("the time", testing::at_us(decision), at_us)?;
     equal("whether it passes", decision.is_allowed(), words.iter().all(|(denies, _)| !denies))?;
@@ -318,7 +318,7 @@ fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(),
         let (amount, burst) = (u128::from(quota.amount()), u128::from(quota.burst()));
         let (period, first) = (quota.period().as_micros(), u128::from(words[0]));
         let second = words.get(1).map_or(0, |it| u128::from(*it));
-        // None of these panics, whatever the words are, and who is denied waits.
+        // None of these panics, and every denial has a wait.
         let _ = (state.reset_after(), state.more_after(), state.delay());
         equal("whether there is a wait", state.retry_after().is_some_and(|wait| !wait.is_zero()), *denies)?;
         let later = u128::from(later);
@@ -333,7 +333,7 @@ fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(),
             }
             _ => first.checked_sub(later),
         };
-        // More admitted than the level or the least burst holds: no script says that.
+        // No script admits more than the level or the smallest burst.
         let Some(spent) = spent.filter(|_| later <= most) else { continue };
         equal("what remains", u128::from(state.remaining()), burst.saturating_sub(spent))?;
     }
@@ -356,7 +356,7 @@ fn entries(reply: &Value) -> Result<(), String> {
     equal("the entries", found, expected)
 }
 
-/// An entry that is inside the period yet: the time as a double, and the tag.
+/// Encodes an entry inside of the period: the time as a double, and the tag.
 fn entry(value: &Value, now: i64) -> Option<(u64, Vec<u8>)> {
     let Value::BulkString(bytes) = value else { return None };
     let time = <[u8; 8]>::try_from(bytes.get(..8)?).ok().map(f64::from_le_bytes)?;
