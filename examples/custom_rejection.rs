@@ -17,7 +17,9 @@ use axum::{
 };
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
-use tollgate_tower::{HeaderFormat, RateLimitLayer, Rejection, Reset, key::PeerIp, rejection::Reason, respond_fn};
+use tollgate_tower::{
+    HeaderFormat, RateLimitLayer, Rejection, ResetFormat, key::PeerIp, rejection::Reason, respond_fn,
+};
 
 const HOME: Policy = Policy::token_bucket("home", Quota::per_minute(2));
 const TRIAL: Policy = Policy::token_bucket("trial", Quota::per_minute(2));
@@ -36,7 +38,7 @@ fn refuse(rejection: &Rejection<'_>) -> Response {
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let home = RateLimitLayer::builder(Limiter::new(store.clone(), HOME), PeerIp::new())
-        .header_format(HeaderFormat::Legacy { reset: Reset::Seconds })
+        .header_format(HeaderFormat::Legacy { reset: ResetFormat::Seconds })
         .respond_with(respond_fn(refuse))
         .build();
     let trial =

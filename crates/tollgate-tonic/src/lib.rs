@@ -133,7 +133,7 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 /// # let _ = layer;
 /// ```
 pub fn builder<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
-    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).header_format(HeaderFormat::None).rpc(
+    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).header_format(HeaderFormat::None).rpc_name(
         |parts| {
             Protocol::detect(&parts.headers)?;
             service_and_method(parts.uri.path())

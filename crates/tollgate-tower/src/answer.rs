@@ -1,63 +1,90 @@
-//! From the decision to the answer.
+//! Verdicts: what happens to a request.
 
-use std::{mem, sync::Arc};
+use std::mem;
 
-use http::{Response, request::Parts};
-use tollgate::{Decision, Error, ErrorKind};
+use http::Response;
+use tollgate::{CheckFuture, Key};
 
 use crate::{
-    Account, Decisions, Rejection, Respond,
-    fields::Told,
-    key::KeyError,
-    metrics::{self, Place},
-    rejection::{Completion, Reason},
-    settle::{Charge, Outcome},
-    shared::{Accounts, Asked, Limit, Shared, Ticket},
+    charge::{Charge, Outcome},
+    decisions::Decisions,
+    headers::HeaderUpdate,
+    metrics::{LabelIndex, Timer},
 };
 
-/// A request that was let pass, until the service has answered.
-pub(crate) struct Passed {
-    told: Told,
-    more: Option<Box<More>>,
+/// Says what happens to a request next.
+pub(crate) enum Verdict<B> {
+    /// The service is called.
+    Admit(Admission),
+    /// The client receives this response, and the service is not called.
+    Reject(Response<B>),
+    /// The store has not answered yet.
+    Wait(CheckFuture, RequestContext),
 }
 
-/// What few layers have.
-struct More {
+/// Stores what is known of a request until the store answers.
+pub(crate) struct RequestContext {
+    /// The index of the limiter that is checked.
+    pub(crate) limit: usize,
+    /// The key of the request, where it is needed after the check.
+    pub(crate) key: Option<Box<Key>>,
+    pub(crate) labels: LabelIndex,
+    pub(crate) timer: Timer,
+}
+
+/// Stores what is left to do for an admitted request when the service has answered.
+pub(crate) struct Admission {
+    headers: HeaderUpdate,
+    /// Boxed, because few layers use it and the response future carries it.
+    extras: Option<Box<Extras>>,
+}
+
+struct Extras {
     charge: Option<Charge>,
-    exposed: Option<Decisions>,
+    decisions: Option<Decisions>,
 }
 
-impl Passed {
-    /// A request without a decision.
-    pub(crate) const EXEMPT: Self = Self { told: Told::NOTHING, more: None };
+impl Admission {
+    /// Admits a request without a decision.
+    pub(crate) const EXEMPT: Self = Self { headers: HeaderUpdate::EMPTY, extras: None };
 
-    /// What has to know that the service is running, which may panic.
-    #[inline]
-    pub(crate) fn charge(&mut self) -> Option<&mut Charge> {
-        self.more.as_mut()?.charge.as_mut()
+    // Inlined by force, so that nothing is copied for the many layers without extras.
+    #[inline(always)]
+    pub(crate) fn new(headers: HeaderUpdate, charge: Option<Charge>, decisions: Option<Decisions>) -> Self {
+        if charge.is_none() && decisions.is_none() {
+            return Self { headers, extras: None };
+        }
+        Self { headers, extras: Some(Box::new(Extras { charge, decisions })) }
     }
 
-    /// The service ended with an error.
-    pub(crate) fn failed(&mut self) {
+    /// Returns the charge, which has to know while the service runs.
+    #[inline]
+    pub(crate) fn charge(&mut self) -> Option<&mut Charge> {
+        self.extras.as_mut()?.charge.as_mut()
+    }
+
+    /// Settles the charge of a request whose service returned an error.
+    pub(crate) fn fail(&mut self) {
         if let Some(charge) = self.charge() {
             charge.settle(Outcome::Failed);
         }
     }
 
-    /// Completes the service's own response.
+    /// Completes the response of the service.
+    // Inlined by force: the headers move once, from the future into the response.
     #[inline(always)]
-    pub(crate) fn finish<B>(&mut self, response: &mut Response<B>) {
-        if let Some(more) = self.more.take() {
-            more.finish(response);
+    pub(crate) fn complete<B>(&mut self, response: &mut Response<B>) {
+        if let Some(extras) = self.extras.take() {
+            extras.complete(response);
         }
-        self.told.add_to(response.headers_mut());
+        self.headers.add_to(response.headers_mut());
     }
 }
 
-impl More {
-    fn finish<B>(mut self: Box<Self>, response: &mut Response<B>) {
+impl Extras {
+    fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) {
         if let Some(mut charge) = self.charge.take() {
-            // The head, lent out for as long as it is looked at: the response itself stays where it is.
+            // The closure of the user reads a head without a body. It is lent to the closure and put back.
             let (mut head, ()) = Response::new(()).into_parts();
             (head.status, head.version) = (response.status(), response.version());
             mem::swap(&mut head.headers, response.headers_mut());
@@ -66,88 +93,8 @@ impl More {
             mem::swap(&mut head.headers, response.headers_mut());
             mem::swap(&mut head.extensions, response.extensions_mut());
         }
-        if let Some(decisions) = self.exposed.take() {
-            decisions.tell(response.extensions_mut());
+        if let Some(decisions) = self.decisions.take() {
+            decisions.insert_into(response.extensions_mut());
         }
-    }
-}
-
-impl<K: Send + Sync + 'static, R> Shared<K, R> {
-    /// What the answer of the store means for the request.
-    #[inline(always)]
-    pub(crate) fn judge<B>(
-        self: &Arc<Self>,
-        answer: Result<&Decision, &Error>,
-        ticket: Ticket,
-        parts: &mut Parts,
-    ) -> Asked<B>
-    where
-        R: Respond<B>,
-    {
-        let Ticket { at, key, place, timer } = ticket;
-        let (limit, options) = (&self.limits[at], &self.options);
-        let decision = match answer {
-            Ok(decision) => decision,
-            Err(error) => {
-                metrics::failed(error);
-                if options.is_shadow {
-                    tracing::debug!(%error, "no decision; the limit is in shadow");
-                    return Asked::Passes(Passed::EXEMPT);
-                }
-                let reason = match error.kind() {
-                    ErrorKind::CostExceedsBurst => Reason::CostNeverFits(error),
-                    _ => Reason::Unavailable(error),
-                };
-                return Asked::Refused(self.refuse(reason, Some(limit), parts, place));
-            }
-        };
-        let exposed = options.exposes_decisions.then(|| Decisions::add(decision, &mut parts.extensions));
-        self.decided(at, decision, place, Some(&timer), &self.rpc(parts));
-        if decision.is_denied() && !options.is_shadow {
-            return Asked::Refused(self.refuse(Reason::Denied(decision), Some(limit), parts, place));
-        }
-        if let (Some(accounts), Some(key)) = (&options.accounts, &key) {
-            let at = match accounts {
-                Accounts::Same => at,
-                Accounts::At(at) => *at,
-            };
-            let account = Account::new(self, at, (**key).clone(), parts, place);
-            parts.extensions.insert(account);
-        }
-        let charge = match (&options.settle, key) {
-            (Some(settle), Some(key)) if decision.is_allowed() => {
-                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), settle.clone()))
-            }
-            _ => None,
-        };
-        let more = (charge.is_some() || exposed.is_some()).then(|| Box::new(More { charge, exposed }));
-        let told = if options.is_shadow { Told::NOTHING } else { limit.wording.of(decision) };
-        Asked::Passes(Passed { told, more })
-    }
-}
-
-impl<K, R> Shared<K, R> {
-    /// The answer to a request without a key.
-    pub(crate) fn refuse_keyless<B>(&self, error: &KeyError, parts: &Parts, place: Place) -> Response<B>
-    where
-        R: Respond<B>,
-    {
-        self.refuse(Reason::MissingKey(error), None, parts, place)
-    }
-
-    fn refuse<B>(&self, reason: Reason<'_>, limit: Option<&Limit>, parts: &Parts, place: Place) -> Response<B>
-    where
-        R: Respond<B>,
-    {
-        self.rejected(reason, place, &self.rpc(parts));
-        let completion = Completion::new(reason, limit);
-        let rejection = Rejection::new(reason, completion.retry_after(), parts);
-        let mut response = self.responder.complete(&rejection, &completion);
-        if let Some(decisions) = parts.extensions.get::<Decisions>()
-            && self.options.exposes_decisions
-        {
-            response.extensions_mut().insert(decisions.clone());
-        }
-        response
     }
 }

@@ -4,221 +4,296 @@ use http::{StatusCode, request::Parts};
 use tollgate::{Cost, Limiter};
 
 use crate::{
-    HeaderFormat, LimiterSource, MetricLabels, Outcome, RateLimitLayer,
+    charge::Outcome,
+    headers::HeaderFormat,
+    labels::MetricLabels,
+    limiters::LimiterSource,
+    options::{Options, RequestLimiterSource},
     rejection::Problem,
-    shared::{Accounts, Options, Shared},
+    shared::Shared,
 };
 
-/// Builds a [`RateLimitLayer`].
-#[must_use = "a builder does nothing until it is built"]
+/// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
+///
+/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by default, or has the default that it
+/// describes.
+#[must_use = "a builder does nothing until `build` is called"]
 pub struct RateLimitBuilder<K, R = Problem> {
-    limits: LimiterSource,
+    limiters: LimiterSource,
     options: Options,
     key: K,
     responder: R,
 }
 
 impl<K> RateLimitBuilder<K> {
-    pub(crate) fn new(limits: LimiterSource, key: K) -> Self {
-        Self { limits, options: Options::default(), key, responder: Problem::new() }
+    pub(crate) fn new(limiters: LimiterSource, key: K) -> Self {
+        Self { limiters, options: Options::default(), key, responder: Problem::new() }
     }
 }
 
 impl<K, R> RateLimitBuilder<K, R> {
-    /// What a request costs; one unit by default. A cost of zero passes and is told what is left;
-    /// a cost above the burst of a policy is answered with 413.
+    /// Sets the cost of a request. The default is one unit.
+    ///
+    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost
+    /// above the burst of a policy can never fit and is answered with 413.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::post("/").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("rows").unwrap().remaining(), 95);
+    /// # }
     /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
         self.options.cost = Some(Box::new(cost));
         self
     }
 
-    /// Which requests pass without a look at their key or quota.
+    /// Exempts requests from the limit. An exempt request needs no key and spends nothing.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .exempt(|parts| parts.uri.path() == "/healthz")
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::get("/healthz").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("daily").unwrap().remaining(), 100);
+    /// # }
     /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.options.exempt = Some(Box::new(exempt));
         self
     }
 
-    /// Which answers are charged: what others were charged is given back.
+    /// Charges only responses with a matching status. All other responses are refunded.
     ///
-    /// All requests are charged before the service is called, so that a limit holds however many
-    /// are on their way. A service that fails or panics counts as 500. A request that is given up
-    /// before the answer stays charged: who hangs up early would have no limit otherwise. With
-    /// [`settle`](Self::settle), of which this is the simple form, that is your choice.
+    /// Every request is charged before the service is called, so that the limit also holds for
+    /// concurrent requests. A service that fails or panics counts as 500. A request that is cancelled
+    /// before the response stays charged, because otherwise a client could avoid the limit by
+    /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
+    /// replaces it.
     ///
     /// ```
-    /// # use http::StatusCode;
+    /// # use http::{Request, Response, StatusCode};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("login", Quota::per_minute(5)));
-    /// // A log-in that succeeds costs nothing, one that fails does.
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("login", Quota::per_day(5)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// // Charges failed log-ins only. `|status| !status.is_server_error()` would refund the failures of
+    /// // the server.
     /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
     ///     .build();
     ///
-    /// // Our own failures are not the caller's.
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .charge_on(|status| !status.is_server_error())
-    ///     .build();
-    /// # let _ = layer;
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), StatusCode::OK);
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
+    /// # }
     /// ```
     pub fn charge_on(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.settle(move |outcome, charged| match outcome.status() {
+        self.final_cost(move |outcome, charged| match outcome.status() {
             Some(status) if !is_charged(status) => Cost::ZERO,
             _ => charged,
         })
     }
 
-    /// What a request turned out to cost, once the service has answered or will not: the rest of
-    /// what it was charged is given back. Charge with [`cost`](Self::cost) the most that it can
-    /// cost; more than that is not taken afterwards.
+    /// Sets the final cost after the response. The difference to the initial charge is refunded.
     ///
-    /// Nobody waits for a refund: it goes to the store while the answer goes to the client, whose
-    /// `RateLimit` fields do not know of it yet.
+    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
+    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units.
+    ///
+    /// The refund runs in the background and delays no response. The rate limit headers of the
+    /// response do not include it.
     ///
     /// ```
+    /// # use http::{Request, Response};
     /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(100_000)));
-    /// // Up to 4000 tokens; the service says in an extension of its response how many it were.
-    /// let layer = RateLimitLayer::builder(limiter, Global)
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100_000)));
+    /// // A request costs up to 4000 tokens. The service reports the number in an extension.
+    /// let service = service_fn(|_: Request<()>| async {
+    ///     let mut response = Response::new(String::new());
+    ///     response.extensions_mut().insert(Cost::new(700));
+    ///     Ok::<_, std::convert::Infallible>(response)
+    /// });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
     ///     .cost(|_| Cost::new(4000))
-    ///     .settle(|outcome, charged| match outcome.response() {
+    ///     .final_cost(|outcome, charged| match outcome.response() {
     ///         Some(response) => response.extensions.get::<Cost>().copied().unwrap_or(charged),
     ///         None => charged,
     ///     })
     ///     .build();
-    /// # let _ = layer;
+    ///
+    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 99_300);
+    /// # }
     /// ```
-    pub fn settle(mut self, settle: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
-        self.options.settle = Some(Arc::new(settle));
+    pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
+        self.options.final_cost = Some(Arc::new(final_cost));
         self
     }
 
-    /// Lets requests wait for their turn, up to `max`, instead of denying them.
+    /// Queues denied requests for up to `max`. A cancelled request leaves the queue.
     ///
-    /// Those of one key pass in the order in which they came; a request whose turn would come too
-    /// late is denied at once, and so is one that finds
-    /// [too many waiting](tollgate::LimiterBuilder::max_waiting). Who goes away leaves the line.
-    /// Each replica has a line of its own.
+    /// Requests with the same key pass in the order of their arrival. A request is denied at once if
+    /// it would have to wait for longer than `max`, or if
+    /// [too many requests wait](tollgate::LimiterBuilder::max_waiting). Each replica has its own queue.
     ///
-    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share:
-    /// requests that it admits are held until their turn, with this option and without it.
+    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
+    /// delays the requests that it admits, with and without this option.
     ///
     /// ```
     /// # use std::time::Duration;
+    /// # use http::{Request, Response};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).wait(Duration::from_secs(2)).build();
-    /// # let _ = layer;
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let policy = Policy::token_bucket("all", Quota::per_second(100).with_burst(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), policy);
+    /// let layer = RateLimitLayer::builder(limiter, Global).wait(Duration::from_secs(20)).build();
+    ///
+    /// // The second request waits for 10 ms.
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
     /// ```
     pub fn wait(mut self, max: Duration) -> Self {
         self.options.wait = Some(max);
         self
     }
 
-    /// In which words the answers tell of the limits.
-    pub fn header_format(mut self, dialect: HeaderFormat) -> Self {
-        self.options.dialect = dialect;
+    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`].
+    pub fn header_format(mut self, format: HeaderFormat) -> Self {
+        self.options.header_format = format;
         self
     }
 
-    /// Adds `Access-Control-Expose-Headers` with the names of the fields, so that scripts in
-    /// browsers can read them. A CORS layer outside may set that header anew: then give it the
-    /// [names](HeaderFormat::names).
-    pub fn expose_to_browsers(mut self, expose: bool) -> Self {
-        self.options.is_for_browsers = expose;
+    /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
+    ///
+    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer outside of this
+    /// layer may replace that header. In that case configure the CORS layer with the
+    /// [names](HeaderFormat::names) instead.
+    pub fn expose_headers(mut self, expose: bool) -> Self {
+        self.options.exposes_headers = expose;
         self
     }
 
-    /// Puts the [`Decisions`](crate::Decisions) into the extensions of request and response. That
-    /// costs allocations, so it is off by default.
+    /// Inserts the [`Decisions`](crate::Decisions) into the extensions of request and response.
+    ///
+    /// The default is `false`, because the option allocates memory for each request.
     pub fn expose_decisions(mut self, expose: bool) -> Self {
         self.options.exposes_decisions = expose;
         self
     }
 
-    /// Decides, counts and reports, but refuses nobody and tells the client nothing: a limit to be
-    /// tried out. What would have been denied is in the log (at `debug`), in the metrics (outcome
-    /// `shadowed`), and in the [`Decisions`](crate::Decisions).
+    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
+    ///
+    /// The service charges further units with it, from `limiter`, or with `None` from the limiter that
+    /// admitted the request. The option is off by default, because it allocates memory for each
+    /// request.
+    pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
+        self.options.request_limiter = Some(match limiter {
+            Some(limiter) => {
+                self.limiters.limiters.push(limiter);
+                RequestLimiterSource::At(self.limiters.limiters.len() - 1)
+            }
+            None => RequestLimiterSource::Same,
+        });
+        self
+    }
+
+    /// Turns shadow mode on or off: requests are checked and counted, but never rejected.
+    ///
+    /// Use it to try out a limit. The client receives no rate limit headers. Requests that would be
+    /// denied appear in the log at `debug`, in the metrics with the outcome `shadowed`, and in the
+    /// [`Decisions`](crate::Decisions).
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).shadow(true).build();
+    ///
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
+    /// ```
     pub fn shadow(mut self, is_shadow: bool) -> Self {
         self.options.is_shadow = is_shadow;
         self
     }
 
-    /// What requests are called in the metrics `tollgate_decisions_total` and
-    /// `tollgate_rejections_total`.
+    /// Sets the metric labels, from a fixed list.
+    ///
+    /// The metrics `tollgate_decisions_total` and `tollgate_rejections_total` carry them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
         self.options.labels = Some(labels);
         self
     }
 
-    /// Names the service and the method that a request calls, where it is a call of a remote
-    /// procedure: the log of refusals has them as `rpc.service` and `rpc.method`, the first 128
-    /// bytes of each. For adapters of such frameworks; tollgate-tonic has it set.
-    pub fn rpc(
+    /// Names the service and the method of a remote procedure call, for the log.
+    ///
+    /// Logged denials and rejections carry the names as `rpc.service` and `rpc.method`, each cut to
+    /// 128 bytes. tollgate-tonic sets this option for gRPC.
+    pub fn rpc_name(
         mut self,
         name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
     ) -> Self {
-        self.options.rpc = Some(Box::new(name));
+        self.options.rpc_name = Some(Box::new(name));
         self
     }
 
-    /// Puts an [`Account`](crate::Account) into the extensions of the requests that pass, for what
-    /// they spend on their way: from `limiter`, or without one from the limiter that let them pass.
-    /// That costs allocations, so it is off by default.
-    pub fn open_accounts(mut self, limiter: Option<Limiter>) -> Self {
-        self.options.accounts = Some(match limiter {
-            Some(limiter) => {
-                self.limits.limiters.push(limiter);
-                Accounts::At(self.limits.limiters.len() - 1)
-            }
-            None => Accounts::Same,
-        });
-        self
-    }
-
-    /// Who writes the answer when the service is not called; [`Problem`] by default. The status is
-    /// the responder's choice; the middleware adds the fields that it leaves out.
+    /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
+    ///
+    /// The responder chooses the status. The middleware adds the headers that the responder has not
+    /// set.
     pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
-        RateLimitBuilder { limits: self.limits, options: self.options, key: self.key, responder }
+        RateLimitBuilder { limiters: self.limiters, options: self.options, key: self.key, responder }
     }
 
-    /// Who writes the answer.
+    /// Returns the responder.
     #[must_use]
     pub fn responder(&self) -> &R {
         &self.responder
     }
 
-    /// The layer.
-    #[must_use]
-    pub fn build(self) -> RateLimitLayer<K, R> {
-        RateLimitLayer::from_shared(Shared::new(self.limits, self.options, self.key, self.responder))
+    pub(crate) fn into_shared(self) -> Shared<K, R> {
+        Shared::new(self.limiters, self.options, self.key, self.responder)
     }
 }
 
 impl<K, R> fmt::Debug for RateLimitBuilder<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBuilder").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("RateLimitBuilder").field("limiters", &self.limiters).finish_non_exhaustive()
     }
 }

@@ -3,58 +3,64 @@ use std::sync::Arc;
 use http::Extensions;
 use tollgate::{Decision, PolicyState};
 
-/// What the layers around a service decided on a request, the outermost first.
+/// Lists the decisions of all layers around a service, the outermost first.
 ///
-/// Layers that are told to [expose](crate::RateLimitBuilder::expose_decisions) put it into the
-/// extensions of the request, for the service, and of the response, for layers outside: a trace,
-/// an access log. With the feature `axum` it is an extractor.
+/// A layer with [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) inserts it into the
+/// extensions of the request, for the service, and into those of the response, for outer layers such
+/// as an access log. With the feature `axum` it is also an extractor.
 ///
 /// ```
-/// use axum::{Router, routing::get};
+/// use axum::{Router, body::{Body, to_bytes}, routing::get};
+/// use http::Request;
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
 /// use tollgate_tower::{Decisions, RateLimitLayer, key::Global};
+/// use tower::ServiceExt;
 ///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1000)));
 /// let layer = RateLimitLayer::builder(limiter, Global).expose_decisions(true).build();
 ///
 /// async fn report(decisions: Decisions) -> String {
 ///     match decisions.state("daily") {
 ///         Some(state) => format!("{} more today", state.remaining()),
-///         None => "as many as you like".to_owned(),
+///         None => "no daily limit".to_owned(),
 ///     }
 /// }
 ///
 /// let router: Router = Router::new().route("/", get(report).layer(layer));
-/// # let _ = router;
+/// let response = router.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+/// assert_eq!(to_bytes(response.into_body(), 100).await.unwrap(), "999 more today");
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Decisions(Arc<[Decision]>);
 
 impl Decisions {
-    /// The decisions, the outermost layer's first.
+    /// Returns the decisions. The decision of the outermost layer is the first.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> + DoubleEndedIterator {
         self.0.iter()
     }
 
-    /// The state of the policy of this name.
+    /// Returns the state of the policy with this name, if a layer has checked it.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.iter().find_map(|decision| decision.state(name))
     }
 
-    /// Adds a decision to those of the layers outside.
-    pub(crate) fn add(decision: &Decision, extensions: &mut Extensions) -> Self {
+    /// Appends a decision to those of the outer layers.
+    pub(crate) fn append(decision: &Decision, extensions: &mut Extensions) -> Self {
         let decisions = Self(match extensions.get::<Self>() {
-            Some(Self(outside)) => outside.iter().chain([decision]).cloned().collect(),
+            Some(Self(outer)) => outer.iter().chain([decision]).cloned().collect(),
             None => [decision.clone()].into(),
         });
         extensions.insert(decisions.clone());
         decisions
     }
 
-    /// Tells layers outside, unless a layer inside, which knows of these too, has done so.
-    pub(crate) fn tell(self, extensions: &mut Extensions) {
+    /// Inserts the decisions into the extensions of a response, unless an inner layer has done so: its list contains
+    /// these decisions too.
+    pub(crate) fn insert_into(self, extensions: &mut Extensions) {
         if extensions.get::<Self>().is_none() {
             extensions.insert(self);
         }

@@ -1,4 +1,4 @@
-//! The future of a [`RateLimit`](crate::RateLimit) service.
+//! Names the future of a [`RateLimit`](crate::RateLimit) service.
 
 use std::{
     fmt,
@@ -14,18 +14,19 @@ use tollgate::CheckFuture;
 use tower_service::Service;
 
 use crate::{
-    KeyExtractor, Respond,
-    answer::Passed,
-    shared::{Asked, Shared, Ticket},
+    answer::{Admission, RequestContext, Verdict},
+    key::KeyExtractor,
+    rejection::Respond,
+    shared::Shared,
 };
 
+// Written by hand, because a named future needs no box: a decision in the process allocates nothing here.
 pin_project! {
-    /// The response of the service inside, or the answer that stands in for it.
+    /// Resolves to the response of the inner service, or to a rejection.
     ///
-    /// An in-process decision is made before this future exists, and needs no allocation; a store
-    /// that has to be waited for is asked as it is polled. To drop it gives the request up; what
-    /// was spent for it stays spent, unless the layer [settles](crate::RateLimitBuilder::settle)
-    /// otherwise.
+    /// A store in the process decides before this future exists. A remote store is checked while the
+    /// future is polled. Dropping the future cancels the request. Its charge is not refunded, unless
+    /// the layer sets a [final cost](crate::RateLimitBuilder::final_cost).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, K, R, B>
     where
@@ -39,47 +40,46 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, K, R, B, F, A> {
-        Answered { response: Option<A> },
-        Deciding { asking: Option<Box<Asking<S, B>>>, shared: Arc<Shared<K, R>> },
-        Serving { #[pin] future: F, passed: Passed },
+        Rejected { response: Option<A> },
+        Checking { pending: Option<Box<PendingRequest<S, B>>>, shared: Arc<Shared<K, R>> },
+        Calling { #[pin] future: F, admission: Admission },
     }
 }
 
-/// A decision that has to be waited for, the service that is ready, and what it is to be called with: apart, so that
-/// nobody else carries it along.
-pub(crate) struct Asking<S, B> {
+/// Stores a request until the store answers. It is boxed, so that the future stays small when nothing waits.
+pub(crate) struct PendingRequest<S, B> {
     pub(crate) check: CheckFuture,
+    /// The service that was ready when the request arrived.
     pub(crate) ready: S,
     pub(crate) request: Request<B>,
-    pub(crate) ticket: Ticket,
+    pub(crate) context: RequestContext,
 }
 
 impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
-    /// The service is called.
+    // Inlined by force: the future is built where the caller needs it, instead of being copied there.
     #[inline(always)]
-    pub(crate) fn serve(service: &mut S, request: Request<B>, passed: Passed) -> Self {
-        Self { state: State::serve(service, request, passed) }
+    pub(crate) fn calling(service: &mut S, request: Request<B>, admission: Admission) -> Self {
+        Self { state: State::calling(service, request, admission) }
     }
 
-    /// The service is not called.
-    pub(crate) fn answered(response: S::Response) -> Self {
-        Self { state: State::Answered { response: Some(response) } }
+    pub(crate) fn rejected(response: S::Response) -> Self {
+        Self { state: State::Rejected { response: Some(response) } }
     }
 
-    /// The decision has to be waited for.
-    pub(crate) fn deciding(asking: Asking<S, B>, shared: Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Deciding { asking: Some(Box::new(asking)), shared } }
+    pub(crate) fn checking(pending: PendingRequest<S, B>, shared: Arc<Shared<K, R>>) -> Self {
+        Self { state: State::Checking { pending: Some(Box::new(pending)), shared } }
     }
 }
 
 impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> {
+    // Inlined by force, as `ResponseFuture::calling` is.
     #[inline(always)]
-    fn serve(service: &mut S, request: Request<B>, mut passed: Passed) -> Self {
-        let future = match passed.charge() {
-            Some(charge) => charge.running(|| service.call(request)),
+    fn calling(service: &mut S, request: Request<B>, mut admission: Admission) -> Self {
+        let future = match admission.charge() {
+            Some(charge) => charge.run(|| service.call(request)),
             None => service.call(request),
         };
-        Self::Serving { future, passed }
+        Self::Calling { future, admission }
     }
 }
 
@@ -93,42 +93,43 @@ where
 
     /// # Panics
     ///
-    /// When polled after it was ready.
+    /// Panics when it is polled after it returned the response.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProj::Answered { response } => {
-                    return Poll::Ready(Ok(response.take().expect("a response is taken once")));
+                StateProj::Rejected { response } => {
+                    return Poll::Ready(Ok(response.take().expect("the response is taken once")));
                 }
-                StateProj::Serving { future, passed } => {
-                    let answer = ready!(match passed.charge() {
-                        Some(charge) => charge.running(|| future.poll(cx)),
+                StateProj::Calling { future, admission } => {
+                    let result = ready!(match admission.charge() {
+                        Some(charge) => charge.run(|| future.poll(cx)),
                         None => future.poll(cx),
                     });
-                    return Poll::Ready(match answer {
+                    return Poll::Ready(match result {
                         Ok(mut response) => {
-                            passed.finish(&mut response);
+                            admission.complete(&mut response);
                             Ok(response)
                         }
                         Err(error) => {
-                            passed.failed();
+                            admission.fail();
                             Err(error)
                         }
                     });
                 }
-                StateProj::Deciding { asking, shared } => {
-                    let check = &mut asking.as_mut().expect("a decision is made once").check;
-                    let answer = ready!(Pin::new(check).poll(cx));
-                    let Asking { mut ready, request, ticket, .. } = *asking.take().expect("a decision is made once");
+                StateProj::Checking { pending, shared } => {
+                    let check = &mut pending.as_mut().expect("the request is taken once").check;
+                    let result = ready!(Pin::new(check).poll(cx));
+                    let PendingRequest { mut ready, request, context, .. } =
+                        *pending.take().expect("the request is taken once");
                     let (mut parts, body) = request.into_parts();
-                    let asked = shared.judge(answer.as_ref(), ticket, &mut parts);
+                    let verdict = shared.judge(result.as_ref(), context, &mut parts);
                     let request = Request::from_parts(parts, body);
-                    match asked {
-                        Asked::Passes(passed) => State::serve(&mut ready, request, passed),
-                        Asked::Refused(response) => State::Answered { response: Some(response) },
-                        Asked::Check(check, ticket) => State::Deciding {
-                            asking: Some(Box::new(Asking { check, ready, request, ticket })),
+                    match verdict {
+                        Verdict::Admit(admission) => State::calling(&mut ready, request, admission),
+                        Verdict::Reject(response) => State::Rejected { response: Some(response) },
+                        Verdict::Wait(check, context) => State::Checking {
+                            pending: Some(Box::new(PendingRequest { check, ready, request, context })),
                             shared: Arc::clone(shared),
                         },
                     }
@@ -142,9 +143,9 @@ where
 impl<S: Service<Request<B>>, K, R, B> fmt::Debug for ResponseFuture<S, K, R, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Answered { .. } => "ResponseFuture::Answered",
-            State::Deciding { .. } => "ResponseFuture::Deciding",
-            State::Serving { .. } => "ResponseFuture::Serving",
+            State::Rejected { .. } => "ResponseFuture::Rejected",
+            State::Checking { .. } => "ResponseFuture::Checking",
+            State::Calling { .. } => "ResponseFuture::Calling",
         })
     }
 }

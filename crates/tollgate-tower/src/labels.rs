@@ -2,10 +2,11 @@ use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 
-/// What requests are called in the metrics: names of a list that is closed before the first request.
+/// Names requests in the metrics, from a fixed list of label values.
 ///
-/// A client may invent paths, and every new label value is a series that is kept for good. So a
-/// request has the values of a place in the list, or `other`; what it was sent with is never one.
+/// Every new label value is a time series that the recorder keeps for ever, and a client can invent
+/// any number of paths. So all values are listed when the layer is built. A request that matches no
+/// entry has the value `other`. Nothing that a client sends becomes a label value.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -31,8 +32,10 @@ type Find = Arc<dyn Fn(&Parts) -> Option<usize> + Send + Sync>;
 const OTHER: &str = "other";
 
 impl MetricLabels {
-    /// MetricLabels of these names, and all the values they can have. `find` tells the place of a request
-    /// in `values`; without one, or with one that is not there, each of its labels is `other`.
+    /// Creates labels with these names and with all lists of values that they can have.
+    ///
+    /// `find` returns the index in `values` that applies to a request. When it returns `None`, or an
+    /// index beyond the end, each label of the request has the value `other`.
     pub fn new<const N: usize, V: Into<String>>(
         names: [&'static str; N],
         values: impl IntoIterator<Item = [V; N]>,
@@ -46,23 +49,23 @@ impl MetricLabels {
         }
     }
 
-    /// How many places there are, that of the others included.
+    /// Returns the number of entries, the one for other requests included.
     #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.values.len() + 1
     }
 
-    /// The place of a request.
+    /// Returns the index of the entry that applies to a request.
     #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
-    pub(crate) fn place(&self, parts: &Parts) -> usize {
+    pub(crate) fn index_of(&self, parts: &Parts) -> usize {
         let found = self.find.as_ref().and_then(|find| find(parts));
-        found.map_or(self.values.len(), |at| at.min(self.values.len()))
+        found.map_or(self.values.len(), |index| index.min(self.values.len()))
     }
 
-    /// The names and values of a place.
+    /// Returns the names and the values of an entry.
     #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
-    pub(crate) fn at(&self, place: usize) -> impl Iterator<Item = (&'static str, Arc<str>)> {
-        let values = self.values.get(place);
+    pub(crate) fn pairs(&self, index: usize) -> impl Iterator<Item = (&'static str, Arc<str>)> {
+        let values = self.values.get(index);
         self.names.iter().enumerate().map(move |(at, name)| {
             let value = values.and_then(|values| values.get(at));
             (*name, value.map_or_else(|| OTHER.into(), Arc::clone))
@@ -82,31 +85,31 @@ mod tests {
 
     use super::*;
 
-    fn shown(labels: &MetricLabels, place: usize) -> String {
-        labels.at(place).map(|(name, value)| format!("{name}={value} ")).collect()
+    fn pairs(labels: &MetricLabels, index: usize) -> String {
+        labels.pairs(index).map(|(name, value)| format!("{name}={value} ")).collect()
     }
 
     #[test]
-    fn what_is_not_in_the_list_is_other() {
+    fn a_request_that_is_not_listed_has_the_value_other() {
         let (parts, ()) = Request::new(()).into_parts();
-        for (found, place, labels) in [
+        for (found, index, expected) in [
             (Some(0), 0, "service=a method=b "),
             (Some(1), 1, "service=c method=d "),
             (Some(2), 2, "service=other method=other "),
             (Some(usize::MAX), 2, "service=other method=other "),
             (None, 2, "service=other method=other "),
         ] {
-            let all = MetricLabels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| found);
-            assert_eq!(all.places(), 3);
-            assert_eq!(all.place(&parts), place);
-            assert_eq!(shown(&all, place), labels);
+            let labels = MetricLabels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| found);
+            assert_eq!(labels.len(), 3);
+            assert_eq!(labels.index_of(&parts), index);
+            assert_eq!(pairs(&labels, index), expected);
         }
     }
 
     #[test]
-    fn without_names_there_are_no_labels() {
+    fn the_default_has_no_labels() {
         let (parts, ()) = Request::new(()).into_parts();
         let none = MetricLabels::default();
-        assert_eq!((none.places(), none.place(&parts), shown(&none, 0).as_str()), (1, 0, ""));
+        assert_eq!((none.len(), none.index_of(&parts), pairs(&none, 0).as_str()), (1, 0, ""));
     }
 }

@@ -2,17 +2,19 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use crate::{KeyExtractor, LimiterSource, RateLimit, RateLimitBuilder, rejection::Problem, shared::Shared};
+use crate::{
+    builder::RateLimitBuilder, key::KeyExtractor, limiters::LimiterSource, rejection::Problem, service::RateLimit,
+    shared::Shared,
+};
 
-/// Puts a rate limit in front of a service.
+/// Limits the requests of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter), or is answered without the
-/// service: see [`rejection`](crate::rejection). Every answer tells in the `RateLimit-Policy` and
-/// `RateLimit` fields (syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11) what
-/// holds and what is left.
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that
+/// does not fit is [rejected](crate::rejection), and the service is not called. Every response carries
+/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of
+/// draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
 ///
-/// To guard something that is not a request, ask the [`Limiter`](tollgate::Limiter)
-/// itself.
+/// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -35,38 +37,51 @@ use crate::{KeyExtractor, LimiterSource, RateLimit, RateLimitBuilder, rejection:
 /// # }
 /// ```
 ///
-/// The options stand behind [`builder`](Self::builder):
+/// [`builder`](Self::builder) offers the options:
 ///
 /// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Empty};
+/// # use http::{Request, Response};
+/// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
 ///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer: RateLimitLayer<Global, Empty> =
-///     RateLimitLayer::builder(limiter, Global).respond_with(Empty).build();
-/// # let _ = layer;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) });
+/// let layer: RateLimitLayer<Header, Empty> =
+///     RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.into_body(), "");
+/// # }
 /// ```
 pub struct RateLimitLayer<K, R = Problem> {
     shared: Arc<Shared<K, R>>,
 }
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
-    /// A layer with the default options: `limits` says how much, one [`Limiter`](tollgate::Limiter)
-    /// or [`TieredLimiters`](crate::TieredLimiters); `key` says whose.
+    /// Creates a layer with the default options.
+    ///
+    /// `limiters` is one [`Limiter`](tollgate::Limiter) or [`TieredLimiters`](crate::TieredLimiters).
+    /// `key` finds the key of a request.
     #[must_use]
-    pub fn new(limits: impl Into<LimiterSource>, key: K) -> Self {
-        Self::builder(limits, key).build()
+    pub fn new(limiters: impl Into<LimiterSource>, key: K) -> Self {
+        Self::builder(limiters, key).build()
     }
 
-    /// A builder for the options.
-    pub fn builder(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
-        RateLimitBuilder::new(limits.into(), key)
+    /// Creates a builder, which offers the options.
+    pub fn builder(limiters: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
+        RateLimitBuilder::new(limiters.into(), key)
     }
 }
 
-impl<K, R> RateLimitLayer<K, R> {
-    pub(crate) fn from_shared(shared: Shared<K, R>) -> Self {
-        Self { shared: Arc::new(shared) }
+// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Builds the layer.
+    #[must_use]
+    pub fn build(self) -> RateLimitLayer<K, R> {
+        RateLimitLayer { shared: Arc::new(self.into_shared()) }
     }
 }
 

@@ -1,93 +1,112 @@
-//! Rate limits as Tower middleware.
+//! Limits requests as Tower middleware.
 //!
-//! A [`RateLimitLayer`] asks a [`Limiter`](tollgate::Limiter) before it calls the service inside,
-//! and answers by itself when the limiter says no: 429 with `Retry-After`, the `RateLimit` fields
-//! and a problem document. Which requests share a quota is what the [key] says.
+//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service. When
+//! the quota is spent, the layer responds with 429, `Retry-After`, the rate limit headers and a problem
+//! document, and the service is not called. A [key extractor](key) says which requests share a quota.
 //!
 //! ```
-//! use axum::{Router, routing::get};
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, body::Body, extract::ConnectInfo, routing::get};
+//! use http::Request;
 //! use tollgate::{Limiter, MemoryStore, Policy, Quota};
 //! use tollgate_tower::{RateLimitLayer, key::PeerIp};
+//! use tower::ServiceExt;
 //!
 //! const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(5).with_burst(10));
 //!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let limiter = Limiter::new(MemoryStore::new(), BURST);
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "hello" }))
 //!     .route_layer(RateLimitLayer::new(limiter, PeerIp::new()))
-//!     .route("/healthz", get(|| async { "well" }));
-//! // Serve it with `into_make_service_with_connect_info::<SocketAddr>()`, which tells the peer.
-//! # let _ = app;
+//!     .route("/healthz", get(|| async { "ok" }));
+//!
+//! // `app.into_make_service_with_connect_info::<SocketAddr>()` adds the address of the peer to each
+//! // request. This example adds it by hand.
+//! let peer = ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 50_000)));
+//! let request = Request::get("/").extension(peer).body(Body::empty()).unwrap();
+//! let response = app.oneshot(request).await.unwrap();
+//! assert_eq!(response.headers()["ratelimit"], r#""burst";r=9;t=1"#);
+//! # }
 //! ```
-//!
-//! # Stacking
-//!
-//! Limits on the same key belong in one limiter, where they are decided together, all or nothing.
-//! Stack layers for different keys: on the router, on a nested router, on a route. Each layer
-//! decides by itself and adds its member to the `RateLimit` fields; the strictest `Retry-After`
-//! wins. What an outer layer has spent stays spent when an inner one denies.
-//!
-//! The order is trace, CORS, rate limit, the rest: denials are traced and readable by browsers, and
-//! cost nothing of what is inside. A limit per user stands inside the authentication, one that
-//! protects the authentication outside. In axum the layer added last is the outermost; in a
-//! `ServiceBuilder` it is the one added first.
-//!
-//! Two layers around one route that spend from the same policy and key count each request twice.
-//! That is found out by the first requests, and logged once, at `error`, with the code
-//! `TOLLGATE-DOUBLE-COUNT`. Forwarding headers that are believed from everywhere are logged at
-//! `warn`, as `TOLLGATE-TRUST-ALL`.
-//!
-//! # Seeing it
-//!
-//! Denials are logged at `debug`, outages by the limiter at `warn`, both without the key. With the
-//! feature `metrics` there are, through the facade of that name:
-//!
-//! | metric | labels | |
-//! |---|---|---|
-//! | `tollgate_decisions_total` | `policy`, `outcome` | `allowed`, `denied`, or `shadowed` for a denial in [shadow](RateLimitBuilder::shadow) |
-//! | `tollgate_rejections_total` | `reason` | `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [their cause](tollgate::Error::reason): `timeout`, `breaker`, `oom` … |
-//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same words: what a [closed](tollgate::Outage::Closed) limit answers 503 to |
-//! | `tollgate_check_duration_seconds` | | from the question to the decision, waiting included |
-//! | `tollgate_waiting` | | requests that are held for their turn |
-//!
-//! Install the recorder before the first request. No label comes from a request: what is limited
-//! can be named in the first two by [labels](RateLimitBuilder::metric_labels) of a closed list.
 //!
 //! # Features
 //!
-//! `axum` (on by default) reads the peer's address and the matched route where axum leaves them,
-//! and makes [`Decisions`] an extractor. `tonic` reads the peer's address where tonic leaves it.
-//! `metrics` see above.
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
+//! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
+//! | `metrics` | no | the metrics below, through the `metrics` facade |
+//!
+//! # Stacked layers
+//!
+//! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for
+//! different keys, on the router, on a nested router or on a route. Each layer decides on its own and
+//! appends its policies to the rate limit headers. The longest `Retry-After` wins. The units that an
+//! outer layer has charged stay spent when an inner layer denies the request.
+//!
+//! Add the layers in this order, from the outside: trace, CORS, rate limit, everything else. Then
+//! denials are traced, browsers can read them, and they cost little. A limit per user belongs inside
+//! the authentication. A limit that protects the authentication belongs outside of it. In axum the
+//! layer that is added last is the outermost one. In a `ServiceBuilder` it is the layer that is added
+//! first.
+//!
+//! Two layers around one route that charge the same policy and key count each request twice. The layer
+//! detects this with the first requests and logs it once at `error`, with the code
+//! `TOLLGATE-DOUBLE-COUNT`. Remove one of the two layers. Forwarding headers that are trusted from
+//! every address are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`. List the networks of the
+//! proxies instead.
+//!
+//! # Logs and metrics
+//!
+//! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key. With
+//! the feature `metrics` the layer records:
+//!
+//! | metric | labels | meaning |
+//! |---|---|---|
+//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) |
+//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
+//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [kind](tollgate::ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
+//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same reasons; a [closed](tollgate::Outage::Closed) limiter answers them with 503 |
+//! | `tollgate_check_duration_seconds` | | time from the start of a check to its decision, waiting included |
+//! | `tollgate_waiting` | | number of requests that wait for quota |
+//!
+//! Install the recorder before the first request. No label value comes from a request.
+//! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
+//! metrics.
 
-mod account;
 mod answer;
 mod builder;
+mod charge;
 mod decisions;
-mod fields;
+mod double_count;
 pub mod future;
+mod headers;
 pub mod key;
 mod labels;
 mod layer;
+mod limit;
+mod limiters;
 mod metrics;
+mod options;
 pub mod rejection;
+mod request_limiter;
 pub mod retry_after;
+mod rpc;
 mod service;
-mod settle;
 mod shared;
-mod tiers;
 mod wait;
-mod watch;
 
-pub use account::Account;
 pub use builder::RateLimitBuilder;
+pub use charge::Outcome;
 pub use decisions::Decisions;
-pub use fields::{HeaderFormat, Reset};
+pub use headers::{HeaderFormat, ResetFormat};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;
+pub use limiters::{LimiterSource, TieredLimiters};
 pub use rejection::{Rejection, Respond, respond_fn};
+pub use request_limiter::RequestLimiter;
 pub use retry_after::RetryAfterLayer;
 pub use service::RateLimit;
-pub use settle::Outcome;
-pub use tiers::{LimiterSource, TieredLimiters};

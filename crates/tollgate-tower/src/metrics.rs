@@ -1,10 +1,10 @@
-//! Counts through the `metrics` facade, behind the feature of that name. Labels are what was
-//! configured, never what a client sent.
+//! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from configuration, never
+//! from a request.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Limit, Place, Timer, failed, rejected, waiting};
+pub(crate) use off::{LabelIndex, LimitMetrics, Timer, add_waiting, count_error, count_rejection};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Limit, Place, Timer, failed, rejected, waiting};
+pub(crate) use on::{LabelIndex, LimitMetrics, Timer, add_waiting, count_error, count_rejection};
 
 #[cfg(feature = "metrics")]
 mod on {
@@ -12,40 +12,40 @@ mod on {
 
     use http::request::Parts;
     use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
-    use tollgate::{Decision, Error, ErrorKind};
+    use tollgate::{Decision, Error, ErrorKind, Policy};
 
-    use crate::MetricLabels;
+    use crate::labels::MetricLabels;
 
-    /// The series of one limiter, by the place of a request among the labels. They are registered
-    /// with the first decision, so that they do not cost a look-up for each.
-    pub(crate) struct Limit(Box<[OnceLock<Series>]>);
+    /// Stores the series of one limiter, one entry for each list of label values. An entry is registered with its first
+    /// decision, so that later decisions need no look-up.
+    pub(crate) struct LimitMetrics(Box<[OnceLock<Series>]>);
 
     struct Series {
         duration: Histogram,
-        policies: Vec<Policy>,
+        policies: Vec<PolicyCounters>,
     }
 
-    struct Policy {
+    struct PolicyCounters {
         allowed: Counter,
         denied: Counter,
         shadowed: Counter,
     }
 
-    /// The place of a request among the labels.
+    /// Selects the label values of a request.
     #[derive(Clone, Copy)]
-    pub(crate) struct Place(usize);
+    pub(crate) struct LabelIndex(usize);
 
-    impl Place {
+    impl LabelIndex {
         pub(crate) fn of(parts: &Parts, labels: &MetricLabels) -> Self {
-            Self(labels.place(parts))
+            Self(labels.index_of(parts))
         }
 
         fn labels(self, labels: &MetricLabels) -> Vec<Label> {
-            labels.at(self.0).map(|(name, value)| Label::new(name, value)).collect()
+            labels.pairs(self.0).map(|(name, value)| Label::new(name, value)).collect()
         }
     }
 
-    /// When a check began.
+    /// Stores when a check began.
     pub(crate) struct Timer(Instant);
 
     impl Timer {
@@ -54,30 +54,30 @@ mod on {
         }
     }
 
-    impl Limit {
+    impl LimitMetrics {
         pub(crate) fn new(labels: &MetricLabels) -> Self {
-            Self((0..labels.places()).map(|_| OnceLock::new()).collect())
+            Self((0..labels.len()).map(|_| OnceLock::new()).collect())
         }
 
-        /// `timer` is absent where nobody measured.
-        pub(crate) fn decided(
+        /// Counts a decision. `timer` is `None` where nothing measured the check.
+        pub(crate) fn record_decision(
             &self,
             decision: &Decision,
             labels: &MetricLabels,
-            place: Place,
+            index: LabelIndex,
             timer: Option<&Timer>,
             is_shadow: bool,
         ) {
-            let Some(series) = self.0.get(place.0) else { return };
-            let series = series.get_or_init(|| Series::new(decision, &place.labels(labels)));
+            let Some(series) = self.0.get(index.0) else { return };
+            let series = series.get_or_init(|| Series::new(decision, &index.labels(labels)));
             if let Some(timer) = timer {
                 series.duration.record(timer.0.elapsed());
             }
-            for (state, policy) in decision.states().zip(&series.policies) {
+            for (state, counters) in decision.states().zip(&series.policies) {
                 if decision.is_allowed() {
-                    policy.allowed.increment(1);
+                    counters.allowed.increment(1);
                 } else if state.is_exceeded() {
-                    if is_shadow { &policy.shadowed } else { &policy.denied }.increment(1);
+                    if is_shadow { &counters.shadowed } else { &counters.denied }.increment(1);
                 }
             }
             if let Some(reason) = decision.degraded().map(ErrorKind::as_str) {
@@ -88,53 +88,52 @@ mod on {
 
     impl Series {
         fn new(decision: &Decision, labels: &[Label]) -> Self {
-            let counter = |policy: &tollgate::Policy, outcome: &'static str| {
-                let own = [Label::new("policy", policy.name().to_owned()), Label::new("outcome", outcome)];
-                counter!("tollgate_decisions_total", [&own, labels].concat())
-            };
             Self {
                 duration: histogram!("tollgate_check_duration_seconds"),
-                policies: decision
-                    .policies()
-                    .iter()
-                    .map(|policy| Policy {
-                        allowed: counter(policy, "allowed"),
-                        denied: counter(policy, "denied"),
-                        shadowed: counter(policy, "shadowed"),
-                    })
-                    .collect(),
+                policies: decision.policies().iter().map(|policy| PolicyCounters::new(policy, labels)).collect(),
             }
         }
     }
 
-    pub(crate) fn rejected(reason: &'static str, labels: &MetricLabels, place: Place) {
-        let mut all = place.labels(labels);
+    impl PolicyCounters {
+        fn new(policy: &Policy, labels: &[Label]) -> Self {
+            let counter = |outcome: &'static str| {
+                let own = [Label::new("policy", policy.name().to_owned()), Label::new("outcome", outcome)];
+                counter!("tollgate_decisions_total", [&own, labels].concat())
+            };
+            Self { allowed: counter("allowed"), denied: counter("denied"), shadowed: counter("shadowed") }
+        }
+    }
+
+    pub(crate) fn count_rejection(reason: &'static str, labels: &MetricLabels, index: LabelIndex) {
+        let mut all = index.labels(labels);
         all.insert(0, Label::from_static_parts("reason", reason));
         counter!("tollgate_rejections_total", all).increment(1);
     }
 
-    pub(crate) fn failed(error: &Error) {
+    pub(crate) fn count_error(error: &Error) {
         counter!("tollgate_errors_total", "reason" => error.kind().as_str()).increment(1);
     }
 
-    pub(crate) fn waiting(change: f64) {
+    pub(crate) fn add_waiting(change: f64) {
         gauge!("tollgate_waiting").increment(change);
     }
 }
 
+/// Stands in without the feature: the same functions, which do nothing.
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::{Decision, Error, ErrorKind};
+    use tollgate::{Decision, Error};
 
-    use crate::MetricLabels;
+    use crate::labels::MetricLabels;
 
-    pub(crate) struct Limit(());
+    pub(crate) struct LimitMetrics(());
 
     #[derive(Clone, Copy)]
-    pub(crate) struct Place;
+    pub(crate) struct LabelIndex;
 
-    impl Place {
+    impl LabelIndex {
         pub(crate) fn of(_: &Parts, _: &MetricLabels) -> Self {
             Self
         }
@@ -148,17 +147,25 @@ mod off {
         }
     }
 
-    impl Limit {
+    impl LimitMetrics {
         pub(crate) fn new(_: &MetricLabels) -> Self {
             Self(())
         }
 
-        pub(crate) fn decided(&self, _: &Decision, _: &MetricLabels, _: Place, _: Option<&Timer>, _: bool) {}
+        pub(crate) fn record_decision(
+            &self,
+            _: &Decision,
+            _: &MetricLabels,
+            _: LabelIndex,
+            _: Option<&Timer>,
+            _: bool,
+        ) {
+        }
     }
 
-    pub(crate) fn rejected(_: &'static str, _: &MetricLabels, _: Place) {}
+    pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}
 
-    pub(crate) fn failed(_: &Error) {}
+    pub(crate) fn count_error(_: &Error) {}
 
-    pub(crate) fn waiting(_: f64) {}
+    pub(crate) fn add_waiting(_: f64) {}
 }

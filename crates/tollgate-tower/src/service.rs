@@ -8,16 +8,28 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
-    KeyExtractor, Respond,
-    future::{Asking, ResponseFuture},
-    rejection::Problem,
-    shared::{Asked, Shared},
+    answer::Verdict,
+    future::{PendingRequest, ResponseFuture},
+    key::KeyExtractor,
+    rejection::{Problem, Respond},
+    shared::Shared,
 };
 
-/// A service behind a rate limit, made by [`RateLimitLayer`](crate::RateLimitLayer).
+/// Limits the requests of an inner service. [`RateLimitLayer`](crate::RateLimitLayer) creates it.
 ///
-/// Its responses and errors are those of the service inside. Being ready is the service's own
-/// affair: nothing is reserved or spent before a request is there.
+/// Its response and error types are those of the inner service. `poll_ready` forwards to the inner
+/// service and spends nothing: the limiter is checked when the request arrives.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimit, RateLimitLayer, key::Global};
+/// use tower::Layer;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let service: RateLimit<&str, Global> = RateLimitLayer::new(limiter, Global).layer("inner service");
+/// assert_eq!(*service.get_ref(), "inner service");
+/// assert_eq!(service.into_inner(), "inner service");
+/// ```
 pub struct RateLimit<S, K, R = Problem> {
     inner: S,
     shared: Arc<Shared<K, R>>,
@@ -28,17 +40,17 @@ impl<S, K, R> RateLimit<S, K, R> {
         Self { inner, shared }
     }
 
-    /// The service inside.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service inside.
+    /// Returns the inner service for changes.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service inside, without its limit.
+    /// Removes the limit and returns the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -60,15 +72,17 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        match self.shared.ask(&mut parts) {
-            Asked::Passes(passed) => ResponseFuture::serve(&mut self.inner, Request::from_parts(parts, body), passed),
-            Asked::Refused(response) => ResponseFuture::answered(response),
-            Asked::Check(check, ticket) => {
-                // The service that is ready goes along; what stays has to become ready again.
+        match self.shared.check_request(&mut parts) {
+            Verdict::Admit(admission) => {
+                ResponseFuture::calling(&mut self.inner, Request::from_parts(parts, body), admission)
+            }
+            Verdict::Reject(response) => ResponseFuture::rejected(response),
+            Verdict::Wait(check, context) => {
+                // The future takes the service that is ready. Its clone has to become ready before the next call.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
                 let request = Request::from_parts(parts, body);
-                ResponseFuture::deciding(Asking { check, ready, request, ticket }, Arc::clone(&self.shared))
+                ResponseFuture::checking(PendingRequest { check, ready, request, context }, Arc::clone(&self.shared))
             }
         }
     }

@@ -1,84 +1,85 @@
-//! Requests that wait for their turn instead of being denied.
+//! Requests that wait for quota instead of being denied.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate::{Algorithm, CheckFuture, Cost, Decision, Error, Key, Limiter, StoreFuture};
 
-use crate::{metrics, settle::give_back};
+use crate::{charge::refund, metrics};
 
-/// The decision that [`Limiter::check_cost`] would make when it is the request's turn, if that
-/// comes within `max`.
-pub(crate) fn until_ready(limiter: &Limiter, key: Key, cost: Cost, max: Duration) -> CheckFuture {
+/// Checks the limiter, and waits for up to `max_wait` when the quota is spent.
+pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, cost: Cost, max_wait: Duration) -> CheckFuture {
     let limiter = limiter.clone();
     StoreFuture::pending(async move {
-        let _held = Held::new();
-        limiter.until_ready_cost(key, cost, max).await
+        let _waiting = WaitingGauge::new();
+        limiter.until_ready_cost(key, cost, max_wait).await
     })
 }
 
-/// Whether an admitted request has to wait for its turn in a queue.
+/// Returns whether one of the policies is a queue, so that admitted requests have to wait in it.
 pub(crate) fn has_queue(limiter: &Limiter) -> bool {
     limiter.policies().iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
 }
 
-/// The decision of a limiter that has a queue, when the queue lets the request go.
-pub(crate) fn through_queue(limiter: &Limiter, key: Key, cost: Cost) -> CheckFuture {
+/// Checks a limiter with a queue, and waits until the request leaves the queue.
+pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, cost: Cost) -> CheckFuture {
     match limiter.check_cost(key.clone(), cost).into_ready() {
-        Ok(Ok(decision)) if !decision.delay().is_zero() => StoreFuture::pending(turn(limiter.clone(), key, decision)),
-        Ok(answer) => StoreFuture::ready(answer),
+        Ok(Ok(decision)) if !decision.delay().is_zero() => {
+            StoreFuture::pending(leave_queue(limiter.clone(), key, decision))
+        }
+        Ok(result) => StoreFuture::ready(result),
         Err(pending) => {
             let limiter = limiter.clone();
-            StoreFuture::pending(async move { turn(limiter, key, pending.await?).await })
+            StoreFuture::pending(async move { leave_queue(limiter, key, pending.await?).await })
         }
     }
 }
 
-async fn turn(limiter: Limiter, key: Key, decision: Decision) -> Result<Decision, Error> {
+async fn leave_queue(limiter: Limiter, key: Key, decision: Decision) -> Result<Decision, Error> {
     let delay = decision.delay();
     if delay.is_zero() {
         return Ok(decision);
     }
-    let _held = Held::new();
-    let place = Place { limiter, key, decision: Some(decision.clone()) };
+    let _waiting = WaitingGauge::new();
+    let slot = QueueSlot { limiter, key, decision: Some(decision.clone()) };
     sleep(delay).await;
-    place.keep();
+    slot.use_up();
     Ok(decision)
 }
 
-/// What a request holds until its turn. Who goes away gives it back.
-struct Place {
+/// Holds the units of a queued request. Refunds them when the request is cancelled before it leaves the queue.
+struct QueueSlot {
     limiter: Limiter,
     key: Key,
     decision: Option<Decision>,
 }
 
-impl Place {
-    fn keep(mut self) {
+impl QueueSlot {
+    fn use_up(mut self) {
         self.decision = None;
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         if let Some(decision) = &self.decision {
-            give_back(&self.limiter, &self.key, decision, decision.cost());
+            refund(&self.limiter, &self.key, decision, decision.cost());
         }
     }
 }
 
-/// One more that is held.
-struct Held;
+/// Counts one waiting request in the metric `tollgate_waiting` until it is dropped.
+struct WaitingGauge;
 
-impl Held {
+impl WaitingGauge {
     fn new() -> Self {
-        metrics::waiting(1.0);
+        metrics::add_waiting(1.0);
         Self
     }
 }
 
-impl Drop for Held {
+impl Drop for WaitingGauge {
     fn drop(&mut self) {
-        metrics::waiting(-1.0);
+        metrics::add_waiting(-1.0);
     }
 }

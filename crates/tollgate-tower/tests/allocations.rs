@@ -1,4 +1,4 @@
-//! A decision inside the process allocates nothing but the field that tells of it.
+//! Allocations of a decision in the process: one, for the header value.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::{
@@ -15,7 +15,7 @@ use tollgate_tower::{
 };
 use tower::{Layer, Service};
 
-/// Answers with room for the fields, and without an allocation of its own.
+/// Responds without an allocation, with room for the rate limit headers.
 #[derive(Clone)]
 struct Bare;
 
@@ -44,7 +44,7 @@ fn request() -> Request<()> {
     request
 }
 
-/// The allocations of the last of many requests: the layer watches the first thousand.
+/// Returns the allocations of the last of many requests. The layer inspects the first 1024 for double counts.
 fn allocations<S>(mut service: S) -> u64
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible>,
@@ -56,8 +56,8 @@ where
         let info = allocation_counter::measure(|| {
             let mut future = std::pin::pin!(service.call(request));
             match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Ok(answer)) => response = Some(answer),
-                Poll::Pending => panic!("an in-process decision is there at once"),
+                Poll::Ready(Ok(ready)) => response = Some(ready),
+                Poll::Pending => panic!("a decision in the process is ready at once"),
             }
         });
         assert!(response.is_some_and(|response| response.status() == 200));
@@ -78,7 +78,7 @@ fn limiter() -> Limiter {
 }
 
 #[test]
-fn the_layer_allocates_nothing_but_the_field_it_writes() {
+fn the_layer_allocates_only_the_header_value_that_it_writes() {
     assert_eq!(allocations(Bare), 0);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)), 1);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)), 1);

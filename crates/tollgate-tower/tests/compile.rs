@@ -1,4 +1,4 @@
-//! What a user reads when a type does not fit. Each case is a program that must not compile.
+//! Error messages of the compiler. Each case is a program that must not compile.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::{
@@ -9,31 +9,31 @@ use std::{
     process::Command,
 };
 
-/// The program, and what the compiler has to say about it.
+/// Lists each statement with the texts that the compiler must print.
 const CASES: &[(&str, &[&str])] = &[
     (
         r#"RateLimitLayer::new(limiter(), "x-api-key");"#,
-        &["`&str` does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+        &["`&str` does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
     ),
     (
         r#"RateLimitLayer::new(limiter(), |parts: &http::request::Parts| Key::new(parts.uri.path()));"#,
-        &["does not say whose quota a request spends", "wrap a closure in `key_fn(|parts| …)`"],
+        &["does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
     ),
     (
         r#"key_fn(|parts| parts.uri.path().len());"#,
-        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes one of text"],
+        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes a key of text"],
     ),
     (
-        r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<Unheard>()));"#,
-        &["Problem` cannot answer with a body of type `Unheard`", "MapResponseBodyLayer"],
+        r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<NoString>()));"#,
+        &["Problem` cannot respond with a body of type `NoString`", "MapResponseBodyLayer"],
     ),
     (
-        r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(Empty).build().layer(answers::<Unheard>()));"#,
-        &["Empty` cannot answer with a body of type `Unheard`"],
+        r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(Empty).build().layer(answers::<NoString>()));"#,
+        &["Empty` cannot respond with a body of type `NoString`"],
     ),
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(429).build().layer(answers::<String>()));"#,
-        &["cannot answer with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
+        &["cannot respond with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
     ),
 ];
 
@@ -44,7 +44,7 @@ use tollgate_tower::{RateLimitLayer, key::Global, key_fn, rejection::Empty};
 use tower_layer::Layer;
 use tower_service::Service;
 
-struct Unheard;
+struct NoString;
 
 fn limiter() -> Limiter {
     Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(1)))
@@ -79,7 +79,7 @@ impl<B> Service<Request<()>> for Answers<B> {
 fn is_service<S: Service<Request<()>>>(_: S) {}
 "#;
 
-/// A crate of its own, which keeps what it builds: only the first run takes its time.
+/// Compiles the programs in a crate of their own, which keeps its build: only the first run is slow.
 fn compile(programs: &[(String, String)]) -> String {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compile");
@@ -106,7 +106,7 @@ fn compile(programs: &[(String, String)]) -> String {
 }
 
 #[test]
-fn the_compiler_says_what_does_not_fit_and_what_would() {
+fn the_compiler_names_the_mistake_and_the_remedy() {
     let program = |statement: &str| format!("{PRELUDE}\nfn main() {{\n    {statement}\n}}\n");
     let mut programs: Vec<_> =
         CASES.iter().enumerate().map(|(at, (statement, _))| (format!("case{at}"), program(statement))).collect();
@@ -114,15 +114,15 @@ fn the_compiler_says_what_does_not_fit_and_what_would() {
         "fits".to_owned(),
         program("is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<String>()));"),
     ));
-    let told = compile(&programs);
+    let output = compile(&programs);
     let mut faults = String::new();
     for (at, (statement, expected)) in CASES.iter().enumerate() {
         let name = format!("case{at}.rs");
-        let errors: Vec<_> = told.split("\n\n").filter(|error| error.contains(&name)).collect();
+        let errors: Vec<_> = output.split("\n\n").filter(|error| error.contains(&name)).collect();
         for text in expected.iter().filter(|text| !errors.iter().any(|error| error.contains(*text))) {
-            let _ = writeln!(faults, "{statement}\n  is not told {text:?}");
+            let _ = writeln!(faults, "{statement}\n  does not print {text:?}");
         }
     }
-    assert!(!told.contains("fits.rs"), "what fits does not compile:\n{told}");
-    assert!(faults.is_empty(), "{faults}\n{told}");
+    assert!(!output.contains("fits.rs"), "a correct program does not compile:\n{output}");
+    assert!(faults.is_empty(), "{faults}\n{output}");
 }

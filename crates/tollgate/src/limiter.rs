@@ -308,7 +308,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
-            .field("timeout", &self.0.timeout)
+            .field("deadline", &self.0.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -13,3 +13,4 @@ mod refusing_servers;
 mod runtimes;
 mod suite;
 mod tls;
+mod wrapped;

@@ -1,5 +1,6 @@
 //! Clusters and Sentinels whose servers move, stand still and die.
 
+mod by_url;
 mod cluster_killed;
 mod cluster_moves;
 mod cluster_stalled;

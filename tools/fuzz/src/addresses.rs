@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, request::Parts};
 use proptest::prelude::*;
-use tollgate_tower::key::{Network, Trusted};
+use tollgate_tower::key::{Network, TrustedProxies};
 
 /// The peer of every request: a proxy.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -25,13 +25,13 @@ impl Belief {
         prop_oneof![2 => Just(Self::Networks), 1 => (1_u8..5).prop_map(Self::Hops)]
     }
 
-    pub(crate) fn trusted(self) -> Trusted {
+    pub(crate) fn trusted(self) -> TrustedProxies {
         match self {
             Self::Networks => {
                 let network = |text: &str| text.parse::<Network>().expect("a network");
-                Trusted::networks([network("10.0.0.0/8"), network("fd00::/8")])
+                TrustedProxies::networks([network("10.0.0.0/8"), network("fd00::/8")])
             }
-            Self::Hops(hops) => Trusted::hops(hops.try_into().expect("not zero")),
+            Self::Hops(hops) => TrustedProxies::hops(hops.try_into().expect("not zero")),
         }
     }
 

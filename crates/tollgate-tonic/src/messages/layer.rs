@@ -60,7 +60,7 @@ impl<K: KeyExtractor, H> RateLimitBuilderExt for RateLimitBuilder<K, GrpcStatus<
 
     fn charge_messages(self, charge: MessageCharge) -> MessageLayer<K, H> {
         let settings = Settings::new(charge.direction, self.responder().without_http());
-        MessageLayer { calls: self.open_accounts(charge.limiter).build(), settings: Arc::new(settings) }
+        MessageLayer { calls: self.expose_request_limiter(charge.limiter).build(), settings: Arc::new(settings) }
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
 use tollgate::{CheckFuture, Cost};
-use tollgate_tower::Account;
+use tollgate_tower::RequestLimiter;
 use tonic::Status;
 
 use super::boundaries::{MessageBoundaries, TRAILERS_FLAG};
@@ -18,7 +18,7 @@ use crate::status::GrpcStatus;
 
 /// Charges each message after the first, and says how many bytes may pass.
 pub(super) struct Meter {
-    account: Account,
+    limiter: RequestLimiter,
     responder: Arc<GrpcStatus>,
     boundaries: MessageBoundaries,
     /// Whether the message at hand is paid for. The first is: the charge for the call includes it.
@@ -28,8 +28,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(account: Account, responder: Arc<GrpcStatus>) -> Self {
-        Self { account, responder, boundaries: MessageBoundaries::default(), is_paid: true, check: None, denied: None }
+    pub(super) fn new(limiter: RequestLimiter, responder: Arc<GrpcStatus>) -> Self {
+        Self { limiter, responder, boundaries: MessageBoundaries::default(), is_paid: true, check: None, denied: None }
     }
 
     /// Returns how many of `bytes` may pass. When a message was denied, `denied` is set.
@@ -37,12 +37,12 @@ impl Meter {
         let mut paid = 0;
         while let Some(&flags) = bytes.get(paid) {
             if self.boundaries.is_at_start() && !self.is_paid && flags & TRAILERS_FLAG == 0 {
-                let check = self.check.get_or_insert_with(|| self.account.check(Cost::ONE));
+                let check = self.check.get_or_insert_with(|| self.limiter.check(Cost::ONE));
                 let Poll::Ready(result) = Pin::new(check).poll(cx) else {
                     return if paid > 0 { Poll::Ready(paid) } else { Poll::Pending };
                 };
                 self.check = None;
-                if !self.account.admits(&result)
+                if !self.limiter.admits(&result)
                     && let Err(status) = self.responder.check_result(result)
                 {
                     self.denied = Some(status);

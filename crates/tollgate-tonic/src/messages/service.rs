@@ -11,7 +11,7 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_tower::Account;
+use tollgate_tower::RequestLimiter;
 use tonic::Status;
 use tower_service::Service;
 
@@ -63,8 +63,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let account = request.extensions_mut().remove::<Account>();
-        let (Some(protocol), Some(account)) = (Protocol::detect(request.headers()), account) else {
+        let limiter = request.extensions_mut().remove::<RequestLimiter>();
+        let (Some(protocol), Some(limiter)) = (Protocol::detect(request.headers()), limiter) else {
             return ResponseFuture { state: State::NotCharged { future: self.inner.call(request) } };
         };
         if protocol == Protocol::GrpcWebText {
@@ -72,7 +72,7 @@ where
             return ResponseFuture { state: State::Rejected { response } };
         }
         let settings = &self.settings;
-        let meter = |is_charged: bool| is_charged.then(|| Meter::new(account.clone(), Arc::clone(&settings.responder)));
+        let meter = |is_charged: bool| is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(&settings.responder)));
         let (received, sent) =
             (meter(settings.direction.includes_received()), meter(settings.direction.includes_sent()));
         let (request, denial) = match received {

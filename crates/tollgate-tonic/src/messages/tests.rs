@@ -17,7 +17,7 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
 };
-use tollgate_tower::{Account, RateLimitLayer, key::Global};
+use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -29,18 +29,18 @@ fn frozen_store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
 }
 
-/// Returns the account of an allowed call, with this many units left for messages.
-async fn account(store: impl Store + Clone, units: u32) -> Account {
+/// Returns the limiter of an allowed call, with this many units left for messages.
+async fn limiter(store: impl Store + Clone, units: u32) -> RequestLimiter {
     let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
     let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
-    let layer = RateLimitLayer::builder(calls, Global).open_accounts(Some(messages)).build();
+    let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
     let service = layer.layer(service_fn(|request: Request<String>| async move {
         let mut response = Response::new(String::new());
-        response.extensions_mut().insert(request.extensions().get::<Account>().unwrap().clone());
+        response.extensions_mut().insert(request.extensions().get::<RequestLimiter>().unwrap().clone());
         Ok::<_, Infallible>(response)
     }));
     let response = service.oneshot(Request::new(String::new())).await.unwrap();
-    response.extensions().get::<Account>().unwrap().clone()
+    response.extensions().get::<RequestLimiter>().unwrap().clone()
 }
 
 /// Yields these pieces, and counts how often it is polled.
@@ -60,13 +60,13 @@ impl Body for PieceBody {
     }
 }
 
-fn meter(account: Account) -> Option<Meter> {
-    Some(Meter::new(account, Arc::new(GrpcStatus::new())))
+fn meter(limiter: RequestLimiter) -> Option<Meter> {
+    Some(Meter::new(limiter, Arc::new(GrpcStatus::new())))
 }
 
 /// Returns the pieces that pass, and the code of the denial.
-async fn passed(body: PieceBody, account: Account) -> (Vec<Bytes>, Option<Code>) {
-    let mut body = pin!(MeteredBody::new(body, meter(account)));
+async fn passed(body: PieceBody, limiter: RequestLimiter) -> (Vec<Bytes>, Option<Code>) {
+    let mut body = pin!(MeteredBody::new(body, meter(limiter)));
     let mut passed = Vec::new();
     loop {
         match poll_fn(|cx| body.as_mut().poll_next(cx)).await {
@@ -108,8 +108,8 @@ proptest! {
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (passed, denied) = runtime.block_on(async {
-            let account = account(frozen_store(), units).await;
-            passed(PieceBody { pieces, ..PieceBody::default() }, account).await
+            let limiter = limiter(frozen_store(), units).await;
+            passed(PieceBody { pieces, ..PieceBody::default() }, limiter).await
         });
         prop_assert_eq!(passed.concat(), expected);
         prop_assert_eq!(denied, (messages.len() > paid).then_some(Code::ResourceExhausted));
@@ -123,9 +123,9 @@ proptest! {
 
 #[tokio::test]
 async fn messages_that_arrive_in_one_piece_pass_in_one_piece() {
-    let account = account(frozen_store(), 10).await;
+    let limiter = limiter(frozen_store(), 10).await;
     let pieces = [Bytes::from([message(3), message(0), message(4)].concat())].into();
-    let (passed, denied) = passed(PieceBody { pieces, ..PieceBody::default() }, account).await;
+    let (passed, denied) = passed(PieceBody { pieces, ..PieceBody::default() }, limiter).await;
     assert_eq!((passed.len(), denied), (1, None));
 }
 
@@ -149,13 +149,13 @@ impl Store for Silent {
 
 #[tokio::test]
 async fn the_body_is_not_read_while_a_check_is_pending() {
-    let account = account(Silent, 10).await;
+    let limiter = limiter(Silent, 10).await;
     let body = PieceBody {
         pieces: [[message(1), message(2)].concat(), message(3)].map(Bytes::from).into(),
         polled: Arc::default(),
     };
     let polled = Arc::clone(&body.polled);
-    let mut body = pin!(MeteredBody::new(body, meter(account)));
+    let mut body = pin!(MeteredBody::new(body, meter(limiter)));
     let mut poll = || body.as_mut().poll_next(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Ok(first))) = poll() else { panic!("the first message passes") };
     assert_eq!(first.into_data().unwrap().len(), 6);

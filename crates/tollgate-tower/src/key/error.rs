@@ -1,38 +1,47 @@
 use std::{borrow::Cow, fmt};
 
-/// Why a request has no key.
+/// Reports that a request has no key.
 ///
-/// The message of a [missing](Self::missing) key is told to the client; it never holds what the
-/// client sent.
+/// The client reads the message of a [missing](Self::missing) key. The message must not contain the
+/// value that the client sent.
+///
+/// ```
+/// use tollgate_tower::key::{KeyError, KeyErrorKind};
+///
+/// let error = KeyError::missing("header x-api-key is missing");
+/// assert_eq!(error.kind(), KeyErrorKind::Missing);
+/// assert_eq!(error.to_string(), "header x-api-key is missing");
+/// ```
 #[derive(Clone, Debug)]
 pub struct KeyError {
     kind: KeyErrorKind,
     message: Cow<'static, str>,
 }
 
-/// Whose fault it is that there is no key.
+/// Says whether the client or the service has to correct a [`KeyError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client left out what it should have sent, or sent nonsense: it is answered with 400.
+    /// The client did not send the key, or sent an invalid one. The response is 400.
     Missing,
-    /// The service is set up wrongly, so that no request can have a key: the client is answered
-    /// with 500, and the message goes to the log.
+    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the
+    /// message is logged.
     Misconfigured,
 }
 
 impl KeyError {
-    /// The client left out what it should have sent, or sent nonsense; `message` is told to it.
+    /// Creates the error of a request without a valid key. The client receives `message`.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: KeyErrorKind::Missing, message: message.into() }
     }
 
-    /// The service is set up wrongly; `message` goes to the log and says what to do about it.
+    /// Creates the error of a service that is set up wrongly. The log receives `message`, which should
+    /// say how to correct the setup.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: KeyErrorKind::Misconfigured, message: message.into() }
     }
 
-    /// Whose fault it is.
+    /// Returns whether the client or the service has to correct the error.
     #[must_use]
     pub fn kind(&self) -> KeyErrorKind {
         self.kind

@@ -3,19 +3,21 @@ use std::{any, fmt, marker::PhantomData};
 use http::request::Parts;
 use tollgate::Key;
 
-use super::{Extraction, KeyError, KeyExtractor};
+use super::{
+    error::KeyError,
+    extractor::{Extraction, KeyExtractor},
+};
 
-/// What an earlier layer left in the request's extensions: a user, a tenant.
+/// Finds the key in an extension of the request, such as a user or a tenant.
 ///
-/// `T` says which; it becomes the [`Key`] by itself, so give it an `impl From<T> for Key`. Where
-/// only a part of `T` counts, use [`key_fn`](super::key_fn).
+/// An outer layer, such as the authentication, inserts a `T`. Implement `From<T>` for [`Key`], or use
+/// [`key_fn`](super::key_fn) if only a part of `T` is the key.
 ///
-/// The layer that inserts it must be outside this one. Without a `T` the request is answered with
-/// 500, and the log says so: a limit that nobody is subject to would not be noticed. If anonymous
-/// requests are to pass or to have another limit, insert nothing and use
-/// [`optional`](Self::optional).
+/// A request without a `T` is answered with 500, and the mistake is logged: otherwise nobody would
+/// notice that the layer is missing and that nothing is limited. If some requests have no `T`, such as
+/// anonymous ones, use [`optional`](Self::optional).
 ///
-/// An attacker cannot write extensions; what the earlier layer believes is what counts.
+/// A client cannot write extensions. The key is as trustworthy as the layer that inserts it.
 ///
 /// ```
 /// use http::Request;
@@ -41,14 +43,16 @@ pub struct Extension<T> {
 }
 
 impl<T> Extension<T> {
-    /// The extension of type `T`, which every request has.
+    /// Finds an extension of type `T` that every request has.
     #[must_use]
     pub const fn new() -> Self {
         Self { is_optional: false, of: PhantomData }
     }
 
-    /// The extension of type `T`, which is missing where the client did not say who it is: then
-    /// [`or`](KeyExtractor::or) and [`or_exempt`](KeyExtractor::or_exempt) apply, or 400.
+    /// Finds an extension of type `T` that some requests do not have.
+    ///
+    /// Without it, [`or`](KeyExtractor::or) or [`or_exempt`](KeyExtractor::or_exempt) applies.
+    /// Otherwise the response is 400.
     #[must_use]
     pub const fn optional() -> Self {
         Self { is_optional: true, of: PhantomData }
@@ -62,7 +66,7 @@ where
     fn extract(&self, parts: &Parts) -> Extraction {
         match parts.extensions.get::<T>() {
             Some(value) => Ok(Some(value.clone().into())),
-            None if self.is_optional => Err(KeyError::missing("the request does not say who sends it")),
+            None if self.is_optional => Err(KeyError::missing("the request does not identify its sender")),
             None => Err(KeyError::misconfigured(format!(
                 "the request has no extension of type `{}`: the layer that inserts it must be outside the rate limit",
                 any::type_name::<T>()

@@ -3,12 +3,15 @@ use std::fmt;
 use http::request::Parts;
 use tollgate::Key;
 
-use super::{Extraction, KeyError, KeyExtractor};
+use super::{
+    error::KeyError,
+    extractor::{Extraction, KeyExtractor},
+};
 
-/// An extractor made of a closure.
+/// Creates an extractor from a closure.
 ///
-/// It returns a [`Key`], an `Option` of one (`None` is exempt), or a `Result` of either with
-/// [`KeyError`].
+/// The closure returns a [`Key`], an `Option<Key>` (`None` exempts the request), or a `Result` of
+/// either with [`KeyError`].
 ///
 /// ```
 /// use http::Request;
@@ -30,7 +33,7 @@ where
     KeyFn(function)
 }
 
-/// What [`key_fn`] makes.
+/// Finds keys by a closure. [`key_fn`] creates it.
 #[derive(Clone, Copy)]
 pub struct KeyFn<F>(F);
 
@@ -50,17 +53,19 @@ impl<F> fmt::Debug for KeyFn<F> {
     }
 }
 
-/// What the closure of a [`key_fn`] may return.
+/// Converts the result of a [`key_fn`] closure.
+///
+/// `Key`, `Option<Key>`, `Result<Key, KeyError>` and `Result<Option<Key>, KeyError>` implement it.
 #[diagnostic::on_unimplemented(
     message = "the closure of `key_fn` must return a `Key`, not `{Self}`",
-    note = "it may return `Key`, `Option<Key>`, `Result<Key, KeyError>` or `Result<Option<Key>, KeyError>`; `Key::new(…)` makes one of text, numbers and addresses"
+    note = "it may return `Key`, `Option<Key>`, `Result<Key, KeyError>` or `Result<Option<Key>, KeyError>`; `Key::new(…)` makes a key of text, numbers and addresses"
 )]
 pub trait IntoExtraction {
-    /// The same, in the full form.
+    /// Converts the result.
     ///
     /// # Errors
     ///
-    /// The closure's own.
+    /// Returns the error of the closure.
     fn into_extraction(self) -> Extraction;
 }
 

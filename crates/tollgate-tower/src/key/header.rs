@@ -1,16 +1,19 @@
 use http::{HeaderName, request::Parts};
 use tollgate::{Key, KeySecret};
 
-use super::{Extraction, KeyError, KeyExtractor};
+use super::{
+    error::KeyError,
+    extractor::{Extraction, KeyExtractor},
+};
 
-/// The value of a request header, an API key for example.
+/// Finds the key in a request header, such as an API key.
 ///
-/// The header must be there once, with a value that is not blank; any bytes are fine. It is missing
-/// otherwise: of two lines neither is believed, and no two callers meet under an empty key.
+/// The header must appear exactly once, with a value that is not blank. The value may contain any
+/// bytes. Otherwise the key is missing.
 ///
-/// **Whoever can choose the value freely has no limit**: a new value is a new quota. Use it where
-/// the value was checked before, or behind a gateway that sets the header and removes what the
-/// client sent under its name.
+/// **A client that can choose the value freely has no limit**, because each new value has its own
+/// quota. Use it where an outer layer has checked the value, or behind a gateway that overwrites the
+/// header.
 ///
 /// ```
 /// use http::Request;
@@ -20,7 +23,7 @@ use super::{Extraction, KeyError, KeyExtractor};
 /// let (parts, ()) = Request::builder().header("x-api-key", "sk_live_51H8").body(()).unwrap().into_parts();
 /// assert_eq!(Header::new("x-api-key").extract(&parts).unwrap(), Some(Key::new("sk_live_51H8")));
 ///
-/// // What is a secret does not belong in the store.
+/// // Stores a digest instead of the API key.
 /// let pepper = KeySecret::new(b"from the deployment's own configuration");
 /// let key = Header::new("x-api-key").secret(pepper.clone()).extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::secret("sk_live_51H8", &pepper)));
@@ -32,18 +35,19 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of this name, in lower case.
+    /// Finds the key in the header with this lower-case name.
+    ///
+    /// `From<HeaderName>` takes a name that is known only at run time.
     ///
     /// # Panics
     ///
-    /// When the name is none, or not in lower case. In a `const` this fails the build. For names
-    /// that are known only at run time there is `From<HeaderName>`.
+    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name: HeaderName::from_static(name), secret: None }
     }
 
-    /// Keeps only a keyed digest of the value, so that the store never holds it.
+    /// Uses a keyed digest of the value as the key, so that the store never contains the value.
     #[must_use]
     pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);
@@ -63,7 +67,9 @@ impl KeyExtractor for Header {
         let value = match (values.next(), values.next()) {
             (Some(value), None) => value.as_bytes().trim_ascii(),
             (None, _) => return Err(KeyError::missing(format!("header {} is missing", self.name))),
-            (Some(_), Some(_)) => return Err(KeyError::missing(format!("header {} is there twice", self.name))),
+            (Some(_), Some(_)) => {
+                return Err(KeyError::missing(format!("header {} appears more than once", self.name)));
+            }
         };
         if value.is_empty() {
             return Err(KeyError::missing(format!("header {} is empty", self.name)));

@@ -1,6 +1,6 @@
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// A network: an address and how many of its bits count.
+/// Describes a network by an address and a prefix length, such as `10.0.0.0/8`.
 ///
 /// ```
 /// use tollgate_tower::key::Network;
@@ -20,18 +20,18 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of the first `prefix` bits of `address`; the other bits do not matter.
+    /// Creates the network of all addresses that share the first `prefix` bits of `address`.
     ///
     /// # Errors
     ///
-    /// The prefix is longer than the address.
+    /// Returns an error if the prefix is longer than the address.
     pub fn try_new(address: IpAddr, prefix: u8) -> Result<Self, NetworkError> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if prefix > width {
             return Err(NetworkError(format!("{address}/{prefix}")));
         }
         match address.to_canonical() {
-            // A network of mapped addresses is one of IPv4 addresses.
+            // A network of IPv4-mapped addresses is a network of IPv4 addresses.
             mapped @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => {
                 Ok(Self { address: mapped, prefix: prefix - 96 })
             }
@@ -39,7 +39,7 @@ impl Network {
         }
     }
 
-    /// Whether the address is in the network. An IPv4-mapped IPv6 address is its IPv4 address.
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -57,7 +57,7 @@ impl Network {
 }
 
 impl From<IpAddr> for Network {
-    /// The network of this address alone.
+    /// Creates the network of this single address.
     fn from(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
@@ -67,7 +67,7 @@ impl From<IpAddr> for Network {
 impl FromStr for Network {
     type Err = NetworkError;
 
-    /// `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || NetworkError(text.to_owned());
         let (address, prefix) = match text.split_once('/') {
@@ -77,7 +77,7 @@ impl FromStr for Network {
         let address: IpAddr = address.parse().map_err(|_| error())?;
         match prefix {
             None => Ok(address.into()),
-            // `parse` would take a sign.
+            // `parse` would also accept a sign.
             Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Self::try_new(address, prefix.parse().map_err(|_| error())?).map_err(|_| error())
             }
@@ -92,13 +92,13 @@ impl fmt::Display for Network {
     }
 }
 
-/// The text is no network.
+/// Reports text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(String);
 
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "network must be an address, or an address and a prefix like 10.0.0.0/8, got {:?}", self.0)
+        write!(f, "network must be an address or an address with a prefix, such as 10.0.0.0/8, got {:?}", self.0)
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn text_that_is_not_a_network_is_named_in_the_error() {
         for text in [
             "",
             "10.0.0.0/33",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_its_first_and_last_address_and_no_more() {
+    fn a_network_contains_its_first_and_last_address_and_no_other() {
         for (network, inside, outside) in [
             ("0.0.0.0/0", ["0.0.0.0", "255.255.255.255"], ["::", "::1"]),
             ("10.0.0.0/8", ["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0"]),

@@ -3,21 +3,29 @@ use std::net::{IpAddr, SocketAddr};
 use http::request::Parts;
 use tollgate::Key;
 
-use super::{Extraction, KeyError, KeyExtractor};
+use super::{
+    error::KeyError,
+    extractor::{Extraction, KeyExtractor},
+};
 
-/// The address at the other end of the connection.
+/// Uses the address at the other end of the connection as the key.
 ///
-/// An IPv4-mapped IPv6 address is its IPv4 address, by its bits. Of an IPv6 address the first 64
-/// bits count, the network that a household or a server has at least; [`ipv6_prefix`] sets another
-/// length. Headers are not looked at.
+/// The key of an IPv6 address is its first 64 bits, the smallest network that a household or a server
+/// usually has. [`ipv6_prefix`] sets another length. An IPv4-mapped IPv6 address counts as IPv4.
+/// Headers are ignored.
 ///
-/// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Where
-/// IPv6 is masked too little, one client has as many quotas as it takes addresses.
+/// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Use
+/// [`ForwardedIp`](super::ForwardedIp) there. With a long IPv6 prefix, a client has one quota for each
+/// address that it owns.
 ///
-/// The server has to say who is at the other end. tonic does (feature `tonic`). With axum (feature
-/// `axum`) serve `router.into_make_service_with_connect_info::<SocketAddr>()`. A server of your own
-/// inserts the [`SocketAddr`] into the request's extensions. Without it, and for the peer of a Unix
-/// socket, a request is answered with 500, and the log says why.
+/// The server has to provide the address:
+///
+/// - axum (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`.
+/// - tonic (feature `tonic`): nothing to do.
+/// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
+///
+/// A request without an address is answered with 500, and the mistake is logged once. So is a request
+/// over a Unix socket.
 ///
 /// ```
 /// use http::Request;
@@ -37,22 +45,24 @@ pub struct PeerIp {
     ipv6_prefix: u8,
 }
 
-/// What of an IPv6 address counts unless told otherwise.
+/// The default length of an IPv6 key in bits.
 pub(super) const IPV6_PREFIX: u8 = 64;
 
 impl PeerIp {
-    /// The peer's address, IPv6 by its first 64 bits.
+    /// Creates an extractor with an IPv6 prefix of 64 bits.
     #[must_use]
     pub const fn new() -> Self {
         Self { ipv6_prefix: IPV6_PREFIX }
     }
 
-    /// How many bits of an IPv6 address count: 56 or 48 where providers give that much to a home or
-    /// a business, 128 for each address by itself.
+    /// Sets the length of an IPv6 key in bits. The default is 64.
+    ///
+    /// Use 56 or 48 where providers assign such networks to homes or businesses, or 128 for single
+    /// addresses.
     ///
     /// # Panics
     ///
-    /// When the prefix is not 32 to 128. In a `const` this fails the build.
+    /// Panics if the length is not between 32 and 128. In a `const` this fails the build.
     #[must_use]
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = checked_prefix(bits);
@@ -77,7 +87,7 @@ pub(super) const fn checked_prefix(bits: u8) -> u8 {
     bits
 }
 
-/// The address at the other end of the connection.
+/// Returns the address at the other end of the connection.
 pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let extensions = &parts.extensions;
     #[cfg(feature = "axum")]
@@ -95,13 +105,13 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     match address {
         Some(address) => Ok(address.ip()),
         None => Err(KeyError::misconfigured(
-            "the request does not say who sent it: serve the router with \
+            "the request has no peer address: serve the router with \
              `into_make_service_with_connect_info::<SocketAddr>()`, or insert the `SocketAddr` into its extensions",
         )),
     }
 }
 
-/// The key of an address: all of IPv4, a prefix of IPv6.
+/// Returns the key of an address: all of IPv4, a prefix of IPv6.
 pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Key {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => Key::network(address, 32),

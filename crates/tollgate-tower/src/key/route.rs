@@ -2,15 +2,24 @@ use http::request::Parts;
 use tollgate::Key;
 
 #[cfg(feature = "axum")]
-use super::KeyError;
-use super::{Extraction, KeyExtractor};
+use super::error::KeyError;
+use super::extractor::{Extraction, KeyExtractor};
 
-/// The path of the request, as it was sent.
+/// Uses the path of the request as the key.
 ///
-/// Nothing is normalised: case, `%2f`, `//`, `/./` and a slash at the end all make another path.
-/// **Who can write one path in several ways has several quotas**, and where the path holds an
-/// identifier, one for each of those. With axum use [`MatchedPath`]; use this for files and for
-/// services that have no routes.
+/// The path is not normalised: another case, `%2f`, `//`, `/./` or a slash at the end make another
+/// key. **A client that can write one path in several ways has several quotas.** A path that contains
+/// an identifier has one quota for each identifier. With axum use `MatchedPath`. Use this extractor for
+/// files and for services without routes.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::Key;
+/// use tollgate_tower::{KeyExtractor, key::Path};
+///
+/// let (parts, ()) = Request::get("http://example.com/a?b=c").body(()).unwrap().into_parts();
+/// assert_eq!(Path.extract(&parts).unwrap(), Some(Key::new("/a")));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Path;
 
@@ -20,11 +29,20 @@ impl KeyExtractor for Path {
     }
 }
 
-/// The method of the request.
+/// Uses the method of the request as the key.
 ///
-/// HEAD counts as GET, and methods that RFC 9110 and RFC 5789 do not know count as one: nobody gets
-/// another quota by another word. **A service that lets a header or a parameter override the
-/// method** gives every request the quota of the method it was sent with.
+/// HEAD counts as GET. All methods that RFC 9110 and RFC 5789 do not define share one key, so that a
+/// client cannot invent methods to get more quotas. **If a header or a parameter overrides the
+/// method** in your service, the key is still the method in the request line.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::Key;
+/// use tollgate_tower::{KeyExtractor, key::Method};
+///
+/// let (parts, ()) = Request::head("/").body(()).unwrap().into_parts();
+/// assert_eq!(Method.extract(&parts).unwrap(), Some(Key::new("GET")));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Method;
 
@@ -42,19 +60,29 @@ impl KeyExtractor for Method {
     }
 }
 
-/// The route of an axum router that the request matched, `/users/{id}` for example: one quota for
-/// each route, however its parameters are filled in.
+/// Uses the route of an axum router as the key, such as `/users/{id}`.
 ///
-/// A request that matches no route has none: its key is missing. Add the layer with
-/// `Router::route_layer`, which such requests do not meet, or say with
-/// [`or`](KeyExtractor::or) what their quota is.
+/// All values of a parameter share the quota of the route. A request that matches no route has no key.
+/// Add the layer with `Router::route_layer`, which does not apply to such requests, or give them a key
+/// with [`or`](KeyExtractor::or).
 ///
 /// ```
-/// use tollgate_tower::key::{MatchedPath, Method, PeerIp};
+/// use axum::{Router, body::Body, routing::get};
+/// use http::Request;
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::{MatchedPath, Method}};
+/// use tower::ServiceExt;
 ///
-/// // Every caller has a quota for each route and method.
-/// let key = (PeerIp::new(), Method, MatchedPath);
-/// # let _ = key;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+/// let app: Router = Router::new()
+///     .route("/users/{id}", get(|| async { "hello" }))
+///     .route_layer(RateLimitLayer::new(limiter, (Method, MatchedPath)));
+///
+/// let request = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+/// assert_eq!(app.clone().oneshot(request("/users/1")).await.unwrap().status(), 200);
+/// assert_eq!(app.oneshot(request("/users/2")).await.unwrap().status(), 429);
+/// # }
 /// ```
 #[cfg(feature = "axum")]
 #[derive(Clone, Copy, Debug, Default)]

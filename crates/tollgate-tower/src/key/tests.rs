@@ -1,6 +1,7 @@
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, request::Parts};
+use tollgate::Key;
 
 use super::*;
 
@@ -13,38 +14,41 @@ fn message(extraction: Extraction) -> String {
 }
 
 #[test]
-fn a_header_must_be_there_once_and_say_something() {
+fn a_header_must_appear_once_with_a_value() {
     let key = Header::new("x-api-key");
-    assert_eq!(message(key.extract(&parts(|it| it))), "header x-api-key is missing");
-    assert_eq!(message(key.extract(&parts(|it| it.header("x-api-key", "")))), "header x-api-key is empty");
-    assert_eq!(message(key.extract(&parts(|it| it.header("x-api-key", " \t ")))), "header x-api-key is empty");
-    let twice = parts(|it| it.header("x-api-key", "a").header("X-Api-Key", "a"));
-    assert_eq!(message(key.extract(&twice)), "header x-api-key is there twice");
+    assert_eq!(message(key.extract(&parts(|request| request))), "header x-api-key is missing");
+    assert_eq!(message(key.extract(&parts(|request| request.header("x-api-key", "")))), "header x-api-key is empty");
+    assert_eq!(
+        message(key.extract(&parts(|request| request.header("x-api-key", " \t ")))),
+        "header x-api-key is empty"
+    );
+    let twice = parts(|request| request.header("x-api-key", "a").header("X-Api-Key", "a"));
+    assert_eq!(message(key.extract(&twice)), "header x-api-key appears more than once");
     assert_eq!(key.extract(&twice).unwrap_err().kind(), KeyErrorKind::Missing);
 }
 
 #[test]
-fn a_header_may_hold_any_bytes_and_any_length() {
+fn a_header_may_contain_any_bytes_of_any_length() {
     let value = HeaderValue::from_bytes(b"\xff\xfe{}").unwrap();
-    let found = Header::new("x-api-key").extract(&parts(|it| it.header("x-api-key", value))).unwrap();
+    let found = Header::new("x-api-key").extract(&parts(|request| request.header("x-api-key", value))).unwrap();
     assert_eq!(found, Some(Key::bytes(b"\xff\xfe{}")));
     let long = "x".repeat(64 * 1024);
-    let found = Header::new("x-api-key").extract(&parts(|it| it.header("x-api-key", &long))).unwrap();
+    let found = Header::new("x-api-key").extract(&parts(|request| request.header("x-api-key", &long))).unwrap();
     assert_eq!(found.unwrap().encoded().len(), 41);
 }
 
 #[test]
-fn the_peer_is_the_socket_and_no_header() {
+fn the_peer_address_comes_from_the_socket_and_not_from_a_header() {
     let peer: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
-    let parts = parts(|it| it.extension(peer).header("x-forwarded-for", "203.0.113.9"));
+    let parts = parts(|request| request.extension(peer).header("x-forwarded-for", "203.0.113.9"));
     assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(std::net::IpAddr::from([192, 0, 2, 7]))));
 }
 
 #[test]
-fn an_ipv6_peer_counts_by_its_prefix() {
+fn ipv6_peers_with_the_same_prefix_share_a_key() {
     let of = |peer: &str, prefix| {
         let peer: SocketAddr = peer.parse().unwrap();
-        PeerIp::new().ipv6_prefix(prefix).extract(&parts(|it| it.extension(peer))).unwrap()
+        PeerIp::new().ipv6_prefix(prefix).extract(&parts(|request| request.extension(peer))).unwrap()
     };
     assert_eq!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:1:ffff::2]:2", 64));
     assert_ne!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:2::1]:1", 64));
@@ -55,20 +59,20 @@ fn an_ipv6_peer_counts_by_its_prefix() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn axum_says_who_the_peer_is() {
+fn axum_provides_the_peer_address() {
     let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
-    let parts = parts(|it| it.extension(axum::extract::ConnectInfo(peer)));
+    let parts = parts(|request| request.extension(axum::extract::ConnectInfo(peer)));
     assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(peer.ip())));
 }
 
 #[test]
-fn a_server_that_does_not_say_who_the_peer_is_is_set_up_wrongly() {
-    assert_eq!(PeerIp::new().extract(&parts(|it| it)).unwrap_err().kind(), KeyErrorKind::Misconfigured);
+fn a_request_without_a_peer_address_is_a_misconfiguration() {
+    assert_eq!(PeerIp::new().extract(&parts(|request| request)).unwrap_err().kind(), KeyErrorKind::Misconfigured);
 }
 
 #[test]
-fn a_tuple_joins_its_parts_and_is_exempt_with_any_of_them() {
-    let parts = parts(|it| it.header("a", "1").header("b", "2"));
+fn a_tuple_joins_its_keys_and_is_exempt_if_one_of_them_is() {
+    let parts = parts(|request| request.header("a", "1").header("b", "2"));
     let both = (Header::new("a"), Header::new("b"));
     assert_eq!(both.extract(&parts).unwrap(), Some(Key::from(("1", "2"))));
     let exempt = (Header::new("a"), Header::new("c").or_exempt(), Global);
@@ -78,8 +82,8 @@ fn a_tuple_joins_its_parts_and_is_exempt_with_any_of_them() {
 }
 
 #[test]
-fn the_second_extractor_answers_for_what_is_missing_only() {
-    let parts = parts(|it| it.header("a", "1"));
+fn the_second_extractor_applies_only_if_the_first_key_is_missing() {
+    let parts = parts(|request| request.header("a", "1"));
     assert_eq!(Header::new("b").or(Header::new("a")).extract(&parts).unwrap(), Some(Key::new("1")));
     let wrong = key_fn(|_| Err::<Key, _>(KeyError::misconfigured("no")));
     assert_eq!(message(wrong.or(Global).extract(&parts)), "no");
@@ -89,12 +93,12 @@ fn the_second_extractor_answers_for_what_is_missing_only() {
 #[test]
 fn a_shared_trait_object_is_an_extractor() {
     let shared: Arc<dyn KeyExtractor> = Arc::new(Global);
-    assert_eq!(shared.extract(&parts(|it| it)).unwrap(), Some(Key::new("all")));
+    assert_eq!(shared.extract(&parts(|request| request)).unwrap(), Some(Key::new("all")));
 }
 
 #[test]
-fn a_path_is_taken_as_it_was_sent() {
-    let of = |path: &str| Path.extract(&parts(|it| it.uri(path))).unwrap();
+fn a_path_is_not_normalised() {
+    let of = |path: &str| Path.extract(&parts(|request| request.uri(path))).unwrap();
     assert_eq!(of("http://example.com/a?b=c"), of("/a"));
     for other in ["/A", "/a/", "//a", "/%61", "/./a", "/a;b"] {
         assert_ne!(of(other), of("/a"), "{other}");
@@ -102,8 +106,8 @@ fn a_path_is_taken_as_it_was_sent() {
 }
 
 #[test]
-fn no_method_is_a_way_around_another() {
-    let of = |method: &str| Method.extract(&parts(|it| it.method(method))).unwrap();
+fn an_unknown_method_gives_no_further_quota() {
+    let of = |method: &str| Method.extract(&parts(|request| request.method(method))).unwrap();
     assert_eq!(of("HEAD"), of("GET"));
     assert_eq!(of("X1"), of("get"));
     assert_ne!(of("POST"), of("GET"));
@@ -111,10 +115,10 @@ fn no_method_is_a_way_around_another() {
 }
 
 #[test]
-fn an_extension_that_is_not_there_is_a_fault_of_the_setup_unless_it_is_optional() {
-    let present = parts(|it| it.extension(7_u64));
+fn a_missing_extension_is_a_misconfiguration_unless_it_is_optional() {
+    let present = parts(|request| request.extension(7_u64));
     assert_eq!(Extension::<u64>::new().extract(&present).unwrap(), Some(Key::from(7_u64)));
-    let absent = parts(|it| it);
+    let absent = parts(|request| request);
     let error = Extension::<u64>::new().extract(&absent).unwrap_err();
     assert_eq!(error.kind(), KeyErrorKind::Misconfigured);
     assert!(error.to_string().contains("`u64`"), "{error}");
@@ -123,12 +127,12 @@ fn an_extension_that_is_not_there_is_a_fault_of_the_setup_unless_it_is_optional(
 
 #[cfg(feature = "tonic")]
 #[test]
-fn tonic_says_who_the_peer_is() {
+fn tonic_provides_the_peer_address() {
     let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let info = |remote_addr| tonic::transport::server::TcpConnectInfo { local_addr: None, remote_addr };
-    let known = parts(|it| it.extension(info(Some(peer))));
+    let known = parts(|request| request.extension(info(Some(peer))));
     assert_eq!(PeerIp::new().extract(&known).unwrap(), Some(Key::from(peer.ip())));
     // A Unix socket.
-    let unknown = parts(|it| it.extension(info(None)));
+    let unknown = parts(|request| request.extension(info(None)));
     assert_eq!(PeerIp::new().extract(&unknown).unwrap_err().kind(), KeyErrorKind::Misconfigured);
 }

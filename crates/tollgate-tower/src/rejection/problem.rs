@@ -3,13 +3,17 @@ use std::{borrow::Cow, fmt::Write as _};
 use http::{HeaderValue, Response, header};
 use tollgate::Decision;
 
-use super::{Completion, Reason, Rejection, Respond, accept::Form};
+use super::{
+    body_format::BodyFormat,
+    reason::{Reason, Rejection},
+    respond::Respond,
+};
 use crate::key::KeyErrorKind;
 
-/// Answers with a problem document (RFC 9457, `application/problem+json`).
+/// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
-/// A denial is of the type `quota-exceeded` and lists the `violated-policies`, as the RateLimit
-/// draft has it. The caller's key does not appear in it.
+/// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
+/// draft-ietf-httpapi-ratelimit-headers describes. The document never contains the key.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -30,28 +34,47 @@ use crate::key::KeyErrorKind;
 /// # }
 /// ```
 ///
-/// A client that does not [accept](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1) JSON but
-/// text, a browser, gets a line of text; one that accepts neither, and a HEAD request, an empty
-/// body.
+/// The body follows the `Accept` header ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1)).
+/// A client that prefers text, such as a browser, receives one line of text. A client that accepts
+/// neither JSON nor text receives an empty body, and so does a HEAD request.
 ///
-/// The types are those that the draft asks IANA for; until they are registered
-/// [`types_at`](Self::types_at) may point to pages of your own.
+/// The draft asks IANA to register the type. Until then, [`types_at`](Self::types_at) can point to
+/// pages of your own.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// As it stands inside a JSON string.
+    /// The base of the type URI, escaped for a JSON string.
     types: Cow<'static, str>,
 }
 
 const TYPES: &str = "https://iana.org/assignments/http-problem-types";
 
 impl Problem {
-    /// The problem documents of the RateLimit draft.
+    /// Creates a responder with the type that the draft describes.
     #[must_use]
     pub const fn new() -> Self {
         Self { types: Cow::Borrowed(TYPES) }
     }
 
-    /// Problem documents with types of one's own: `base` stands before `#quota-exceeded`.
+    /// Creates a responder with types of your own. The type of a denial is `base` followed by
+    /// `#quota-exceeded`.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Problem};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("hourly", Quota::per_hour(1)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// # let _ = limiter.check("all").await;
+    /// let responder = Problem::types_at("https://example.com/problems");
+    /// let layer = RateLimitLayer::builder(limiter, Global).respond_with(responder).build();
+    ///
+    /// let denied = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert!(denied.body().contains(r#""type":"https://example.com/problems#quota-exceeded""#));
+    /// # }
+    /// ```
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();
@@ -60,12 +83,12 @@ impl Problem {
         Self { types: types.into() }
     }
 
-    /// The text, and the media type that it is of.
-    fn write(&self, rejection: &Rejection<'_>, form: Form) -> (String, Option<&'static str>) {
-        match form {
-            Form::Json => (self.document(rejection), Some("application/problem+json")),
-            Form::Text => (text(rejection), Some("text/plain; charset=utf-8")),
-            Form::Empty => (String::new(), None),
+    /// Returns the body and its media type.
+    fn body(&self, rejection: &Rejection<'_>) -> (String, Option<&'static str>) {
+        match BodyFormat::of(rejection.request()) {
+            BodyFormat::Json => (self.document(rejection), Some("application/problem+json")),
+            BodyFormat::Text => (text(rejection), Some("text/plain; charset=utf-8")),
+            BodyFormat::Empty => (String::new(), None),
         }
     }
 
@@ -75,7 +98,7 @@ impl Problem {
             self.denial(&mut json, decision, rejection);
             return json;
         }
-        // Writing to a string does not fail.
+        // Writing to a `String` never fails.
         let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
         if let Some(detail) = detail(rejection) {
             json.push_str(r#","detail":""#);
@@ -86,7 +109,8 @@ impl Problem {
         json
     }
 
-    /// Piece by piece: under attack it is most of what the service writes. A policy's name needs no escape.
+    /// Writes the document of a denial without formatting machinery: under attack, most responses are denials. The name
+    /// of a policy needs no escapes.
     fn denial(&self, json: &mut String, decision: &Decision, rejection: &Rejection<'_>) {
         json.push_str(r#"{"type":""#);
         json.push_str(&self.types);
@@ -117,18 +141,13 @@ impl Default for Problem {
 #[diagnostic::do_not_recommend]
 impl<B: From<String>> Respond<B> for Problem {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
-        let (text, media) = self.write(rejection, Form::of(rejection.request()));
-        let mut response = Response::new(B::from(text));
+        let (body, media_type) = self.body(rejection);
+        let mut response = Response::new(B::from(body));
         *response.status_mut() = rejection.status();
-        if let Some(media) = media {
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        if let Some(media_type) = media_type {
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
         response
-    }
-
-    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
-        let form = Form::of(rejection.request());
-        completion.respond(rejection, form, || self.write(rejection, form), B::from)
     }
 }
 
@@ -146,7 +165,7 @@ fn title(rejection: &Rejection<'_>) -> &'static str {
     }
 }
 
-/// What the client may know.
+/// Returns the part of the reason that the client may know.
 fn detail(rejection: &Rejection<'_>) -> Option<String> {
     match rejection.reason() {
         Reason::Denied(decision) => {
@@ -159,7 +178,7 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
     }
 }
 
-/// Text as the inside of a JSON string.
+/// Appends text as the content of a JSON string.
 fn escape(json: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -177,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_escaped() {
+    fn text_is_escaped_for_json() {
         let mut json = String::new();
         escape(&mut json, "a \"b\" \\ \n ü");
         assert_eq!(json, r#"a \"b\" \\ \u000a ü"#);

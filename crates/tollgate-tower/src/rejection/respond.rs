@@ -2,43 +2,68 @@ use std::{fmt, sync::Arc};
 
 use http::Response;
 
-use super::{Completion, Rejection, accept::Form};
+use super::reason::Rejection;
 
-/// Writes the answer to a request that the middleware does not pass on.
+/// Builds the response to a request that the middleware rejects.
 ///
-/// Implement it, or wrap a closure in [`respond_fn`], to answer in the service's own format. `B`
-/// is the body of the service inside: the answer must look like one of its responses.
+/// Implement it to reject requests in the format of your service, or wrap a closure in
+/// [`respond_fn`]. `B` is the body type of the inner service: a rejection has the same type as its
+/// responses.
+///
+/// ```
+/// use http::Response;
+/// use tollgate_tower::{Rejection, Respond};
+///
+/// struct PlainText;
+///
+/// impl Respond<String> for PlainText {
+///     fn respond(&self, rejection: &Rejection<'_>) -> Response<String> {
+///         let mut response = Response::new(rejection.reason().as_str().to_owned());
+///         *response.status_mut() = rejection.status();
+///         response
+///     }
+/// }
+/// # fn is_responder<R: Respond<String>>(_: R) {}
+/// # is_responder(PlainText);
+/// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot answer with a body of type `{B}`",
-    label = "cannot make a `{B}`",
+    message = "`{Self}` cannot respond with a body of type `{B}`",
+    label = "cannot build a `{B}`",
     note = "`Problem`, the default, needs a body that is `From<String>`; `Empty` needs one that is `Default`; `respond_fn(|rejection| …)` makes any",
-    note = "or give the service inside such a body, with `MapResponseBodyLayer::new(axum::body::Body::new)` of tower-http"
+    note = "or give the inner service such a body, with `MapResponseBodyLayer::new(axum::body::Body::new)` of tower-http"
 )]
 pub trait Respond<B>: Send + Sync + 'static {
-    /// The answer. The middleware adds `Retry-After` and the `RateLimit` fields unless they are
-    /// there.
+    /// Builds the response.
+    ///
+    /// The middleware adds `Retry-After`, `Cache-Control` and the rate limit headers, unless the
+    /// response has them already.
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B>;
-
-    /// The answer with what the middleware adds. The responders of this crate need not make it anew for each who is denied.
-    #[doc(hidden)]
-    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
-        let mut response = self.respond(rejection);
-        completion.fill_in(rejection, response.headers_mut());
-        response
-    }
 }
 
 impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         (**self).respond(rejection)
     }
-
-    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
-        (**self).complete(rejection, completion)
-    }
 }
 
-/// Answers with the status and an empty body.
+/// Responds with the status and an empty body.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.into_body(), "");
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Empty;
 
@@ -49,25 +74,30 @@ impl<B: Default> Respond<B> for Empty {
         *response.status_mut() = rejection.status();
         response
     }
-
-    fn complete(&self, rejection: &Rejection<'_>, completion: &Completion<'_>) -> Response<B> {
-        completion.respond(rejection, Form::Empty, || (String::new(), None), |_| B::default())
-    }
 }
 
-/// A responder made of a closure.
+/// Creates a responder from a closure.
 ///
 /// ```
-/// use http::Response;
-/// use tollgate_tower::respond_fn;
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::Header, respond_fn};
+/// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// let responder = respond_fn(|rejection| {
-///     let wait = rejection.retry_after_seconds().unwrap_or_default();
-///     let mut response = Response::new(format!("not now, {wait} s"));
-///     *response.status_mut() = rejection.status();
-///     response
-/// });
-/// # let _ = responder;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+///     .respond_with(respond_fn(|rejection| {
+///         let mut response = Response::new(format!("rejected: {}", rejection.reason().as_str()));
+///         *response.status_mut() = rejection.status();
+///         response
+///     }))
+///     .build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.into_body(), "rejected: missing_key");
+/// # }
 /// ```
 pub const fn respond_fn<F, B>(function: F) -> RespondFn<F>
 where
@@ -76,7 +106,7 @@ where
     RespondFn(function)
 }
 
-/// What [`respond_fn`] makes.
+/// Builds responses by a closure. [`respond_fn`] creates it.
 #[derive(Clone, Copy)]
 pub struct RespondFn<F>(F);
 

@@ -1,4 +1,4 @@
-//! The future of a [`RetryAfter`](super::RetryAfter) service.
+//! Names the future of a [`RetryAfter`](super::RetryAfter) service.
 
 use std::{
     fmt,
@@ -13,10 +13,11 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-use super::Gate;
+use super::gate::Gate;
 
+// Written by hand, because a named future needs no box: a request that is not delayed allocates nothing here.
 pin_project! {
-    /// The response of the service inside, which is called when the other side wants it.
+    /// Resolves to the response of the inner service, which is called after the delay.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, Request>
     where
@@ -31,7 +32,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, Request, F> {
-        Holding { #[pin] sleep: Sleep, asked: Option<(S, Request)> },
+        Waiting { #[pin] sleep: Sleep, delayed: Option<(S, Request)> },
         Calling { #[pin] future: F },
     }
 }
@@ -41,8 +42,8 @@ impl<S: Service<Request>, Request> ResponseFuture<S, Request> {
         Self { state: State::Calling { future }, gate }
     }
 
-    pub(super) fn holding(until: Instant, ready: S, request: Request, gate: Arc<Gate>) -> Self {
-        Self { state: State::Holding { sleep: sleep_until(until), asked: Some((ready, request)) }, gate }
+    pub(super) fn waiting(opens_at: Instant, ready: S, request: Request, gate: Arc<Gate>) -> Self {
+        Self { state: State::Waiting { sleep: sleep_until(opens_at), delayed: Some((ready, request)) }, gate }
     }
 }
 
@@ -56,19 +57,19 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Holding { mut sleep, asked } => {
+                StateProj::Waiting { mut sleep, delayed } => {
                     ready!(sleep.as_mut().poll(cx));
-                    if let Some(later) = this.gate.opens_at() {
-                        // Another call was told to wait longer meanwhile.
-                        sleep.reset(later);
+                    if let Some(opens_at) = this.gate.opens_at() {
+                        // Meanwhile the response to another request has extended the delay.
+                        sleep.reset(opens_at);
                         continue;
                     }
-                    let (mut ready, request) = asked.take().expect("a service is called once");
+                    let (mut ready, request) = delayed.take().expect("the request is taken once");
                     State::Calling { future: ready.call(request) }
                 }
                 StateProj::Calling { future } => {
                     let response = ready!(future.poll(cx))?;
-                    this.gate.heed(&response);
+                    this.gate.apply(&response);
                     return Poll::Ready(Ok(response));
                 }
             };
@@ -80,7 +81,7 @@ where
 impl<S: Service<Request>, Request> fmt::Debug for ResponseFuture<S, Request> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Holding { .. } => "ResponseFuture::Holding",
+            State::Waiting { .. } => "ResponseFuture::Waiting",
             State::Calling { .. } => "ResponseFuture::Calling",
         })
     }

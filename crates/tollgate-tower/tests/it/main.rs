@@ -1,17 +1,17 @@
-//! The middleware from outside, one file per subject.
+//! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod answers;
-mod catalogue;
-mod charges;
-mod dialects;
-mod names;
-mod places;
-mod repeats;
+mod charging;
+mod connections;
+mod denials;
+mod header_formats;
+mod labels;
+mod observability;
+mod placement;
+mod raw_requests;
+mod responses;
 mod retry_after;
-mod seeing;
 mod service;
 mod support;
 mod tiers;
 mod waiting;
-mod wire;

@@ -1,4 +1,4 @@
-//! How the middleware treats the service inside.
+//! The calls of the inner service.
 
 use std::{
     convert::Infallible,
@@ -9,14 +9,12 @@ use std::{
 
 use crate::support::*;
 use http::{Request, Response, StatusCode};
-use tollgate::{Limiter, Policy, Quota, Store};
+use tollgate::{Limiter, Store};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxService};
 use tower_test::{assert_request_eq, mock};
 
-const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
-
-/// Panics when called without having said that it is ready, and forgets it when cloned.
+/// Panics when it is called before it was ready. A clone has to become ready again.
 #[derive(Debug, Default)]
 struct Strict {
     is_ready: bool,
@@ -45,7 +43,7 @@ impl Service<Request<()>> for Strict {
 }
 
 #[tokio::test]
-async fn the_service_that_is_called_is_the_one_that_was_ready() {
+async fn the_service_that_was_ready_is_called() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     let mut service = layer.layer(Strict::default());
     for _ in 0..2 {
@@ -54,7 +52,7 @@ async fn the_service_that_is_called_is_the_one_that_was_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_that_was_ready_goes_along_to_wait_for_the_store() {
+async fn the_service_that_was_ready_is_called_after_a_late_decision() {
     let layer = RateLimitLayer::new(Limiter::new(Late(still()), TWO), Global);
     let mut service = layer.layer(Strict::default());
     for _ in 0..2 {
@@ -64,14 +62,14 @@ async fn the_service_that_was_ready_goes_along_to_wait_for_the_store() {
 
 type Boxed = BoxService<Request<()>, Response<String>, BoxError>;
 
-/// A mock behind a limit of one a minute.
+/// Creates a mock behind a limit of one request per minute.
 fn mocked(store: impl Store) -> (Boxed, mock::Handle<Request<()>, Response<String>>) {
     let (inner, handle) = mock::pair::<Request<()>, Response<String>>();
     (Boxed::new(RateLimitLayer::new(Limiter::new(store, ONE), Global).layer(inner)), handle)
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_ready_holds_the_layer_back() {
+async fn the_layer_is_ready_only_if_the_service_is() {
     let (mut service, mut handle) = mocked(still());
     let mut is_ready = async || poll_fn(|cx| Poll::Ready(service.poll_ready(cx).is_ready())).await;
     handle.allow(0);
@@ -96,7 +94,7 @@ async fn denial_does_not_call_inner() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_service_is_its_own() {
+async fn an_error_of_the_service_is_returned_unchanged() {
     let (mut service, mut handle) = mocked(still());
     handle.allow(1);
     let future = service.ready().await.unwrap().call(request());
@@ -120,7 +118,7 @@ async fn the_service_is_called_only_after_the_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_before_the_decision_never_reaches_the_service() {
+async fn a_request_that_is_cancelled_before_the_decision_never_reaches_the_service() {
     let (mut service, mut handle) = mocked(Late(still()));
     handle.allow(1);
     let future = service.ready().await.unwrap().call(request());

@@ -1,117 +1,151 @@
-//! Stores that answer late or not at all, and services to put behind a limit.
+//! Policies, stores, services and recorders that the tests share.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
 
+use axum::Router;
 use http::{Request, Response, StatusCode};
+use tokio::{net::TcpListener, time::Instant};
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     Store, StoreFuture,
 };
-use tollgate_tower::{HeaderFormat, Reset};
+use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
+pub(crate) const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const HOURLY: Policy = Policy::window_from_first_hit("hourly", Quota::per_hour(3));
 
-/// Every dialect.
-pub(crate) const DIALECTS: [HeaderFormat; 8] = [
+pub(crate) const HEADER_FORMATS: [HeaderFormat; 8] = [
     HeaderFormat::Ietf08,
     HeaderFormat::Ietf07,
     HeaderFormat::Ietf06,
     HeaderFormat::Envoy03,
-    HeaderFormat::Legacy { reset: Reset::Seconds },
+    HeaderFormat::Legacy { reset: ResetFormat::Seconds },
     HeaderFormat::Spring,
     HeaderFormat::RetryAfter,
     HeaderFormat::None,
 ];
 
-/// An in-process store on a clock that stands still.
+/// Creates a store in the process whose clock stands still.
 pub(crate) fn still() -> MemoryStore {
     MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build()
 }
 
-/// Answers as the store inside, after a while on the paused clock of tokio.
+/// Delays the results of another store, on the clock of tokio.
 #[derive(Clone, Debug)]
-pub(crate) struct Late(pub(crate) MemoryStore);
+pub(crate) struct Late<S>(pub(crate) S);
 
-impl Store for Late {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        let answer = self.0.check(check);
+impl<S> Late<S> {
+    const DELAY: Duration = Duration::from_millis(5);
+
+    fn delay<T: Send + Unpin + 'static>(result: StoreFuture<T>) -> StoreFuture<T> {
         StoreFuture::pending(async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            answer.await
+            tokio::time::sleep(Self::DELAY).await;
+            result.await
         })
+    }
+}
+
+impl<S: Store> Store for Late<S> {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        Self::delay(self.0.check(check))
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        let answer = self.0.refund(check, decision);
-        StoreFuture::pending(async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            answer.await
-        })
+        Self::delay(self.0.refund(check, decision))
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+        Self::delay(self.0.reset(policies, key))
     }
 }
 
-/// Is away.
-#[derive(Clone, Debug)]
-pub(crate) struct Away;
+/// A store in the process that follows the clock of tokio, which the tests pause.
+pub(crate) struct TokioClockStore {
+    store: MemoryStore,
+    clock: Clock,
+    start: Instant,
+}
 
-impl Store for Away {
+impl TokioClockStore {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::manual(0);
+        Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock, start: Instant::now() }
+    }
+}
+
+impl Store for TokioClockStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        self.clock.set(1_000_000_000 + self.start.elapsed().as_micros() as u64);
+        self.store.check(check)
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.store.refund(check, decision)
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        self.store.reset(policies, key)
+    }
+}
+
+/// A store that is never available.
+#[derive(Clone, Debug)]
+struct Unavailable;
+
+impl Store for Unavailable {
     fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 
     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 
     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 }
 
-pub(crate) fn away(outage: Outage) -> Limiter {
-    Limiter::builder(Away).policies(TWO).on_outage(outage).build()
+/// Creates a limiter during an outage of its store.
+pub(crate) fn unavailable(outage: Outage) -> Limiter {
+    Limiter::builder(Unavailable).policies(TWO).on_outage(outage).build()
 }
 
-/// Answers 200 with a text.
+/// Returns the remaining units of a key under a policy.
+pub(crate) async fn remaining(limiter: &Limiter, key: &'static str, policy: &str) -> u64 {
+    limiter.peek(key).await.unwrap().state(policy).unwrap().remaining()
+}
+
+/// Responds with 200 and a text.
 pub(crate) fn hello() -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send> + Clone
 {
     service_fn(|_: Request<()>| async { Ok(Response::new("hello".to_owned())) })
 }
 
-/// One request through a layer around [`hello`].
+pub(crate) type BoxedService = tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>;
+
+/// Sends one request through a layer around [`hello`].
 pub(crate) async fn send<L>(layer: &L, request: Request<()>) -> Response<String>
 where
-    L: Layer<BoxedHello>,
+    L: Layer<BoxedService>,
     L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
-    let Ok(response) = layer.layer(BoxedHello::new(hello())).oneshot(request).await;
+    let Ok(response) = layer.layer(BoxedService::new(hello())).oneshot(request).await;
     response
 }
 
-pub(crate) type BoxedHello = tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>;
-
-pub(crate) fn request() -> Request<()> {
-    Request::new(())
-}
-
-/// The value of a field, which stands in one line.
-pub(crate) fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
-    let mut lines = response.headers().get_all(name).iter();
-    let line = lines.next()?;
-    assert!(lines.next().is_none(), "{name} stands in more than one line");
-    Some(line.to_str().unwrap())
-}
-
-/// The statuses of `count` requests in a row.
+/// Returns the statuses of `count` requests in a row.
 pub(crate) async fn statuses<L>(layer: &L, count: usize) -> Vec<StatusCode>
 where
-    L: Layer<BoxedHello>,
+    L: Layer<BoxedService>,
     L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let mut statuses = Vec::new();
@@ -119,4 +153,118 @@ where
         statuses.push(send(layer, request()).await.status());
     }
     statuses
+}
+
+pub(crate) fn request() -> Request<()> {
+    Request::new(())
+}
+
+/// Returns a request with one header.
+pub(crate) fn request_with(name: &str, value: &str) -> Request<()> {
+    Request::builder().header(name, value).body(()).unwrap()
+}
+
+/// Returns the value of a header that must not have more than one line.
+pub(crate) fn header<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
+    let mut lines = response.headers().get_all(name).iter();
+    let line = lines.next()?;
+    assert!(lines.next().is_none(), "{name} has more than one line");
+    Some(line.to_str().unwrap())
+}
+
+/// Listens on a free port.
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Serves a router on a free port, with the addresses of the peers.
+pub(crate) async fn serve(router: Router) -> SocketAddr {
+    let (listener, address) = listen().await;
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    address
+}
+
+/// Stores the fields of all log events.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tollgate")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        struct Line(String);
+        impl Visit for Line {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!(" {}={value:?}", field.name());
+            }
+        }
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Returns the log lines with this text that `work` has written.
+pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
+    // A second subscriber that stays alive. With a single one, a thread without it could disable the event for all
+    // threads.
+    static SECOND: LazyLock<tracing::Dispatch> = LazyLock::new(|| tracing::Dispatch::new(Log::default()));
+    LazyLock::force(&SECOND);
+    let log = Log::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    work.await;
+    drop(guard);
+    let lines = log.0.lock().unwrap();
+    lines.iter().filter(|line| line.contains(text)).cloned().collect()
+}
+
+#[cfg(feature = "metrics")]
+pub(crate) mod recorder {
+    use std::collections::BTreeMap;
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    /// Stores all time series of a test by their names and labels.
+    pub(crate) struct Series(pub(crate) BTreeMap<String, DebugValue>);
+
+    impl Series {
+        /// Runs `work` with a recorder of its own.
+        pub(crate) fn of(work: impl Future<Output = ()>) -> Self {
+            let recorder = DebuggingRecorder::new();
+            let snapshotter = recorder.snapshotter();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            metrics::with_local_recorder(&recorder, || runtime.block_on(work));
+            let series = snapshotter.snapshot().into_vec().into_iter().map(|(key, _, _, value)| {
+                let labels: Vec<_> =
+                    key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+                (format!("{} {}", key.key().name(), labels.join(" ")), value)
+            });
+            Self(series.collect())
+        }
+
+        /// Returns the value of a counter.
+        pub(crate) fn count(&self, name: &str) -> u64 {
+            match self.0.get(name) {
+                Some(DebugValue::Counter(count)) => *count,
+                other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn. Time is tokio's, paused: nothing sleeps in earnest.
+//! Requests that wait for quota. The clock of tokio is paused, so that no test sleeps in real time.
 
 use std::{
     sync::{Arc, Mutex},
@@ -7,71 +7,30 @@ use std::{
 
 use http::{Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{
-    Check, CheckFuture, Clock, Cost, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
-};
+use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{RateLimitLayer, key::Header};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::*;
 
-/// A store whose clock is tokio's.
-struct Paused {
-    store: MemoryStore,
-    clock: Clock,
-    start: Instant,
-    is_late: bool,
-}
-
-impl Paused {
-    fn new(is_late: bool) -> Self {
-        let clock = Clock::manual(0);
-        Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock, start: Instant::now(), is_late }
-    }
-
-    fn answer<T: Send + Unpin + 'static>(&self, answer: StoreFuture<T>) -> StoreFuture<T> {
-        if !self.is_late {
-            return answer;
-        }
-        StoreFuture::pending(async {
-            sleep(Duration::from_millis(1)).await;
-            answer.await
-        })
-    }
-}
-
-impl Store for Paused {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.clock.set(1_000_000_000 + self.start.elapsed().as_micros() as u64);
-        self.answer(self.store.check(check))
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.answer(self.store.refund(check, decision))
-    }
-
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.answer(self.store.reset(policies, key))
-    }
-}
-
 const ONE_A_SECOND: Policy = Policy::token_bucket("one", Quota::per_second(1));
 
-fn layer(is_late: bool, max: Duration) -> RateLimitLayer<Header> {
-    let limiter = Limiter::new(Paused::new(is_late), ONE_A_SECOND);
-    RateLimitLayer::builder(limiter, Header::new("key")).wait(max).build()
+/// Creates a limiter whose store answers at once or later.
+fn limiter(is_late: bool, policy: Policy) -> Limiter {
+    let store = TokioClockStore::new();
+    if is_late { Limiter::new(Late(store), policy) } else { Limiter::new(store, policy) }
 }
 
-fn of(key: &str) -> Request<()> {
-    Request::builder().header("key", key).body(()).unwrap()
+fn layer(is_late: bool, max: Duration) -> RateLimitLayer<Header> {
+    RateLimitLayer::builder(limiter(is_late, ONE_A_SECOND), Header::new("key")).wait(max).build()
 }
 
 async fn status(layer: &RateLimitLayer<Header>, key: &str) -> StatusCode {
-    send(layer, of(key)).await.status()
+    send(layer, request_with("key", key)).await.status()
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_pass_in_the_order_in_which_they_came_one_a_second() {
+async fn waiting_requests_pass_one_a_second_in_the_order_of_their_arrival() {
     for is_late in [false, true] {
         let start = Instant::now();
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -83,7 +42,7 @@ async fn those_who_wait_pass_in_the_order_in_which_they_came_one_a_second() {
                 order.lock().unwrap().push((number, start.elapsed().as_secs()));
                 async { Ok::<_, std::convert::Infallible>(http::Response::new(String::new())) }
             }));
-            tasks.push(tokio::spawn(service.oneshot(of("a"))));
+            tasks.push(tokio::spawn(service.oneshot(request_with("key", "a"))));
             sleep(Duration::from_millis(10)).await;
         }
         for task in tasks {
@@ -94,7 +53,7 @@ async fn those_who_wait_pass_in_the_order_in_which_they_came_one_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_who_comes_later_slips_in_before_one_who_waits() {
+async fn a_later_request_never_passes_a_waiting_one() {
     let layer = layer(false, Duration::from_secs(60));
     assert_eq!(status(&layer, "a").await, StatusCode::OK);
     let start = Instant::now();
@@ -105,7 +64,7 @@ async fn nobody_who_comes_later_slips_in_before_one_who_waits() {
             start.elapsed()
         }
     });
-    // The unit is there at 1 s; the timer of the first may be late, the second comes exactly then.
+    // The unit is available at 1 s. The timer of the first request may be late, and the second arrives exactly then.
     sleep(Duration::from_micros(999_900)).await;
     while start.elapsed() < Duration::from_millis(1001) {
         let probe = layer.clone();
@@ -113,24 +72,24 @@ async fn nobody_who_comes_later_slips_in_before_one_who_waits() {
         sleep(Duration::from_micros(50)).await;
     }
     let first = first.await.unwrap();
-    assert!(first < Duration::from_millis(1100), "the first had to wait {first:?}");
+    assert!(first < Duration::from_millis(1100), "the first request has waited for {first:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_too_late_is_denied_at_once() {
+async fn a_request_that_would_wait_too_long_is_denied_at_once() {
     for is_late in [false, true] {
         let layer = layer(is_late, Duration::from_millis(990));
         assert_eq!(status(&layer, "a").await, StatusCode::OK);
         let start = Instant::now();
-        let response = send(&layer, of("a")).await;
+        let response = send(&layer, request_with("key", "a")).await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(field(&response, "retry-after"), Some("1"));
+        assert_eq!(header(&response, "retry-after"), Some("1"));
         assert!(start.elapsed() < Duration::from_millis(10), "{:?}", start.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_behind_too_many_others_is_denied_at_once() {
+async fn a_request_behind_a_long_queue_is_denied_at_once() {
     let layer = layer(false, Duration::from_millis(2500));
     assert_eq!(status(&layer, "a").await, StatusCode::OK);
     let start = Instant::now();
@@ -149,8 +108,8 @@ async fn a_turn_behind_too_many_others_is_denied_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_that_waits_is_bounded() {
-    let limiter = Limiter::builder(Paused::new(false)).policies(ONE_A_SECOND).max_waiting(2).build();
+async fn the_number_of_waiting_requests_is_bounded() {
+    let limiter = Limiter::builder(TokioClockStore::new()).policies(ONE_A_SECOND).max_waiting(2).build();
     let layer = RateLimitLayer::builder(limiter, Header::new("key")).wait(Duration::from_secs(60)).build();
     for key in ["a", "b"] {
         assert_eq!(status(&layer, key).await, StatusCode::OK);
@@ -165,46 +124,46 @@ async fn the_number_that_waits_is_bounded() {
     for task in waiting {
         assert_eq!(task.await.unwrap(), StatusCode::OK);
     }
-    // Their places are free again.
+    // The queue has room again.
     assert_eq!(status(&layer, "a").await, StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_leaves_its_place_and_spends_nothing() {
+async fn a_cancelled_request_leaves_the_queue_and_spends_nothing() {
     for is_late in [false, true] {
         let layer = layer(is_late, Duration::from_secs(60));
         assert_eq!(status(&layer, "a").await, StatusCode::OK);
         let start = Instant::now();
-        let (first, gone, last) = (layer.clone(), layer.clone(), layer.clone());
+        let (first, cancelled, last) = (layer.clone(), layer.clone(), layer.clone());
         let first = tokio::spawn(async move { status(&first, "a").await });
         sleep(Duration::from_millis(1)).await;
-        let gone = tokio::spawn(async move { timeout(Duration::from_millis(500), status(&gone, "a")).await });
+        let cancelled = tokio::spawn(async move { timeout(Duration::from_millis(500), status(&cancelled, "a")).await });
         sleep(Duration::from_millis(1)).await;
         let last = tokio::spawn(async move { status(&last, "a").await });
         assert_eq!(first.await.unwrap(), StatusCode::OK);
-        assert!(gone.await.unwrap().is_err());
+        assert!(cancelled.await.unwrap().is_err());
         assert_eq!(last.await.unwrap(), StatusCode::OK);
         assert!(start.elapsed() < Duration::from_millis(2100), "{:?}", start.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_in_the_queue_may_go_away_too() {
+async fn the_first_request_in_the_queue_may_be_cancelled_too() {
     let layer = layer(false, Duration::from_secs(60));
     assert_eq!(status(&layer, "a").await, StatusCode::OK);
     let start = Instant::now();
-    let (gone, last) = (layer.clone(), layer.clone());
-    let gone = tokio::spawn(async move { timeout(Duration::from_millis(300), status(&gone, "a")).await });
+    let (cancelled, last) = (layer.clone(), layer.clone());
+    let cancelled = tokio::spawn(async move { timeout(Duration::from_millis(300), status(&cancelled, "a")).await });
     sleep(Duration::from_millis(1)).await;
     let last = tokio::spawn(async move { status(&last, "a").await });
-    assert!(gone.await.unwrap().is_err());
+    assert!(cancelled.await.unwrap().is_err());
     assert_eq!(last.await.unwrap(), StatusCode::OK);
     assert!(start.elapsed() < Duration::from_millis(1100), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_never_fits_does_not_wait() {
-    let limiter = Limiter::new(Paused::new(false), ONE_A_SECOND);
+    let limiter = limiter(false, ONE_A_SECOND);
     let layer = RateLimitLayer::builder(limiter, Header::new("key"))
         .wait(Duration::from_secs(60))
         .cost(|_| Cost::new(2))
@@ -213,12 +172,12 @@ async fn a_cost_that_never_fits_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaky_bucket_holds_what_it_admits_until_its_turn() {
+async fn a_leaky_bucket_delays_the_requests_that_it_admits() {
     const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
     for is_late in [false, true] {
-        let layer = RateLimitLayer::new(Limiter::new(Paused::new(is_late), SLOW), Header::new("key"));
+        let layer = RateLimitLayer::new(limiter(is_late, SLOW), Header::new("key"));
         let start = Instant::now();
-        let held: Vec<_> = (0..3)
+        let delayed: Vec<_> = (0..3)
             .map(|_| {
                 let layer = layer.clone();
                 tokio::spawn(async move { (status(&layer, "a").await, start.elapsed().as_secs()) })
@@ -226,22 +185,21 @@ async fn a_leaky_bucket_holds_what_it_admits_until_its_turn() {
             .collect();
         sleep(Duration::from_millis(1)).await;
         assert_eq!(status(&layer, "a").await, StatusCode::TOO_MANY_REQUESTS);
-        for (at, task) in (0..).zip(held) {
+        for (at, task) in (0..).zip(delayed) {
             assert_eq!(task.await.unwrap(), (StatusCode::OK, at));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_a_leaky_bucket_before_its_turn_gives_its_place_back() {
+async fn a_request_that_is_cancelled_in_a_leaky_bucket_is_refunded() {
     const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
     for is_late in [false, true] {
-        let limiter = Limiter::new(Paused::new(is_late), SLOW);
+        let limiter = limiter(is_late, SLOW);
         let layer = RateLimitLayer::new(limiter.clone(), Header::new("key"));
         assert_eq!(status(&layer, "a").await, StatusCode::OK);
         assert!(timeout(Duration::from_millis(500), status(&layer, "a")).await.is_err());
         sleep(Duration::from_millis(5)).await;
-        let left = limiter.peek("a").await.unwrap().state("slow").unwrap().remaining();
-        assert_eq!(left, 2);
+        assert_eq!(remaining(&limiter, "a", "slow").await, 2);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub(crate) state: State,
-    /// Whether the state had to be mended. A mended state is stored even after a denial.
+    /// Tells whether the state had to be mended. A mended state is stored even after a denial.
     pub(crate) mended: bool,
 }
 

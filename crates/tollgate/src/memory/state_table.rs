@@ -40,7 +40,7 @@ struct LoadedState {
     index: Option<usize>,
     settled: Settled,
     fits: bool,
-    /// Whether the state is stored. When it is not, a state that was moved out is put back unchanged.
+    /// Tells whether the state is stored. When it is not, a state that was moved out is put back unchanged.
     is_written: bool,
 }
 

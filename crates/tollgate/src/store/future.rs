@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use super::Check;
 use crate::{Decision, Error};
 
-/// The future of a check, as [`Limiter::check`](crate::Limiter::check) returns it.
+/// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
 pub type CheckFuture = StoreFuture<Decision>;
 
 /// Resolves to the answer of a store. The answer may already be there.

@@ -1,15 +1,15 @@
-//! The lists that proxies append to, read from the right.
+//! Parsers of the lists to which proxies append. They read from the right.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
-/// An address, or `None` where something else stands.
+/// Holds the address of an entry, or `None` if the entry is not an address.
 type Hop = Option<IpAddr>;
 
-/// The elements of all lines of `X-Forwarded-For`, the last first. Empty ones count as absent
-/// (RFC 9110 §5.6.1).
+/// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are skipped (RFC 9110, section
+/// 5.6.1).
 pub(super) fn x_forwarded_for<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
     let lines = headers.get_all(name).into_iter().rev();
     lines
@@ -19,16 +19,16 @@ pub(super) fn x_forwarded_for<'a>(headers: &'a HeaderMap, name: &HeaderName) -> 
         .map(address)
 }
 
-/// The `for` of the elements of all lines of `Forwarded`, the last first.
+/// Returns the `for` parameters of all lines of `Forwarded`, the last one first.
 pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
     let lines = headers.get_all(name).into_iter().rev();
     lines.flat_map(|line| elements(line.as_bytes()).into_iter().rev())
 }
 
-/// The `for` of the elements of one line.
+/// Returns the `for` parameters of one line.
 ///
-/// Where quotes do not match, nobody can say what the client wrote and what the proxy: the whole
-/// line is then one element that is no address.
+/// If quotes do not match, the text of the client cannot be separated from the text of the proxy. The whole line then
+/// counts as one entry that is not an address.
 fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
     let mut hops = SmallVec::new();
     let (mut rest, mut element) = (line, Element::default());
@@ -46,38 +46,38 @@ fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
     }
 }
 
-/// What was seen of one element.
+/// Collects the parameters of one element.
 #[derive(Default)]
 struct Element {
-    /// Whether anything stands in it.
-    is_there: bool,
+    /// Says that the element is not empty.
+    has_content: bool,
     is_malformed: bool,
     address: Option<Hop>,
 }
 
 impl Element {
     fn add(&mut self, name: &[u8], value: Option<Hop>) {
-        self.is_there |= value.is_some() || !name.is_empty();
+        self.has_content |= value.is_some() || !name.is_empty();
         match value {
-            // No `=`: nothing at all, or nonsense.
+            // Without `=` the parameter is empty or malformed.
             None => self.is_malformed |= !name.is_empty(),
             Some(hop) if name.eq_ignore_ascii_case(b"for") => self.is_malformed |= self.address.replace(hop).is_some(),
             Some(_) => {}
         }
     }
 
-    /// `None` when there is no element at all.
+    /// Returns the address, or `None` for an empty element.
     fn hop(self) -> Option<Hop> {
         match self {
             Self { is_malformed: false, address: Some(hop), .. } => Some(hop),
-            Self { is_there: false, .. } => None,
+            Self { has_content: false, .. } => None,
             _ => Some(None),
         }
     }
 }
 
-/// Takes `name=value` off the front, and the separator behind it: the name, the value as an
-/// address if there is a `=`, the separator unless the line ends. `None` where quotes do not match.
+/// Removes `name=value` and the separator from the front. Returns the name, the value as an address if there is a `=`, and
+/// the separator unless the line ends. Returns `None` if quotes do not match.
 fn pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<Hop>, Option<u8>)> {
     let is_end = |byte: &u8| matches!(byte, b',' | b';');
     let at = rest.iter().position(|byte| matches!(byte, b'=' | b'"') || is_end(byte)).unwrap_or(rest.len());
@@ -111,7 +111,7 @@ fn pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<Hop>, Option<u8>)> 
     Some((name, value, end))
 }
 
-/// The text up to the closing quote, and what stands behind that.
+/// Returns the text up to the closing quote, and the rest behind the quote.
 fn unquote(quoted: &[u8]) -> Option<(SmallVec<[u8; 64]>, &[u8])> {
     let mut text = SmallVec::new();
     let mut bytes = quoted.iter().enumerate();
@@ -125,8 +125,8 @@ fn unquote(quoted: &[u8]) -> Option<(SmallVec<[u8; 64]>, &[u8])> {
     None
 }
 
-/// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`,
-/// `[2001:db8::1]:80`. A zone (`fe80::1%eth0`) has a meaning on its own host only, and is left off.
+/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:80`. Drops a zone such as `%eth0`, because it has a meaning on one host only.
 pub(super) fn address(text: &[u8]) -> Hop {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     if let Some(bracketed) = text.strip_prefix('[') {
@@ -151,7 +151,7 @@ fn ipv6(text: &str) -> Hop {
     address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
 }
 
-/// A port, or one that is hidden (RFC 7239 §6.4).
+/// Returns whether the text is a port or an obfuscated port (RFC 7239, section 6).
 fn is_port(text: &str) -> bool {
     let is_hidden = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))

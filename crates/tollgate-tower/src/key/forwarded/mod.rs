@@ -6,55 +6,56 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, header, request::Parts};
 
 use super::{
-    Extraction, KeyError, KeyExtractor,
+    error::KeyError,
+    extractor::{Extraction, KeyExtractor},
     peer::{self, IPV6_PREFIX},
 };
-pub use trusted::Trusted;
+pub use trusted::TrustedProxies;
 
-/// The address of the client, as the proxies in front of the service tell it.
+/// Uses the address of the client in front of trusted proxies as the key.
 ///
-/// Say which one header the proxies write, and which of them are [`Trusted`]. The header is read
-/// from the right, the end that the nearest proxy wrote: the first address that is not trusted is
-/// the client. What stands left of it was written by the client itself, and is not looked at. A
-/// peer that is not trusted is the client, whatever its headers say.
+/// Configure the one header that the proxies write, and the [trusted proxies](TrustedProxies). The list
+/// in the header is read from the right, where the nearest proxy has appended. The first address that
+/// is not a trusted proxy is the client. Addresses further left are ignored, because the client can
+/// write them. A peer that is not a trusted proxy is the client itself, and its headers are ignored.
 ///
-/// **A network that is trusted wrongly chooses its own address**, a new one for each request, and
-/// so has no limit; trust the addresses of your proxies and no others. Of a proxy that is not
-/// trusted all clients share one quota. **A proxy must write the header**, replacing or appending:
-/// if it passes one on that it does not know, the client writes it; a proxy that writes
-/// `X-Forwarded-For` most often passes `Forwarded` on.
+/// **Trust only your own proxies.** A client in a trusted network can choose another address for each
+/// request and so has no limit. If a proxy is not trusted, all clients behind it share one quota.
 ///
-/// IPv4-mapped IPv6 addresses are their IPv4 address; of an IPv6 address the first 64 bits count,
-/// unless [`ipv6_prefix`](Self::ipv6_prefix) says otherwise. Where the list holds what is no
-/// address (`unknown`, `_hidden`, nonsense) the walk ends at the trusted proxy that wrote it, whose
-/// address is then the key.
+/// **The proxy must write the configured header**, by replacing or appending. A proxy passes a header
+/// that it does not know on, and then the client writes it. Most proxies that write `X-Forwarded-For`
+/// pass `Forwarded` on.
+///
+/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
+/// length. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is not an address
+/// (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
 ///
 /// ```
 /// use http::Request;
 /// use std::net::SocketAddr;
-/// use tollgate_tower::key::{ForwardedIp, Network, Trusted};
+/// use tollgate_tower::key::{ForwardedIp, Network, TrustedProxies};
 ///
 /// let proxies: [Network; 1] = ["10.0.0.0/8".parse().unwrap()];
-/// let client = ForwardedIp::x_forwarded_for(Trusted::networks(proxies));
+/// let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(proxies));
 ///
 /// let request = |peer: &str| {
 ///     let peer: SocketAddr = peer.parse().unwrap();
 ///     let request = Request::builder().extension(peer).header("x-forwarded-for", "1.1.1.1, 203.0.113.7, 10.0.0.2");
 ///     request.body(()).unwrap().into_parts().0
 /// };
-/// // From a proxy: the first from the right that is none. The leftmost is the client's own invention.
+/// // From a proxy: the first address from the right that is not a proxy.
 /// assert_eq!(client.address(&request("10.0.0.1:80")).unwrap().to_string(), "203.0.113.7");
-/// // From anywhere else: the peer itself.
+/// // From any other peer: the peer itself.
 /// assert_eq!(client.address(&request("198.51.100.9:80")).unwrap().to_string(), "198.51.100.9");
 /// ```
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     source: Source,
-    trusted: Trusted,
+    proxies: TrustedProxies,
     ipv6_prefix: u8,
 }
 
-/// Which header the proxies write.
+/// Selects the header that the proxies write.
 #[derive(Clone, Debug)]
 enum Source {
     XForwardedFor,
@@ -65,58 +66,60 @@ enum Source {
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ForwardedIp {
-    /// The proxies append to `X-Forwarded-For`, what most of them do.
+    /// Reads `X-Forwarded-For`, to which most proxies append.
     #[must_use]
-    pub const fn x_forwarded_for(trusted: Trusted) -> Self {
-        Self::from(Source::XForwardedFor, trusted)
+    pub const fn x_forwarded_for(proxies: TrustedProxies) -> Self {
+        Self::from(Source::XForwardedFor, proxies)
     }
 
-    /// The proxies append to `Forwarded` (RFC 7239).
+    /// Reads `Forwarded` (RFC 7239), to which the proxies append.
     #[must_use]
-    pub const fn forwarded(trusted: Trusted) -> Self {
-        Self::from(Source::Forwarded, trusted)
+    pub const fn forwarded(proxies: TrustedProxies) -> Self {
+        Self::from(Source::Forwarded, proxies)
     }
 
-    /// The proxy writes the client's address into a header of its own, `cf-connecting-ip` or
-    /// `x-real-ip` for example: it is believed when the peer is trusted and the header is there
-    /// once.
+    /// Reads a header with one address, such as `cf-connecting-ip` or `x-real-ip`.
+    ///
+    /// The header counts if the peer is a trusted proxy and if the header appears exactly once.
+    /// Otherwise the key is the address of the peer.
     ///
     /// # Panics
     ///
-    /// When the name is no header name in lower case.
+    /// Panics if the name is not a valid header name in lower case.
     #[must_use]
-    pub const fn header(name: &'static str, trusted: Trusted) -> Self {
-        Self::from(Source::Single(HeaderName::from_static(name)), trusted)
+    pub const fn header(name: &'static str, proxies: TrustedProxies) -> Self {
+        Self::from(Source::Single(HeaderName::from_static(name)), proxies)
     }
 
-    const fn from(source: Source, trusted: Trusted) -> Self {
-        Self { source, trusted, ipv6_prefix: IPV6_PREFIX }
+    const fn from(source: Source, proxies: TrustedProxies) -> Self {
+        Self { source, proxies, ipv6_prefix: IPV6_PREFIX }
     }
 
-    /// How many bits of an IPv6 address count, as for [`PeerIp`](super::PeerIp::ipv6_prefix).
+    /// Sets the length of an IPv6 key in bits, as [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix)
+    /// does. The default is 64.
     ///
     /// # Panics
     ///
-    /// When the prefix is not 32 to 128.
+    /// Panics if the length is not between 32 and 128.
     #[must_use]
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = peer::checked_prefix(bits);
         self
     }
 
-    /// The whole address of the client, for logs and for decisions of one's own.
+    /// Returns the full address of the client, for logs and for rules of your own.
     ///
     /// # Errors
     ///
-    /// The request does not say who the peer is.
+    /// Returns an error if the server does not provide the address of the peer.
     pub fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         let peer = peer::peer(parts)?;
         let client = match &self.source {
-            Source::XForwardedFor => self.trusted.walk(peer, list::x_forwarded_for(&parts.headers, &X_FORWARDED_FOR)),
-            Source::Forwarded => self.trusted.walk(peer, list::forwarded(&parts.headers, &header::FORWARDED)),
-            Source::Single(name) => match self.trusted.contains_peer(peer) {
+            Source::XForwardedFor => self.proxies.client(peer, list::x_forwarded_for(&parts.headers, &X_FORWARDED_FOR)),
+            Source::Forwarded => self.proxies.client(peer, list::forwarded(&parts.headers, &header::FORWARDED)),
+            Source::Single(name) => match self.proxies.contains_peer(peer) {
                 true => single(&parts.headers, name).unwrap_or_else(|| {
-                    tracing::debug!(header = %name, "the client's address is not told, the proxy's is used");
+                    tracing::debug!(header = %name, "the proxy names no client address, the address of the proxy is used");
                     peer
                 }),
                 false => peer,

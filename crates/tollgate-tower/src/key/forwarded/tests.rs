@@ -9,38 +9,39 @@ use crate::key::Network;
 const ADDRESSES: &str = include_str!("addresses.txt");
 const CHAINS: &str = include_str!("chains.txt");
 
-/// The rows of a table, in cells.
+/// Returns the rows of a table, split into cells.
 fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split('|').map(str::trim).collect())
 }
 
 #[test]
-fn the_tables_hold_at_least_150_vectors() {
+fn the_tables_contain_at_least_150_vectors() {
     assert!(rows(ADDRESSES).count() + rows(CHAINS).count() >= 150);
 }
 
 #[test]
-fn addresses_are_read_in_all_the_forms_that_proxies_write() {
+fn addresses_are_parsed_in_all_forms_that_proxies_write() {
     for row in rows(ADDRESSES) {
-        let [text, expected] = row[..] else { panic!("{row:?} is no vector") };
+        let [text, expected] = row[..] else { panic!("{row:?} is not a vector") };
         let text = text.replace("<tab>", "\t").replace("<nul>", "\0");
         let expected = (expected != "none").then(|| expected.parse().unwrap());
         assert_eq!(list::address(text.as_bytes()), expected, "{row:?}");
     }
 }
 
-/// The extractor that the first cell names; the trusted networks are those of the table's head.
+/// Returns the extractor that the first cell names. It trusts the networks that the table lists in its head.
 fn extractor(name: &str) -> ForwardedIp {
-    let trusted = || Trusted::networks(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap()));
+    let proxies =
+        || TrustedProxies::networks(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap()));
     match name {
-        "x" => ForwardedIp::x_forwarded_for(trusted()),
-        "f" => ForwardedIp::forwarded(trusted()),
-        "cf" => ForwardedIp::header("cf-connecting-ip", trusted()),
+        "x" => ForwardedIp::x_forwarded_for(proxies()),
+        "f" => ForwardedIp::forwarded(proxies()),
+        "cf" => ForwardedIp::header("cf-connecting-ip", proxies()),
         hops => {
             let (kind, hops) = hops.split_at(1);
-            let trusted = Trusted::hops(hops.parse().unwrap());
-            if kind == "x" { ForwardedIp::x_forwarded_for(trusted) } else { ForwardedIp::forwarded(trusted) }
+            let proxies = TrustedProxies::hops(hops.parse().unwrap());
+            if kind == "x" { ForwardedIp::x_forwarded_for(proxies) } else { ForwardedIp::forwarded(proxies) }
         }
     }
 }
@@ -60,7 +61,7 @@ fn parts(peer: &str, lines: &[&str], names: &[&str]) -> Parts {
 #[test]
 fn the_client_is_found_from_the_right_and_only_behind_trusted_proxies() {
     for row in rows(CHAINS) {
-        let [which, peer, lines @ .., expected] = &row[..] else { panic!("{row:?} is no vector") };
+        let [which, peer, lines @ .., expected] = &row[..] else { panic!("{row:?} is not a vector") };
         let extractor = extractor(which);
         let name = match &extractor.source {
             Source::XForwardedFor => "x-forwarded-for",
@@ -92,7 +93,7 @@ fn only_the_configured_header_is_read() {
 }
 
 #[test]
-fn a_list_of_ten_thousand_is_not_walked_to_its_end() {
+fn a_list_of_ten_thousand_entries_is_not_read_to_its_end() {
     let mut trusted = vec!["10.9.9.9"; 10_000];
     trusted[0] = "203.0.113.7";
     let list = trusted.join(",");
@@ -112,7 +113,7 @@ fn a_list_of_ten_thousand_is_not_walked_to_its_end() {
 }
 
 #[test]
-fn a_request_without_a_peer_is_set_up_wrongly() {
+fn a_request_without_a_peer_address_is_an_error() {
     let parts = Request::builder().header("x-forwarded-for", "1.1.1.1").body(()).unwrap().into_parts().0;
     assert!(extractor("x").address(&parts).is_err());
 }
@@ -125,7 +126,7 @@ fn the_key_is_the_network_of_an_ipv6_client() {
     assert_ne!(of("203.0.113.7"), of("203.0.113.8"));
 }
 
-/// What attackers write: pieces of both syntaxes in any order.
+/// Generates what attackers write: pieces of both syntaxes in any order.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("for=".to_owned()),
@@ -143,13 +144,13 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// The heart of the matter, for both parsers: whatever the client sends, the address that the
-    /// trusted proxy appends is the one that counts, or the proxy's own where quotes are torn.
+    /// The most important property of both parsers: whatever the client sends, the address that the trusted proxy appends
+    /// is the client, or the proxy itself if quotes do not match.
     #[test]
-    fn nothing_that_the_client_writes_names_another_client(sent in text(), client: IpAddr, new_line: bool) {
+    fn a_client_cannot_choose_its_address(sent in text(), client: IpAddr, new_line: bool) {
         prop_assume!(!client.is_loopback());
         let client = client.to_canonical();
-        prop_assume!(!extractor("x").trusted.contains_peer(client));
+        prop_assume!(!extractor("x").proxies.contains_peer(client));
         for (which, name, own) in [
             ("x", "x-forwarded-for", client.to_string()),
             ("f", "forwarded", match client {
@@ -160,13 +161,13 @@ proptest! {
             let joined = format!("{sent}, {own}");
             let lines: &[&str] = if new_line { &[&sent, &own] } else { &[&joined] };
             let found = extractor(which).address(&parts("10.0.0.1:80", lines, &[name])).unwrap();
-            let is_torn = name == "forwarded" && !new_line && sent.contains('"');
-            prop_assert!(found == client || is_torn && found.to_string() == "10.0.0.1", "{} from {:?}", found, lines);
+            let has_unmatched_quotes = name == "forwarded" && !new_line && sent.contains('"');
+            prop_assert!(found == client || has_unmatched_quotes && found.to_string() == "10.0.0.1", "{} from {:?}", found, lines);
         }
     }
 
     #[test]
-    fn any_bytes_are_survived_by_both_parsers(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_a_parser_panic_or_return_too_many_entries(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let Ok(value) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
         let mut headers = HeaderMap::new();
         headers.append("x", value.clone());
@@ -177,17 +178,17 @@ proptest! {
     }
 
     #[test]
-    fn an_address_is_read_back_however_it_is_dressed(address: IpAddr, port: u16) {
+    fn an_address_is_parsed_with_and_without_a_port(address: IpAddr, port: u16) {
         let canonical = Some(address.to_canonical());
         prop_assert_eq!(list::address(address.to_string().as_bytes()), canonical);
         prop_assert_eq!(list::address(SocketAddr::new(address, port).to_string().as_bytes()), canonical);
     }
 
     #[test]
-    fn a_chain_of_forwarded_elements_is_read_in_order(chain in prop::collection::vec(any::<IpAddr>(), 1..6), hops in 1_u8..6) {
+    fn a_chain_of_forwarded_elements_is_read_from_the_right(chain in prop::collection::vec(any::<IpAddr>(), 1..6), hops in 1_u8..6) {
         let line = chain.iter().map(|address| format!("proto=http;FOR=\"{}\"", SocketAddr::new(*address, 9))).collect::<Vec<_>>().join(" , ");
-        let trusted = Trusted::hops(NonZeroU8::new(hops).unwrap());
-        let found = ForwardedIp::forwarded(trusted).address(&parts("192.0.2.1:80", &[&line], &["forwarded"])).unwrap();
+        let proxies = TrustedProxies::hops(NonZeroU8::new(hops).unwrap());
+        let found = ForwardedIp::forwarded(proxies).address(&parts("192.0.2.1:80", &[&line], &["forwarded"])).unwrap();
         let expected = chain.len().checked_sub(hops.into()).map_or(IpAddr::from([192, 0, 2, 1]), |at| chain[at].to_canonical());
         prop_assert_eq!(found, expected);
     }

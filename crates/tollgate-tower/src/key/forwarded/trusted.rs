@@ -1,10 +1,24 @@
 use std::{net::IpAddr, num::NonZeroU8, sync::Arc};
 
-use super::super::Network;
+use super::super::network::Network;
 
-/// Which proxies are believed.
+/// Lists the proxies whose forwarding headers are trusted.
+///
+/// ```
+/// use http::Request;
+/// use std::net::SocketAddr;
+/// use tollgate_tower::key::{ForwardedIp, Network, TrustedProxies};
+///
+/// let networks: Result<Vec<Network>, _> = ["10.0.0.0/8", "fd00::/8"].into_iter().map(str::parse).collect();
+/// let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks.unwrap()));
+///
+/// let peer: SocketAddr = "[fd00::1]:80".parse().unwrap();
+/// let request = Request::builder().extension(peer).header("x-forwarded-for", "203.0.113.7, 10.0.0.2");
+/// let (parts, ()) = request.body(()).unwrap().into_parts();
+/// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
+/// ```
 #[derive(Clone, Debug)]
-pub struct Trusted(Kind);
+pub struct TrustedProxies(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -12,15 +26,15 @@ enum Kind {
     Hops(NonZeroU8),
 }
 
-/// Addresses that are looked at in one request. No chain of proxies is longer; a client that
-/// writes longer lists gains nothing by it.
+/// Limits the number of addresses that are read in one request. No chain of proxies is longer, and a longer list must not
+/// cost the service more.
 const MAX_HOPS: usize = 32;
 
-impl Trusted {
-    /// Proxies are known by their address.
+impl TrustedProxies {
+    /// Trusts the proxies in these networks.
     ///
-    /// If all addresses of a request are trusted, the leftmost is the client. Networks that hold
-    /// the whole internet trust everybody to choose an address; that is logged as
+    /// If all addresses of a request are trusted, the leftmost one is the client. Networks that
+    /// contain the whole internet let every client choose its own address. That is logged as
     /// `TOLLGATE-TRUST-ALL`.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = Network>) -> Self {
@@ -28,18 +42,18 @@ impl Trusted {
         if is_everywhere(&networks) {
             tracing::warn!(
                 code = "TOLLGATE-TRUST-ALL",
-                "forwarding headers are believed from everywhere: each client chooses the address it is limited by"
+                "forwarding headers are trusted from every address: each client chooses the address that it is limited by"
             );
         }
         Self(Kind::Networks(networks))
     }
 
-    /// Every request comes through exactly this many proxies, the peer included, whatever their
-    /// addresses are.
+    /// Trusts exactly this number of proxies in front of the service, the peer included, with any
+    /// addresses.
     ///
-    /// **Whoever reaches the service on a shorter way chooses its own address.** Where a CDN
-    /// changes the number of its hops, all clients share one quota or choose their address: prefer
-    /// [`networks`](Self::networks). A request with fewer addresses is keyed by its peer.
+    /// **A client that reaches the service through fewer proxies can choose its own address.** Prefer
+    /// [`networks`](Self::networks): when a CDN changes the number of its proxies, all clients share
+    /// one quota or choose their addresses. A request with fewer addresses has the key of its peer.
     #[must_use]
     pub const fn hops(hops: NonZeroU8) -> Self {
         Self(Kind::Hops(hops))
@@ -52,9 +66,9 @@ impl Trusted {
         }
     }
 
-    /// The client of a chain that begins at the peer and goes on with `hops`, nearest first; `None`
-    /// stands for what is no address.
-    pub(super) fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    /// Returns the client of a chain that begins with the peer and continues with `hops`, the nearest first. `None` stands
+    /// for an entry that is not an address.
+    pub(super) fn client(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         match &self.0 {
             Kind::Networks(networks) => {
                 let mut client = peer;
@@ -65,7 +79,9 @@ impl Trusted {
                     match hops.next() {
                         Some(Some(address)) => client = address,
                         Some(None) => {
-                            tracing::debug!("the client's address is not told, a trusted proxy's is used");
+                            tracing::debug!(
+                                "a trusted proxy names no client address, the address of the proxy is used"
+                            );
                             return client;
                         }
                         None => return client,
@@ -79,11 +95,15 @@ impl Trusted {
                     match hops.next() {
                         Some(Some(address)) => client = address,
                         Some(None) => {
-                            tracing::debug!("the client's address is not told, a trusted proxy's is used");
+                            tracing::debug!(
+                                "a trusted proxy names no client address, the address of the proxy is used"
+                            );
                             return client;
                         }
                         None => {
-                            tracing::debug!("a request came through fewer proxies than configured, its peer is used");
+                            tracing::debug!(
+                                "a request came through fewer proxies than configured, the address of its peer is used"
+                            );
                             return peer;
                         }
                     }
@@ -94,11 +114,11 @@ impl Trusted {
     }
 }
 
-/// Whether an address of every part of the internet is in one of the networks.
+/// Returns whether the networks contain sample addresses from all parts of the internet.
 fn is_everywhere(networks: &[Network]) -> bool {
-    let holds = |address: IpAddr| networks.iter().any(|network| network.contains(address));
+    let contains = |address: IpAddr| networks.iter().any(|network| network.contains(address));
     let is_private = |octet: &u8| [10, 127].contains(octet);
-    let every_v4 = (1..224).filter(|octet| !is_private(octet)).all(|octet| holds([octet, 87, 161, 43].into()));
-    let every_v6 = (0x2000..0x4000).step_by(0x100).all(|part| holds([part, 0x87, 0, 0, 0, 0, 0x161, 0x43].into()));
+    let every_v4 = (1..224).filter(|octet| !is_private(octet)).all(|octet| contains([octet, 87, 161, 43].into()));
+    let every_v6 = (0x2000..0x4000).step_by(0x100).all(|part| contains([part, 0x87, 0, 0, 0, 0, 0x161, 0x43].into()));
     every_v4 || every_v6
 }

@@ -14,7 +14,7 @@ struct Pair<T> {
     /// A part of the hash of each entry. It saves most lookups the comparison of the key. Two keys may share a mark,
     /// and a mark may belong to an earlier entry.
     marks: [AtomicU32; 2],
-    /// How often a key of this pair was forgotten.
+    /// Counts how often a key of this pair was forgotten.
     epoch: AtomicU64,
     entries: [ArcSwapOption<T>; 2],
 }

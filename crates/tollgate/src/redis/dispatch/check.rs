@@ -24,7 +24,7 @@ pub(in crate::redis) struct PendingCheck {
     dispatcher: Arc<Dispatcher>,
     receiver: ReplyReceiver,
     state: State,
-    /// Whether the deadline timer still has to be set.
+    /// Tells whether the deadline timer still has to be set.
     needs_timer: bool,
 }
 

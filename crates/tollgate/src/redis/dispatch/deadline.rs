@@ -101,7 +101,7 @@ impl List {
 struct TimerTask {
     lists: Arc<Lists>,
     id: ListId,
-    /// Whether the list is gone.
+    /// Tells whether the list is gone.
     is_over: bool,
 }
 

@@ -16,7 +16,7 @@ pub(in crate::redis) struct Waiting<Q> {
     pub(in crate::redis) checks: VecDeque<Q>,
     /// Alive as long as the worker of this queue is.
     pub(in crate::redis) worker: Weak<()>,
-    /// Whether no check can be added any more.
+    /// Tells whether no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
 

@@ -32,9 +32,9 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
-    /// Whether the check has to say `ASKING`, because its slot is being moved to the server.
+    /// Tells whether the check has to say `ASKING`, because its slot is being moved to the server.
     pub(in crate::redis) is_asking: bool,
-    /// Whether there is a reply, or no caller that waits for one.
+    /// Tells whether there is a reply, or no caller that waits for one.
     is_over: AtomicBool,
     reply: Mutex<Reply>,
 }

@@ -1,23 +1,23 @@
-//! The Lua that decides, assembled from the files in `scripts/`.
+//! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `batch.lua`, `refund.lua`) filled with the sections of each policy's
-//! algorithm, so the script for one policy and the script for a set are the same source lines. A
-//! set is assembled once, when it is first used; parameters are never part of the text, so all
-//! sets of the same algorithms run the same script.
+//! A script is a frame (`check.lua`, `batch.lua`, `refund.lua`) filled with the sections of each policy's algorithm. So
+//! the script for one policy and the script for a set consist of the same source lines. The scripts of a set are
+//! assembled once, at the first use. Parameters are never part of the text, so all sets of the same algorithms run the
+//! same script.
 
 use std::sync::{Arc, LazyLock};
 
 use crate::{Algorithm, Policy};
 
-/// A script and the name the server knows it by.
+/// Holds a script, and the SHA-1 by which the server knows it.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) text: String,
     pub(crate) sha: String,
 }
 
-/// One source file, checked when it is compiled: a script that does not open with its header is a
-/// link that was packed as a link, not a script.
+/// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
+/// instead of the file.
 macro_rules! source {
     ($name:literal) => {{
         const TEXT: &str = include_str!(concat!("../../../scripts/", $name, ".lua"));
@@ -31,14 +31,14 @@ const BATCH: &str = source!("batch");
 const REFUND: &str = source!("refund");
 const ENTRIES: &str = source!("entries");
 
-/// What the assembler knows of an algorithm.
+/// Describes an algorithm to the assembler.
 struct Part {
     source: &'static str,
     args: &'static [&'static str],
     words: usize,
-    /// Whether a policy that is alone leaves out the last word where its amount divides its period.
+    /// Tells whether the reply of a single policy leaves out the last word when its amount divides its period.
     parted: bool,
-    /// Whether the tag of the request is stored.
+    /// Tells whether the tag of the request is stored.
     tagged: bool,
 }
 
@@ -64,16 +64,16 @@ fn part(algorithm: Algorithm) -> Part {
     Part { source, args, words, parted, tagged }
 }
 
-/// The file that another one is `like`.
+/// Returns the file that a `like` line names.
 fn named(name: &str) -> &'static str {
     match name {
         "fixed_window" => source!("fixed_window"),
         "token_bucket" => source!("token_bucket"),
-        _ => unreachable!("a script is like a file that is not there: {name}"),
+        _ => unreachable!("a script names a file that does not exist: {name}"),
     }
 }
 
-/// How many words the reply has for each policy of a set.
+/// Returns the number of words in the reply for each policy of a set.
 pub(crate) fn words(policies: &[Arc<Policy>]) -> impl Iterator<Item = usize> {
     let alone = policies.len() == 1;
     policies.iter().map(move |policy| {
@@ -83,7 +83,7 @@ pub(crate) fn words(policies: &[Arc<Policy>]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The arguments of a policy.
+/// Returns the arguments of a policy.
 pub(crate) fn args(policy: &Policy) -> impl Iterator<Item = u64> {
     let (quota, cut) = (policy.quota(), policy.buckets());
     part(policy.algorithm()).args.iter().map(move |&name| match name {
@@ -92,37 +92,37 @@ pub(crate) fn args(policy: &Policy) -> impl Iterator<Item = u64> {
         "burst" => quota.burst_u64(),
         "width" => cut.width_us,
         "buckets" => cut.count,
-        _ => unreachable!("a script has an argument that no policy has: {name}"),
+        _ => unreachable!("a script names an argument that no policy has: {name}"),
     })
 }
 
-/// Whether the check of these algorithms takes a tag.
+/// Returns whether a check of these algorithms has a tag argument.
 pub(crate) fn is_tagged(algorithms: &[Algorithm]) -> bool {
     algorithms.iter().any(|&algorithm| part(algorithm).tagged)
 }
 
-/// An algorithm's name, without what belongs to one policy.
+/// Returns the name of an algorithm, without its parameters.
 fn name(algorithm: Algorithm) -> String {
     format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
 impl Script {
-    /// The script that decides over policies of these algorithms.
+    /// Returns the script that decides over policies of these algorithms.
     pub(crate) fn check(algorithms: &[Algorithm]) -> Self {
         Self::assemble(CHECK, algorithms)
     }
 
-    /// The script that decides over policies of these algorithms for many keys.
+    /// Returns the script that decides over policies of these algorithms for many keys.
     pub(crate) fn batch(algorithms: &[Algorithm]) -> Self {
         Self::assemble(BATCH, algorithms)
     }
 
-    /// The script that gives units back to policies of these algorithms.
+    /// Returns the script that refunds units to policies of these algorithms.
     pub(crate) fn refund(algorithms: &[Algorithm]) -> Self {
         Self::assemble(REFUND, algorithms)
     }
 
-    /// The script that lists what a log holds.
+    /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog]));
         &SCRIPT
@@ -136,8 +136,8 @@ impl Script {
             fill(&mut text, line, &parts);
         }
         if frame == BATCH {
-            // What was read of all keys at the start is not read again, and a verdict outlives the
-            // loop that reaches it.
+            // The batch has read all keys at its start, so they are not read again. A verdict is declared outside the
+            // loop.
             for at in 1..=parts.len() {
                 let read = format!("pcall('GET', key_{at})");
                 text = text.replace(&read, &format!("states[at + {at}]"));
@@ -219,8 +219,8 @@ fn fill(text: &mut String, line: &str, parts: &[Part]) {
     }
 }
 
-/// The lines that take the numbers of a call apart: packed, or by hand one by one in decimal. A refund has one `more`, a
-/// batch has to know where the counts begin.
+/// Returns the lines that read the numbers of a call: packed, or one by one in decimal when a person calls. A refund
+/// has one number more. A batch has to know where the counts begin.
 fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let (is_refund, is_batch) = (more == "spent", more == "counted");
     let is_tagged = !is_refund && parts.iter().any(|part| part.tagged);
@@ -236,7 +236,7 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     lines.extend(is_tagged.then(|| "  tag = ARGV[2]".to_owned()));
     lines.push("else".to_owned());
     for (at, name) in names.iter().enumerate() {
-        // The tag comes before what is each policy's own.
+        // The tag comes before the numbers of the policies.
         let arg = at + 1 + usize::from(is_tagged && at >= times.len());
         let absent =
             if name == "now" || name == "spent" { format!("ARGV[{arg}] == '' and -1 or ") } else { String::new() };
@@ -248,17 +248,17 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     lines
 }
 
-/// The lines that turn the first word of a policy that denies.
+/// Returns the lines that negate the first word of a policy that denies.
 fn signs(policies: usize) -> impl Iterator<Item = String> {
     (1..=policies).map(|at| format!("if not fits_{at} then first_{at} = -1 - first_{at} end"))
 }
 
-/// The names of all words, in the order of the reply.
+/// Returns the names of all words, in the order of the reply.
 fn words_of(parts: &[Part]) -> impl Iterator<Item = String> {
     (1..).zip(parts).flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")))
 }
 
-/// The lines of a section, with those of the sections it includes.
+/// Returns the lines of a section, with those of the sections that it includes.
 fn section_lines(source: &'static str, section: &str) -> Vec<String> {
     if section == "mend" {
         let store = section_lines(source, "store").into_iter().map(|line| format!("  {line}"));

@@ -13,7 +13,7 @@ pub(crate) struct ScriptSet {
     pub(crate) refund: Script,
     /// The end of each policy's key, after the hash tag: the name and the storage version.
     pub(in crate::redis) suffixes: Box<[String]>,
-    /// Whether a check has a tag argument, before the arguments of the policies.
+    /// Tells whether a check has a tag argument, before the arguments of the policies.
     pub(crate) tagged: bool,
     /// The packed numbers of all policies.
     numbers: Box<[u8]>,

@@ -1,0 +1,120 @@
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use http::{StatusCode, response};
+use tokio::runtime::Handle;
+use tollgate::{Cost, Decision, Key, Limiter};
+
+/// Describes how an admitted request ended.
+///
+/// The closure of [`RateLimitBuilder::final_cost`](crate::RateLimitBuilder::final_cost) receives it.
+///
+/// ```
+/// use http::StatusCode;
+/// use tollgate_tower::Outcome;
+///
+/// assert_eq!(Outcome::Failed.status(), Some(StatusCode::INTERNAL_SERVER_ERROR));
+/// assert_eq!(Outcome::Cancelled.status(), None);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Outcome<'a> {
+    /// The service returned a response. Its body may not have been sent yet.
+    Response(&'a response::Parts),
+    /// The service returned an error instead of a response.
+    Failed,
+    /// The service panicked.
+    Panicked,
+    /// The request was dropped before the service returned. Most often the client has disconnected.
+    Cancelled,
+}
+
+impl<'a> Outcome<'a> {
+    /// Returns the head of the response, if the service returned one.
+    #[must_use]
+    pub fn response(&self) -> Option<&'a response::Parts> {
+        match self {
+            Self::Response(parts) => Some(parts),
+            _ => None,
+        }
+    }
+
+    /// Returns the status that the client receives.
+    ///
+    /// A service that fails or panics counts as 500. A cancelled request has no status.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Response(parts) => Some(parts.status),
+            Self::Failed | Self::Panicked => Some(StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Cancelled => None,
+        }
+    }
+}
+
+/// Computes the final cost of a request from its outcome and the cost that it was charged.
+pub(crate) type FinalCost = Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>;
+
+/// Holds the charge of a request until its final cost is known. Dropping the charge settles it too.
+pub(crate) struct Charge {
+    limiter: Limiter,
+    key: Key,
+    decision: Decision,
+    /// `None` once the charge is settled.
+    final_cost: Option<FinalCost>,
+    is_running: bool,
+}
+
+impl Charge {
+    pub(crate) fn new(limiter: Limiter, key: Key, decision: Decision, final_cost: FinalCost) -> Self {
+        Self { limiter, key, decision, final_cost: Some(final_cost), is_running: false }
+    }
+
+    /// Runs the service. When the service panics, the charge is dropped while `is_running` is set, and so knows of the
+    /// panic wherever it is caught.
+    pub(crate) fn run<T>(&mut self, service: impl FnOnce() -> T) -> T {
+        self.is_running = true;
+        let result = service();
+        self.is_running = false;
+        result
+    }
+
+    /// Refunds the difference between the charge and the final cost.
+    pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
+        let Some(final_cost) = self.final_cost.take() else { return };
+        let charged = self.decision.cost();
+        let surplus = charged.units().saturating_sub(final_cost(outcome, charged).units());
+        if surplus > 0 {
+            refund(&self.limiter, &self.key, &self.decision, Cost::new(surplus));
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.settle(if self.is_running { Outcome::Panicked } else { Outcome::Cancelled });
+    }
+}
+
+/// Refunds `cost` of a decision in the background. The response does not wait for it.
+pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, cost: Cost) {
+    let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
+    let is_in_process = limiter.is_in_process();
+    let refund = async move {
+        if let Err(error) = limiter.refund_decision(key, &decision, cost).await {
+            tracing::debug!(%error, "a refund failed");
+        }
+    };
+    if is_in_process {
+        // A store in the process finishes at the first poll, so there is no task to spawn.
+        let _ = pin!(refund).poll(&mut Context::from_waker(Waker::noop()));
+    } else if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(refund);
+    } else {
+        tracing::debug!("a refund failed: the request was dropped outside of the tokio runtime");
+    }
+}

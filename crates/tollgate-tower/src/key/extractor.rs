@@ -1,0 +1,147 @@
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate::Key;
+
+use super::error::{KeyError, KeyErrorKind};
+
+/// Holds the result of an extractor: a key, `None` for an exempt request, or an error.
+pub type Extraction = Result<Option<Key>, KeyError>;
+
+/// Finds the key of a request.
+///
+/// Implement it for a type of your service, or wrap a closure in [`key_fn`](super::key_fn). An
+/// extractor reads only the head of a request. So it works with axum, tonic and hyper, and with any
+/// body. `Arc<dyn KeyExtractor>` is an extractor too.
+///
+/// ```
+/// use http::{Request, request::Parts};
+/// use tollgate::Key;
+/// use tollgate_tower::{KeyExtractor, key::{Extraction, KeyError}};
+///
+/// /// Finds the tenant of the user that the authentication has inserted.
+/// struct Tenant;
+///
+/// #[derive(Clone)]
+/// struct User { tenant: u64, is_staff: bool }
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, parts: &Parts) -> Extraction {
+///         match parts.extensions.get::<User>() {
+///             Some(user) if user.is_staff => Ok(None),
+///             Some(user) => Ok(Some(Key::new(user.tenant))),
+///             None => Err(KeyError::misconfigured("the rate limit is not inside the authentication layer")),
+///         }
+///     }
+/// }
+///
+/// let request = Request::builder().extension(User { tenant: 7, is_staff: false }).body(()).unwrap();
+/// assert_eq!(Tenant.extract(&request.into_parts().0).unwrap(), Some(Key::new(7_u64)));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not extract the key of a request",
+    label = "not a key extractor",
+    note = "choose one of `tollgate_tower::key`, wrap a closure in `key_fn(|parts| …)`, or implement `KeyExtractor`"
+)]
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Returns the key of the request with this head, or `None` if the request is exempt.
+    ///
+    /// # Errors
+    ///
+    /// - [`KeyError::missing`]: the client did not send the key. The response is 400.
+    /// - [`KeyError::misconfigured`]: the service is set up wrongly. The response is 500, and the
+    ///   mistake is logged once.
+    fn extract(&self, parts: &Parts) -> Extraction;
+
+    /// Tries `other` when this extractor finds no key.
+    ///
+    /// A client that can omit the first key chooses between the two, and so has both quotas.
+    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or { first: self, second: other }
+    }
+
+    /// Exempts requests in which this extractor finds no key.
+    fn or_exempt(self) -> OrExempt<Self>
+    where
+        Self: Sized,
+    {
+        OrExempt { inner: self }
+    }
+}
+
+/// Tries a second extractor when the key of the first is [missing](KeyErrorKind::Missing).
+/// [`KeyExtractor::or`] creates it.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::Key;
+/// use tollgate_tower::{KeyExtractor, key::{Global, Header}};
+///
+/// // Requests with an API key are limited by it. All others share one quota.
+/// let key = Header::new("x-api-key").or(Global);
+///
+/// let (parts, ()) = Request::new(()).into_parts();
+/// assert_eq!(key.extract(&parts).unwrap(), Global.extract(&parts).unwrap());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.first.extract(parts) {
+            Err(error) if error.kind() == KeyErrorKind::Missing => self.second.extract(parts),
+            found => found,
+        }
+    }
+}
+
+/// Exempts requests whose key is [missing](KeyErrorKind::Missing). [`KeyExtractor::or_exempt`] creates
+/// it.
+#[derive(Clone, Copy, Debug)]
+pub struct OrExempt<K> {
+    inner: K,
+}
+
+impl<K: KeyExtractor> KeyExtractor for OrExempt<K> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.inner.extract(parts) {
+            Err(error) if error.kind() == KeyErrorKind::Missing => Ok(None),
+            found => found,
+        }
+    }
+}
+
+impl<K: KeyExtractor + ?Sized> KeyExtractor for Arc<K> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (**self).extract(parts)
+    }
+}
+
+impl<K: KeyExtractor + ?Sized> KeyExtractor for Box<K> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (**self).extract(parts)
+    }
+}
+
+macro_rules! tuple {
+    ($($extractor:ident),+) => {
+        impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
+            #[allow(non_snake_case, reason = "the variables are named like their types")]
+            fn extract(&self, parts: &Parts) -> Extraction {
+                let ($($extractor,)+) = self;
+                $(let Some($extractor) = $extractor.extract(parts)? else { return Ok(None) };)+
+                Ok(Some(Key::from(($($extractor),+))))
+            }
+        }
+    };
+}
+
+tuple!(A, B);
+tuple!(A, B, C);
+tuple!(A, B, C, D);

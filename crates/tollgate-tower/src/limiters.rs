@@ -1,0 +1,176 @@
+use std::{any, collections::HashMap, fmt, hash::Hash};
+
+use http::request::Parts;
+use tollgate::Limiter;
+
+use crate::{key::KeyError, labels::MetricLabels};
+
+/// Selects a limiter by the tier of a request, such as the plan of a customer.
+///
+/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of
+/// the request. [`by`](Self::by) finds the tier by a closure instead. A request without a tier, or
+/// with a tier that is not listed, is limited by the default limiter. Make that one the strictest.
+///
+/// A counter belongs to the name of a policy and to a key. A caller that changes its tier starts with
+/// a fresh quota if the policies of the tiers have different names. If the names are equal, the units
+/// that it has spent stay spent.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Header};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// #[derive(Clone, PartialEq, Eq, Hash)]
+/// enum Plan { Free, Pro, Staff }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let store = MemoryStore::new();
+/// let free = Limiter::new(store.clone(), Policy::fixed_window("free", Quota::per_day(100)));
+/// let pro = Limiter::new(store, Policy::fixed_window("pro", Quota::per_day(50_000)));
+/// let tiers = TieredLimiters::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
+/// let service = RateLimitLayer::new(tiers, Header::new("x-api-key"))
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+///
+/// let request = Request::builder().header("x-api-key", "acme").extension(Plan::Pro).body(()).unwrap();
+/// let response = service.clone().oneshot(request).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""pro";q=50000;w=86400"#);
+///
+/// let request = Request::builder().header("x-api-key", "acme").extension(Plan::Free).body(()).unwrap();
+/// let response = service.oneshot(request).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""free";q=100;w=86400"#);
+/// # }
+/// ```
+#[must_use = "tiers limit nothing until a layer uses them"]
+pub struct TieredLimiters<T> {
+    limiters: Vec<Limiter>,
+    by_tier: HashMap<T, Selection>,
+    /// Applies to tiers that are not listed. Without a default it is the name of the tier's type.
+    default: Result<Selection, &'static str>,
+    find: Find<T>,
+}
+
+type Find<T> = Box<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
+
+/// Says which limiter applies to a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Selection {
+    /// The limiter at this index.
+    Limiter(usize),
+    Exempt,
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
+    /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
+    pub fn new(default: Limiter) -> Self {
+        let mut tiers = Self::strict();
+        tiers.default = Ok(Selection::Limiter(0));
+        tiers.limiters.push(default);
+        tiers
+    }
+
+    /// Creates tiers without a default limiter.
+    ///
+    /// A request whose tier is missing or not listed is answered with 500: the layer that inserts the
+    /// tier is missing, or is not outside of the rate limit.
+    pub fn strict() -> Self {
+        Self {
+            limiters: Vec::new(),
+            by_tier: HashMap::new(),
+            default: Err(any::type_name::<T>()),
+            find: Box::new(|parts| parts.extensions.get().cloned()),
+        }
+    }
+
+    /// Adds a tier with its limiter.
+    pub fn tier(mut self, tier: T, limiter: Limiter) -> Self {
+        self.by_tier.insert(tier, Selection::Limiter(self.limiters.len()));
+        self.limiters.push(limiter);
+        self
+    }
+
+    /// Adds a tier without a limit.
+    pub fn exempt(mut self, tier: T) -> Self {
+        self.by_tier.insert(tier, Selection::Exempt);
+        self
+    }
+
+    /// Finds the tier of a request by a closure, instead of by an extension of type `T`.
+    pub fn by(mut self, find: impl Fn(&Parts) -> Option<T> + Send + Sync + 'static) -> Self {
+        self.find = Box::new(find);
+        self
+    }
+
+    fn select(&self, parts: &Parts) -> Result<Selection, KeyError> {
+        let listed = (self.find)(parts).and_then(|tier| self.by_tier.get(&tier).copied());
+        listed.map_or(self.default, Ok).map_err(|tier| {
+            KeyError::misconfigured(format!(
+                "the request has no tier, or one without a limiter: the layer that inserts a `{tier}` must be outside the rate limit"
+            ))
+        })
+    }
+}
+
+impl<T> fmt::Debug for TieredLimiters<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TieredLimiters").field("limiters", &self.limiters).finish_non_exhaustive()
+    }
+}
+
+/// Provides the limiters of a layer: one [`Limiter`], or [`TieredLimiters`].
+///
+/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes either by `Into<LimiterSource>`.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
+///
+/// /// Creates the same layer for both kinds of limiters.
+/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
+///     RateLimitLayer::new(limiters, Global)
+/// }
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let one = layer(limiter.clone());
+/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
+/// # let _ = (one, tiered);
+/// ```
+pub struct LimiterSource {
+    pub(crate) limiters: Vec<Limiter>,
+    pub(crate) selector: Option<Selector>,
+    pub(crate) labels: Option<MetricLabels>,
+}
+
+/// Selects the limiter of a request, where there is more than one.
+pub(crate) type Selector = Box<dyn Fn(&Parts) -> Result<Selection, KeyError> + Send + Sync>;
+
+impl LimiterSource {
+    /// Sets the metric labels of the layer, unless its builder sets
+    /// [others](crate::RateLimitBuilder::metric_labels).
+    ///
+    /// Use it in a table of limiters that knows the names of the limited methods or routes.
+    #[must_use]
+    pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
+        self.labels = Some(labels);
+        self
+    }
+}
+
+impl From<Limiter> for LimiterSource {
+    fn from(limiter: Limiter) -> Self {
+        Self { limiters: vec![limiter], selector: None, labels: None }
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
+    fn from(tiers: TieredLimiters<T>) -> Self {
+        let limiters = tiers.limiters.clone();
+        Self { limiters, selector: Some(Box::new(move |parts| tiers.select(parts))), labels: None }
+    }
+}
+
+impl fmt::Debug for LimiterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LimiterSource").field(&self.limiters).finish()
+    }
+}

@@ -1,0 +1,35 @@
+use std::time::Duration;
+
+use http::request::Parts;
+use tollgate::Cost;
+
+use crate::{charge::FinalCost, headers::HeaderFormat, labels::MetricLabels};
+
+/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) cost: Option<FromParts<Cost>>,
+    pub(crate) exempt: Option<FromParts<bool>>,
+    pub(crate) final_cost: Option<FinalCost>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) header_format: HeaderFormat,
+    pub(crate) exposes_headers: bool,
+    pub(crate) is_shadow: bool,
+    pub(crate) exposes_decisions: bool,
+    pub(crate) labels: Option<MetricLabels>,
+    pub(crate) rpc_name: Option<RpcNameOf>,
+    pub(crate) request_limiter: Option<RequestLimiterSource>,
+}
+
+type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
+
+type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
+
+/// Selects the limiter of a [`RequestLimiter`](crate::RequestLimiter).
+#[derive(Clone, Copy)]
+pub(crate) enum RequestLimiterSource {
+    /// The limiter that admitted the request.
+    Same,
+    /// The limiter at this index.
+    At(usize),
+}

@@ -1,0 +1,108 @@
+use std::{fmt, time::Duration};
+
+use http::{StatusCode, request::Parts};
+use tollgate::{Decision, Error};
+
+use crate::{
+    headers,
+    key::{KeyError, KeyErrorKind},
+};
+
+/// Describes a request that the middleware rejects, for the [responder](super::Respond).
+#[derive(Clone, Copy)]
+pub struct Rejection<'a> {
+    reason: Reason<'a>,
+    retry_after: Option<Duration>,
+    request: &'a Parts,
+}
+
+/// Says why the middleware rejects a request.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Reason<'a> {
+    /// The quota is spent.
+    Denied(&'a Decision),
+    /// The cost of the request is above the burst of a policy, so that the request can never fit.
+    CostNeverFits(&'a Error),
+    /// The request has no key.
+    MissingKey(&'a KeyError),
+    /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
+    Unavailable(&'a Error),
+}
+
+impl Reason<'_> {
+    /// Returns the stable word for logs and metrics: `denied`, `cost_never_fits`, `missing_key` or
+    /// `unavailable`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Denied(_) => "denied",
+            Self::CostNeverFits(_) => "cost_never_fits",
+            Self::MissingKey(_) => "missing_key",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
+impl<'a> Rejection<'a> {
+    pub(crate) fn new(reason: Reason<'a>, request: &'a Parts) -> Self {
+        let retry_after = match reason {
+            Reason::Denied(decision) => decision.retry_after(),
+            _ => None,
+        };
+        Self { reason, retry_after, request }
+    }
+
+    /// Returns why the request is rejected.
+    #[must_use]
+    pub fn reason(&self) -> Reason<'a> {
+        self.reason
+    }
+
+    /// Returns the head of the request.
+    #[must_use]
+    pub fn request(&self) -> &'a Parts {
+        self.request
+    }
+
+    /// Returns the status that fits the reason: 429, 413, 400, 500 or 503.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.reason {
+            Reason::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
+            Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Returns the decision, if the request was denied.
+    #[must_use]
+    pub fn decision(&self) -> Option<&'a Decision> {
+        match self.reason {
+            Reason::Denied(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// Returns the exact time until the request fits, if it was denied.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Returns the value of `Retry-After`, if the request was denied: whole seconds, rounded up, at
+    /// least 1.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|retry_after| headers::round_up(retry_after).max(1))
+    }
+}
+
+impl fmt::Debug for Rejection<'_> {
+    /// Omits the request, because its headers hold keys and secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejection").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}

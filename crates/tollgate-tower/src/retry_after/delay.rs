@@ -1,0 +1,181 @@
+//! Reads from a response how long to delay the next request.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, StatusCode, header};
+use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, key_ref};
+
+/// Returns the delay before the next request, or `None` when it may go out at once.
+pub(super) fn of(status: StatusCode, headers: &HeaderMap, fallback: Duration) -> Option<Duration> {
+    let is_rejected = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    if is_rejected && let Some(delay) = retry_after(headers) {
+        return Some(delay);
+    }
+    // The rate limit headers in a cache belong to an earlier request, perhaps of another client.
+    let is_cached = headers.contains_key(header::AGE);
+    let until_more = if is_cached { None } else { until_more(headers) };
+    until_more.or(is_rejected.then_some(fallback))
+}
+
+/// Returns the delay of `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = text(headers, "retry-after")?;
+    match number(text) {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        }
+    }
+}
+
+/// Returns the time until there are more units, when a header says that none remain.
+fn until_more(headers: &HeaderMap) -> Option<Duration> {
+    for (remaining, reset) in
+        [("ratelimit-remaining", "ratelimit-reset"), ("x-ratelimit-remaining", "x-ratelimit-reset")]
+    {
+        if text(headers, remaining).and_then(number) == Some(0) {
+            return text(headers, reset).and_then(number).map(from_now);
+        }
+    }
+    let spent = states(headers)?.into_iter().filter(|state| state.remaining == 0);
+    spent.filter_map(|state| state.until_more).max().map(Duration::from_secs)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// Parses a number of digits only. `str::parse` would also accept a sign.
+fn number(text: &str) -> Option<u64> {
+    let is_number = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+/// Converts a reset time to a delay. Servers write either seconds from now or seconds since the Unix epoch.
+fn from_now(reset: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // A delay of more than 30 years must be a time since the epoch.
+    if reset > 1_000_000_000 { Duration::from_secs(reset).saturating_sub(now) } else { Duration::from_secs(reset) }
+}
+
+/// Stores the state of one policy: the remaining units, and the time in seconds until there are more.
+struct State {
+    remaining: u64,
+    until_more: Option<u64>,
+}
+
+const REMAINING: &KeyRef = key_ref("r");
+const UNTIL_MORE: &KeyRef = key_ref("t");
+
+/// Parses `RateLimit` as a list of structured fields (RFC 9651). Returns `None`, so that the whole header is ignored,
+/// when it does not parse or when a member is not the state of a policy.
+fn states(headers: &HeaderMap) -> Option<Vec<State>> {
+    let lines: Vec<&[u8]> = headers.get_all("ratelimit").iter().map(|line| line.as_bytes()).collect();
+    let list: List = Parser::new(&lines.join(&b", "[..])).parse().ok()?;
+    list.iter().map(state).collect()
+}
+
+/// Reads a member such as `"burst";r=7;t=1`.
+fn state(member: &ListEntry) -> Option<State> {
+    let ListEntry::Item(Item { bare_item: BareItem::String(_), params }) = member else { return None };
+    let number = |value: &BareItem| value.as_integer().and_then(|number| u64::try_from(i64::from(number)).ok());
+    let until_more = match params.get(UNTIL_MORE) {
+        Some(value) => Some(number(value)?),
+        None => None,
+    };
+    Some(State { remaining: number(params.get(REMAINING)?)?, until_more })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn delay(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+        }
+        of(StatusCode::from_u16(status).unwrap(), &headers, Duration::from_secs(999)).map(|delay| delay.as_secs())
+    }
+
+    #[test]
+    fn retry_after_of_a_429_or_503_comes_first() {
+        let fields = [("retry-after", "7"), ("ratelimit", r#""a";r=0;t=50"#)];
+        assert_eq!(delay(429, &fields), Some(7));
+        assert_eq!(delay(503, &fields), Some(7));
+        assert_eq!(delay(200, &fields), Some(50));
+        assert_eq!(delay(301, &fields[..1]), None);
+    }
+
+    #[test]
+    fn retry_after_may_be_a_date() {
+        let date = |seconds| httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));
+        let found = delay(429, &[("retry-after", &date(100))]).unwrap();
+        assert!((97..=100).contains(&found), "{found}");
+        assert_eq!(delay(429, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]), Some(0));
+    }
+
+    #[test]
+    fn a_429_or_503_without_a_valid_time_has_the_fallback() {
+        for text in ["", "-1", "+5", "1.5", "soon", "5 s", "99999999999999999999"] {
+            assert_eq!(delay(429, &[("retry-after", text)]), Some(999), "{text:?}");
+        }
+        assert_eq!(delay(503, &[]), Some(999));
+        assert_eq!(delay(500, &[]), None);
+    }
+
+    #[test]
+    fn headers_without_remaining_units_delay_until_there_are_more() {
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=3;t=9, "b";r=0;t=5, "c";r=0;t=7"#)]), Some(7));
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("ratelimit", r#""b";r=0;t=6"#)]), Some(6));
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=3;t=9"#)]), None);
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0"#)]), None);
+        assert_eq!(delay(200, &[("ratelimit", r#""a, \"b";pk=:AA==:;x="y;r=5";r=0; t=5"#)]), Some(5));
+        assert_eq!(delay(200, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "8")]), Some(8));
+        assert_eq!(delay(200, &[("ratelimit-remaining", "1"), ("ratelimit-reset", "8")]), None);
+        assert_eq!(delay(200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "8")]), Some(8));
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100;
+        let found = delay(200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &epoch.to_string())]).unwrap();
+        assert!((98..=100).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_header_that_does_not_parse_is_ignored_as_a_whole() {
+        for text in [
+            "",
+            "a;r=0;t=5",
+            r#""a";r=x;t=5"#,
+            r#""a";r=0;t=5,"#,
+            r#""a";t=5"#,
+            r#""a;r=0;t=5"#,
+            r#""a";r=0;t=5 "b""#,
+            // RFC 9651 allows a space behind a semicolon, but not in front of it.
+            r#""a" ;r=0;t=2"#,
+            r#""a";r=0 ;t=2"#,
+            r#""a";r=0;t=2;;"#,
+            r#""a";r=0;t=2;x=?2"#,
+            r#""a";r=-1;t=2"#,
+            r#""a";r=0;t=2.5"#,
+            r#"("a");r=0;t=2"#,
+        ] {
+            assert_eq!(delay(200, &[("ratelimit", text)]), None, "{text}");
+        }
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("ratelimit", "junk")]), None);
+    }
+
+    #[test]
+    fn rate_limit_headers_from_a_cache_are_ignored() {
+        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("age", "3")]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_causes_a_panic(text in r#"["a-c;=,\\ rt0-9:?*-]{0,40}"#) {
+            let _ = delay(429, &[("ratelimit", &text), ("retry-after", &text)]);
+        }
+    }
+}

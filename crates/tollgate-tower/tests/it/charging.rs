@@ -1,0 +1,174 @@
+//! Charges and refunds.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode};
+use tollgate::{Cost, Limiter, Outage};
+use tollgate_tower::{Outcome, RateLimitLayer, key::Global};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
+
+use crate::support::*;
+
+/// Returns the remaining units of [`TWO`].
+async fn left(limiter: &Limiter) -> u64 {
+    remaining(limiter, "all", "two").await
+}
+
+/// Creates a limiter with a store that answers at once, and one with a store that answers later.
+fn both() -> [Limiter; 2] {
+    [Limiter::new(still(), TWO), Limiter::new(Late(still()), TWO)]
+}
+
+/// Waits until the background refunds of a late store are done. The clock of tokio is paused.
+async fn refunds_are_done() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_not_charged_is_refunded() {
+    for limiter in both() {
+        let layer =
+            RateLimitLayer::builder(limiter.clone(), Global).charge_on(|status| status != StatusCode::OK).build();
+        assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
+        refunds_are_done().await;
+        assert_eq!(left(&limiter).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_charged_is_not_refunded() {
+    for limiter in both() {
+        let layer =
+            RateLimitLayer::builder(limiter.clone(), Global).charge_on(|status| status == StatusCode::OK).build();
+        assert_eq!(statuses(&layer, 3).await, [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]);
+        refunds_are_done().await;
+        assert_eq!(left(&limiter).await, 0);
+    }
+}
+
+/// Sends one request to a service, for up to `patience`. Returns the outcomes that the layer has seen.
+async fn outcomes<S>(limiter: &Limiter, service: S, patience: Duration) -> Vec<String>
+where
+    S: Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send> + Clone,
+{
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let outcomes = seen.clone();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .final_cost(move |outcome, charged| {
+            assert_eq!(charged, Cost::ONE);
+            let name = match outcome {
+                Outcome::Response(parts) => parts.status.to_string(),
+                other => format!("{other:?}"),
+            };
+            outcomes.lock().unwrap().push(format!("{name} {:?}", outcome.status().map(|status| status.as_u16())));
+            Cost::ZERO
+        })
+        .build();
+    let response = AssertUnwindSafe(layer.layer(service).oneshot(request())).catch_unwind();
+    let _ = tokio::time::timeout(patience, response).await;
+    refunds_are_done().await;
+    seen.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_settles_the_charge_once() {
+    const PATIENT: Duration = Duration::from_secs(60);
+    for limiter in both() {
+        let answers = service_fn(|_| async { Ok(Response::new(String::new())) });
+        assert_eq!(outcomes(&limiter, answers, PATIENT).await, ["200 OK Some(200)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let fails = service_fn(|_| async { Err("broken".into()) });
+        assert_eq!(outcomes(&limiter, fails, PATIENT).await, ["Failed Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let panics = service_fn(|_| async { panic!("in the future") });
+        assert_eq!(outcomes(&limiter, panics, PATIENT).await, ["Panicked Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let panics_at_once = service_fn(|_| -> std::future::Ready<_> { panic!("in the call") });
+        assert_eq!(outcomes(&limiter, panics_at_once, PATIENT).await, ["Panicked Some(500)"]);
+        assert_eq!(left(&limiter).await, 2);
+
+        let hangs = service_fn(|_| std::future::pending());
+        assert_eq!(outcomes(&limiter, hangs, Duration::from_secs(1)).await, ["Cancelled None"]);
+        assert_eq!(left(&limiter).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_on_does_not_refund_a_cancelled_request() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).charge_on(|_| false).build();
+    let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
+    let _ = tokio::time::timeout(Duration::from_secs(1), layer.layer(hangs).oneshot(request())).await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_cancelled_before_the_decision_has_no_charge_to_settle() {
+    let limiter = Limiter::new(Late(still()), TWO);
+    let layer =
+        RateLimitLayer::builder(limiter.clone(), Global).final_cost(|_, _| panic!("there is no charge")).build();
+    let service = layer.layer(hello());
+    assert!(tokio::time::timeout(Duration::from_millis(1), service.oneshot(request())).await.is_err());
+}
+
+#[tokio::test]
+async fn the_final_cost_may_come_from_the_response() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .cost(|_| Cost::new(2))
+        .final_cost(|outcome, _| *outcome.response().unwrap().extensions.get::<Cost>().unwrap())
+        .build();
+    let service = service_fn(|_: Request<()>| async {
+        let mut response = Response::new(String::new());
+        response.extensions_mut().insert(Cost::new(1));
+        Ok::<_, Infallible>(response)
+    });
+    let Ok(response) = layer.layer(service).oneshot(request()).await;
+    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=0;t=30"#));
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test]
+async fn a_final_cost_above_the_charge_takes_no_further_units() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).final_cost(|_, _| Cost::new(50)).build();
+    send(&layer, request()).await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test]
+async fn a_denial_and_an_outage_are_not_refunded() {
+    let settle = |_: Outcome<'_>, _| Cost::ZERO;
+    let limiter = Limiter::new(still(), TWO);
+    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    send(&RateLimitLayer::builder(limiter.clone(), Global).final_cost(settle).build(), request()).await;
+    assert_eq!(left(&limiter).await, 0);
+    send(&RateLimitLayer::builder(unavailable(Outage::Open), Global).final_cost(settle).build(), request()).await;
+}
+
+#[tokio::test]
+async fn an_exempt_request_spends_nothing_and_needs_no_key() {
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter.clone(), tollgate_tower::key::Header::new("x-api-key"))
+        .exempt(|parts| parts.uri.path() == "/")
+        .build();
+    assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
+}
+
+#[tokio::test]
+async fn a_cost_of_zero_passes_with_rate_limit_headers() {
+    let limiter = Limiter::new(still(), TWO);
+    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::ZERO).build();
+    let response = send(&layer, request()).await;
+    assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, Some(r#""two";r=0;t=30"#)));
+}

@@ -1,0 +1,192 @@
+//! The exact headers of each format.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, Response};
+use sfv::{BareItem, ListEntry, Parser};
+use tollgate::{Cost, Limiter, Policy, Quota};
+use tollgate_tower::{HeaderFormat, RateLimitLayer, ResetFormat, key::Global};
+use tower::{Layer, ServiceExt};
+
+use crate::support::*;
+
+const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(2).with_burst(4));
+const DAY: Policy = Policy::window_from_first_hit("day", Quota::per_day(50_000));
+
+/// Returns the headers of a first response and of a denial.
+async fn headers_of(format: HeaderFormat) -> [Vec<String>; 2] {
+    let limiter = Limiter::new(still(), [BURST, DAY]);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global).header_format(format).build();
+    let first = lines(send(&layer, request()).await.headers());
+    let _ = limiter.check_cost("all", Cost::new(3)).await.unwrap();
+    [first, lines(send(&layer, request()).await.headers())]
+}
+
+/// Returns the sorted header lines that belong to the rate limit.
+fn lines(headers: &HeaderMap) -> Vec<String> {
+    let mut lines: Vec<_> = headers
+        .iter()
+        .filter(|(name, _)| !["content-type", "cache-control"].contains(&name.as_str()))
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn ietf_08_lists_every_policy() {
+    let [first, denied] = headers_of(HeaderFormat::Ietf08).await;
+    let policy = r#"ratelimit-policy: "burst";q=2;w=1, "day";q=50000;w=86400"#;
+    assert_eq!(first, [policy, r#"ratelimit: "burst";r=3;t=1, "day";r=49999;t=86400"#]);
+    assert_eq!(denied, [policy, r#"ratelimit: "burst";r=0;t=1, "day";r=49996;t=86400"#, "retry-after: 1"]);
+}
+
+#[tokio::test]
+async fn ietf_07_writes_one_ratelimit_header() {
+    let [first, denied] = headers_of(HeaderFormat::Ietf07).await;
+    let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
+    assert_eq!(first, [policy, "ratelimit: limit=2, remaining=3, reset=1"]);
+    assert_eq!(denied, [policy, "ratelimit: limit=2, remaining=0, reset=1", "retry-after: 1"]);
+}
+
+#[tokio::test]
+async fn ietf_06_writes_three_headers() {
+    let [first, denied] = headers_of(HeaderFormat::Ietf06).await;
+    let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
+    assert_eq!(first, ["ratelimit-limit: 2", policy, "ratelimit-remaining: 3", "ratelimit-reset: 1"]);
+    assert_eq!(
+        denied,
+        ["ratelimit-limit: 2", policy, "ratelimit-remaining: 0", "ratelimit-reset: 1", "retry-after: 1"]
+    );
+}
+
+#[tokio::test]
+async fn envoy_03_names_the_policies_in_the_limit() {
+    let [first, denied] = headers_of(HeaderFormat::Envoy03).await;
+    let limit = r#"x-ratelimit-limit: 2, 2;w=1;name="burst", 50000;w=86400;name="day""#;
+    assert_eq!(first, [limit, "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
+    assert_eq!(denied, ["retry-after: 1", limit, "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
+}
+
+#[tokio::test]
+async fn legacy_writes_seconds_from_now() {
+    let [first, denied] = headers_of(HeaderFormat::Legacy { reset: ResetFormat::Seconds }).await;
+    assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
+    assert_eq!(denied, ["retry-after: 1", "x-ratelimit-limit: 4", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
+}
+
+#[tokio::test]
+async fn legacy_writes_seconds_since_the_epoch() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let [first, _] = headers_of(HeaderFormat::Legacy { reset: ResetFormat::Epoch }).await;
+    let reset: u64 = first[2].strip_prefix("x-ratelimit-reset: ").unwrap().parse().unwrap();
+    assert!((now + 1..now + 10).contains(&reset), "{reset} at {now}");
+}
+
+#[tokio::test]
+async fn spring_writes_rate_burst_and_cost() {
+    let [first, denied] = headers_of(HeaderFormat::Spring).await;
+    let [capacity, rate, requested] =
+        ["x-ratelimit-burst-capacity: 4", "x-ratelimit-replenish-rate: 2", "x-ratelimit-requested-tokens: 1"];
+    assert_eq!(first, [capacity, "x-ratelimit-remaining: 3", rate, requested]);
+    assert_eq!(denied, ["retry-after: 1", capacity, "x-ratelimit-remaining: 0", rate, requested]);
+}
+
+#[tokio::test]
+async fn retry_after_writes_its_own_header_on_denials() {
+    let [first, denied] = headers_of(HeaderFormat::RetryAfter).await;
+    assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3"]);
+    assert_eq!(
+        denied,
+        ["retry-after: 1", "x-ratelimit-limit: 4", "x-ratelimit-remaining: 0", "x-ratelimit-retry-after: 1"]
+    );
+}
+
+#[tokio::test]
+async fn none_writes_retry_after_only() {
+    let [first, denied] = headers_of(HeaderFormat::None).await;
+    assert_eq!(first, [""; 0]);
+    assert_eq!(denied, ["retry-after: 1"]);
+}
+
+#[tokio::test]
+async fn every_format_names_the_headers_that_it_writes() {
+    for format in HEADER_FORMATS {
+        let [_, denied] = headers_of(format).await;
+        let mut written: Vec<_> = denied.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
+        let mut named: Vec<_> = format.names().map(|name| name.to_string()).collect();
+        written.sort();
+        named.sort();
+        assert_eq!(named, written, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn expose_headers_names_the_headers_once_for_stacked_layers() {
+    let inner = RateLimitLayer::builder(Limiter::new(still(), BURST), Global).expose_headers(true).build();
+    let outer = RateLimitLayer::builder(Limiter::new(still(), DAY), Global).expose_headers(true).build();
+    for _ in 0..5 {
+        let Ok(response) = outer.layer(inner.layer(hello())).oneshot(request()).await;
+        let exposed = header(&response, "access-control-expose-headers");
+        assert_eq!(exposed, Some("retry-after, ratelimit, ratelimit-policy"), "{}", response.status());
+    }
+}
+
+#[tokio::test]
+async fn of_single_values_those_of_the_layer_with_the_fewest_remaining_units_stay() {
+    let tight = || Limiter::new(still(), TWO);
+    let wide = || Limiter::new(still(), DAY);
+    for (outer, inner) in [(tight(), wide()), (wide(), tight())] {
+        for (format, name, value) in [
+            (HeaderFormat::Legacy { reset: ResetFormat::Seconds }, "x-ratelimit-limit", "2"),
+            (HeaderFormat::Ietf06, "ratelimit-limit", "2"),
+            (HeaderFormat::Ietf07, "ratelimit", "limit=2, remaining="),
+        ] {
+            let layer =
+                |limiter: &Limiter| RateLimitLayer::builder(limiter.clone(), Global).header_format(format).build();
+            let Ok(response) = layer(&outer).layer(layer(&inner).layer(hello())).oneshot(request()).await;
+            let written = header(&response, name).unwrap();
+            assert!(written.starts_with(value), "{written}");
+            let _ = (outer.reset("all").await, inner.reset("all").await);
+        }
+    }
+}
+
+/// Parses a list of strings with integer parameters.
+fn parse(response: &Response<String>, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
+    let list = Parser::new(header(response, name).unwrap()).parse::<sfv::List>().unwrap();
+    list.into_iter()
+        .map(|entry| {
+            let ListEntry::Item(item) = entry else { panic!("an inner list") };
+            let BareItem::String(name) = item.bare_item else { panic!("not a string") };
+            let parameters = item.params.into_iter().map(|(key, value)| match value {
+                BareItem::Integer(number) => (key.as_str().to_owned(), i64::from(number)),
+                other => panic!("{other:?} is not an integer"),
+            });
+            (name.as_str().to_owned(), parameters.collect())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_parser_of_structured_fields_reads_the_default_format() {
+    let name = "x".repeat(64);
+    let quota = Quota::new(90_000_000, std::time::Duration::from_secs(3650 * 86_400));
+    let longest = Policy::try_new(name.clone(), tollgate::Algorithm::TokenBucket, quota).unwrap();
+    let odd = Policy::token_bucket("A-z_0.9/", Quota::per_minute(7));
+    let layer = RateLimitLayer::new(Limiter::new(still(), [longest, odd]), Global);
+    let response = send(&layer, request()).await;
+    let pairs =
+        |pairs: &[(&str, i64)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect::<Vec<_>>();
+    assert_eq!(
+        parse(&response, "ratelimit-policy"),
+        [
+            (name.clone(), pairs(&[("q", 90_000_000), ("w", 315_360_000)])),
+            ("A-z_0.9/".to_owned(), pairs(&[("q", 7), ("w", 60)]))
+        ]
+    );
+    assert_eq!(
+        parse(&response, "ratelimit"),
+        [(name, pairs(&[("r", 89_999_999), ("t", 4)])), ("A-z_0.9/".to_owned(), pairs(&[("r", 6), ("t", 9)]))]
+    );
+}

@@ -1,0 +1,210 @@
+//! Decisions in extensions, shadow mode, log lines and metrics.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, body::Body, routing::get};
+use http::{Request, Response, StatusCode};
+use tollgate::{Limiter, Outage};
+use tollgate_tower::{
+    Decisions, RateLimitLayer,
+    key::{Global, Header, Network, PeerIp, TrustedProxies},
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn the_service_and_outer_layers_find_the_decisions_in_extensions() {
+    let layer = |limiter: Limiter| RateLimitLayer::builder(limiter, Global).expose_decisions(true).build();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let service = {
+        let seen = seen.clone();
+        service_fn(move |request: Request<()>| {
+            seen.lock().unwrap().push(request.extensions().get::<Decisions>().cloned().unwrap());
+            async { Ok::<_, Infallible>(Response::new(String::new())) }
+        })
+    };
+    let stack = layer(Limiter::new(still(), HOURLY)).layer(layer(Limiter::new(still(), TWO)).layer(service));
+    for allowed in [true, true, false] {
+        let Ok(response) = stack.clone().oneshot(request()).await;
+        let decisions = response.extensions().get::<Decisions>().unwrap();
+        assert_eq!(decisions.iter().map(|decision| decision.is_allowed()).collect::<Vec<_>>(), [true, allowed]);
+        assert_eq!(decisions.iter().next().unwrap().policies().iter().next().unwrap().name(), "hourly");
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[1].state("hourly").unwrap().remaining(), 1);
+    assert_eq!(seen[1].state("two").unwrap().remaining(), 0);
+}
+
+#[tokio::test]
+async fn there_are_no_decisions_in_extensions_by_default() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
+    assert!(send(&layer, request()).await.extensions().get::<Decisions>().is_none());
+}
+
+#[tokio::test]
+async fn axum_handlers_extract_the_decisions() {
+    let handler = |decisions: Decisions| async move { decisions.state("two").unwrap().remaining().to_string() };
+    let optional = |decisions: Option<Decisions>| async move { decisions.is_some().to_string() };
+    let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).expose_decisions(true).build();
+    let router = Router::new()
+        .route("/with", get(handler).layer(layer))
+        .route("/without", get(handler))
+        .route("/optional", get(optional));
+    let get = async |path: &str| {
+        let response = router.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status();
+        (status, axum::body::to_bytes(response.into_body(), 100).await.unwrap())
+    };
+    assert_eq!(get("/with").await, (StatusCode::OK, "1".into()));
+    assert_eq!(get("/without").await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(get("/optional").await, (StatusCode::OK, "false".into()));
+}
+
+#[tokio::test]
+async fn shadow_mode_rejects_no_request_and_adds_no_header() {
+    let layers = [
+        RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).expose_decisions(true).build(),
+        RateLimitLayer::builder(unavailable(Outage::Closed), Global).shadow(true).expose_decisions(true).build(),
+    ];
+    for (layer, decides) in layers.into_iter().zip([true, false]) {
+        for number in 0..4 {
+            let response = send(&layer, request()).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert!(response.headers().is_empty(), "{:?}", response.headers());
+            let decision =
+                response.extensions().get::<Decisions>().map(|decisions| decisions.iter().next().unwrap().is_allowed());
+            assert_eq!(decision, decides.then_some(number < 2));
+        }
+    }
+    let keyless = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key")).shadow(true).build();
+    assert_eq!(send(&keyless, request()).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_double_count_is_logged_once() {
+    let limiter = Limiter::new(still(), HOURLY);
+    let layer = RateLimitLayer::new(limiter.clone(), Global);
+    let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
+        let router = Router::new().route("/", get(|| async {})).route_layer(layer.clone()).layer(layer);
+        for _ in 0..3 {
+            let _ = router.clone().oneshot(Request::new(Body::empty())).await;
+        }
+    });
+    let lines = lines.await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains(r#"policy="hourly""#), "{lines:?}");
+}
+
+#[tokio::test]
+async fn layers_with_other_policies_or_other_keys_are_not_a_double_count() {
+    let store = still();
+    let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
+        let by_header = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Header::new("x-api-key"));
+        let all = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Global);
+        let two = RateLimitLayer::new(Limiter::new(store, TWO), Global);
+        let service = by_header.layer(all.layer(two.layer(hello())));
+        let _ = service.oneshot(Request::builder().header("x-api-key", "a").body(()).unwrap()).await;
+    });
+    assert_eq!(lines.await, [""; 0]);
+}
+
+#[tokio::test]
+async fn trusting_every_address_is_logged() {
+    let networks = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<Network>>();
+    for everywhere in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"]] {
+        let lines = logged("TOLLGATE-TRUST-ALL", async {
+            let _ = TrustedProxies::networks(networks(everywhere));
+        });
+        assert_eq!(lines.await.len(), 1, "{everywhere:?}");
+    }
+    for proxies in
+        [&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"][..], &["0.0.0.0/1"], &[], &["2001::/16"]]
+    {
+        let lines = logged("TOLLGATE-TRUST-ALL", async {
+            let _ = TrustedProxies::networks(networks(proxies));
+        });
+        assert_eq!(lines.await, [""; 0], "{proxies:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_misconfiguration_is_logged_once() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+    let lines = logged("into_make_service_with_connect_info", async {
+        statuses(&layer, 3).await;
+    });
+    let lines = lines.await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("ERROR"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_denial_is_logged_at_debug_without_the_key() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
+    let lines = logged("", async {
+        for _ in 0..3 {
+            send(&layer, Request::builder().header("x-api-key", "sk_live_51H8").body(()).unwrap()).await;
+        }
+    });
+    let lines = lines.await;
+    assert_eq!(lines, [r#"DEBUG message=denied policy="two" shadow=false"#]);
+}
+
+#[cfg(feature = "metrics")]
+mod counts {
+    use metrics_util::debugging::DebugValue;
+
+    use super::*;
+    use crate::support::recorder::Series;
+
+    #[test]
+    fn decisions_are_counted_by_policy_and_outcome() {
+        let series = Series::of(async {
+            let layer = RateLimitLayer::new(Limiter::new(still(), [TWO, HOURLY]), Global);
+            statuses(&layer, 3).await;
+            let shadow = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).build();
+            statuses(&shadow, 3).await;
+            let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
+            statuses(&keyless, 1).await;
+            statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
+            statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;
+        });
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 4);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=shadowed"), 1);
+        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
+        assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
+        assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
+        assert_eq!(series.count("tollgate_degraded_total reason=unavailable"), 1);
+        assert_eq!(series.count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
+        let Some(DebugValue::Histogram(durations)) = series.0.get("tollgate_check_duration_seconds ") else {
+            panic!("{:?}", series.0.keys())
+        };
+        assert_eq!(durations.len(), 7);
+    }
+
+    #[test]
+    fn a_hundred_thousand_keys_create_no_further_series() {
+        let series = Series::of(async {
+            let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"))
+                .wait(std::time::Duration::ZERO)
+                .build();
+            let service = layer.layer(hello());
+            for number in 0..100_000 {
+                let request = Request::builder().header("x-api-key", format!("key-{number}")).body(()).unwrap();
+                let Ok(response) = service.clone().oneshot(request).await;
+                assert_eq!(response.status(), StatusCode::OK);
+            }
+        });
+        assert_eq!(series.0.len(), 5, "{:?}", series.0.keys());
+        assert!(!format!("{:?}", series.0.keys()).contains("key-"));
+        assert_eq!(series.0["tollgate_waiting "], DebugValue::Gauge(0.0.into()));
+    }
+}

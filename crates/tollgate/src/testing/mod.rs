@@ -1,0 +1,34 @@
+//! Exposes what the project's own tests look at: stored bytes, and the call of a script.
+//!
+//! This module needs the feature `testing`. Semantic versioning does not cover it.
+
+#[cfg(feature = "redis")]
+mod script;
+
+use crate::{Algorithm, Check, Decision, Key, MemoryStore, Policy};
+pub use crate::{
+    algorithm::{Stored, Value},
+    memory::lockless::Lockless,
+};
+#[cfg(feature = "redis")]
+pub use script::{Script, entries};
+
+/// Lists every algorithm.
+pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
+
+/// Returns the state of `key` under `policy`, in the form that the script stores.
+#[must_use]
+pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
+    store.stored(policy, key)
+}
+
+/// Refunds what `check` spent at `spent_us`, in microseconds since the Unix epoch.
+pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
+    store.refund_at(check, spent_us);
+}
+
+/// Returns when the store decided, in microseconds since the Unix epoch on its own clock. 0 if the store did not say.
+#[must_use]
+pub fn at_us(decision: &Decision) -> u64 {
+    decision.at_us()
+}
