@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Tollgate and its peers on the same work.
+//! `cargo xtask bench`: measures Tollgate and its peers on the same work.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -8,11 +8,11 @@ use crate::{
     workspace::{BENCHES, Workspace},
 };
 
-/// Builds the benches with the peers, optimised, and runs them; the arguments are theirs.
+/// Builds the benches with the peers, optimised, and runs them with these arguments.
 ///
 /// # Errors
 ///
-/// When there is no server to measure against, anything does not compile, or a contestant answers wrongly.
+/// When there is no server, when the benches do not compile, or when a contestant answers wrongly.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let mut command = workspace.cargo("run");
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     failure::run(&mut command)
 }
 
-/// Builds redis-cell, a module for the server; the libraries of the toolchain stand beside it.
+/// Builds redis-cell, a module for the server. Returns its path and that of the libraries of the toolchain.
 fn cell(workspace: &Workspace) -> Result<(PathBuf, String), Failure> {
     let target = workspace.target().join("cell");
     let mut build = workspace.cargo("build");

@@ -1,4 +1,4 @@
-//! Why a task ended without doing what it is for, and the one way tasks run other programs.
+//! The error of a task, and the functions that run other programs.
 
 use std::{
     ffi::OsStr,
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// One sentence for the person at the terminal: what went wrong, and what to do where that is known.
+/// The error of a task: one sentence that says what went wrong, and what to do where that is known.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -23,7 +23,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The command as a person would type it.
+/// Formats a command as a person types it.
 pub(crate) fn spelled(command: &Command) -> String {
     let settings =
         command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
@@ -38,11 +38,11 @@ fn quoted(word: &OsStr) -> String {
     if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.into_owned() }
 }
 
-/// Runs `command` in full view.
+/// Runs a command and shows its output.
 ///
 /// # Errors
 ///
-/// When it cannot be started or does not end with success.
+/// When the command cannot be started or fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let spelled = spelled(command);
     eprintln!("$ {spelled}");
@@ -50,7 +50,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::new(format!("`{spelled}` failed: {status}"))) }
 }
 
-/// Runs `command` for what it prints on standard output; its errors stay visible.
+/// Runs a command and returns its standard output. Its errors stay visible.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     }
 }
 
-/// Whether `command` starts and ends with success, in silence.
+/// Runs a command without any output, and returns whether it succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())

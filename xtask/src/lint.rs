@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: everything about the sources that a program can judge.
+//! `cargo xtask lint`: checks the sources.
 
 use std::process::Command;
 
@@ -9,9 +9,9 @@ use crate::{
     workspace::{BENCHES, Workspace},
 };
 
-const INSTALL_DENY: &str = "cargo-deny is not here, deny.toml goes unchecked: `cargo install --locked cargo-deny`";
+const INSTALL_DENY: &str = "cargo-deny is not installed, deny.toml is not checked: `cargo install --locked cargo-deny`";
 
-/// Runs every lint, also after one has failed, so that one run shows all there is to mend.
+/// Runs every lint, also after one has failed, so that one run shows all findings.
 ///
 /// # Errors
 ///
@@ -67,8 +67,8 @@ fn documentation(workspace: &Workspace) -> Result<(), Failure> {
     failure::run(&mut doc)
 }
 
-/// Licences, bans, sources and advisories by deny.toml. Nobody has to install cargo-deny to work on the project, nor to
-/// reach the database of advisories; what goes unchecked for that reason is said.
+/// Checks licences, bans, sources and advisories by deny.toml. Without cargo-deny, or without the database of advisories,
+/// a line says what is not checked.
 fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
     let deny = |words: &[&str]| {
         let mut deny = workspace.cargo("deny");
@@ -81,7 +81,7 @@ fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
     }
     failure::run(&mut deny(&["check", "bans", "licenses", "sources"]))?;
     if let Err(unreachable) = failure::run(&mut deny(&["fetch", "db"])) {
-        eprintln!("{unreachable}: advisories go unchecked");
+        eprintln!("{unreachable}: the advisories are not checked");
         return Ok(());
     }
     failure::run(&mut deny(&["check", "advisories"]))
@@ -91,6 +91,6 @@ fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), F
     if failure::succeeds(workspace.cargo(tool).arg("--version")) {
         Ok(())
     } else {
-        Err(Failure::new(format!("cargo {tool} is not here: `rustup component add {component}`")))
+        Err(Failure::new(format!("cargo {tool} is not installed: `rustup component add {component}`")))
     }
 }

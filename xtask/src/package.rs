@@ -1,8 +1,8 @@
-//! What the crates would publish.
+//! Checks the files that the crates would publish.
 //!
-//! The core crate reaches the Lua through a directory link, `crates/tollgate/scripts -> ../../scripts`. Cargo packs
-//! the files behind it only as long as it is a link; in a checkout where it has become a text file the crate would be
-//! published without its scripts. So the list of packed files is held against the directory.
+//! The core crate reads the Lua scripts through a directory link, `crates/tollgate/scripts -> ../../scripts`. Cargo packs
+//! the files only if it is a link. In a checkout where it is a text file, the crate would be published without its
+//! scripts. So this compares the list of packed files with the directory.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
 
 const CORE: &str = "tollgate";
 
-/// Lists what every published crate packs, and builds the core from what it packs.
+/// Lists the packed files of every published crate, and builds the core crate from them.
 ///
 /// # Errors
 ///
@@ -30,12 +30,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     // The crates above the core name a version of it that is not published yet, so only the core can be built.
     let mut package = workspace.cargo("package");
     package.args(["--package", CORE, "--allow-dirty"]);
-    // What the workspace has built already is built already.
+    // Shares the compiled dependencies of the workspace.
     package.env("CARGO_TARGET_DIR", workspace.target());
     failure::run(&mut package)
 }
 
-/// The scripts as their packed names: `scripts/NAME.lua`.
+/// Returns the scripts by their packed names: `scripts/NAME.lua`.
 fn scripts(directory: &Path) -> Result<Vec<String>, Failure> {
     let unreadable = |error| Failure::new(format!("cannot read {}: {error}", directory.display()));
     let mut scripts = Vec::new();

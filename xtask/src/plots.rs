@@ -5,11 +5,11 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Runs the test that compares the pictures with what the functions draw, and lets it write them.
+/// Runs the test that compares the pictures with those that the functions draw, and makes it write them.
 ///
 /// # Errors
 ///
-/// When the test does not compile or fails: the traffic no longer shows what the text says of it.
+/// When the test does not compile or fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if !arguments.is_empty() {
         return Err(Failure::new("plots takes no arguments"));

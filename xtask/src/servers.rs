@@ -1,5 +1,5 @@
-//! Newer servers than the system's own: packages of another Debian, unpacked into the target directory and started there
-//! by the loader that came with them. Nothing is installed, and the system's own lists of packages stay as they are.
+//! Newer servers than those of the system: packages of another Debian release, unpacked into the target directory and
+//! started by the loader that comes with them. Nothing is installed, and the package lists of the system do not change.
 
 use std::{
     collections::BTreeSet,
@@ -14,11 +14,11 @@ use crate::{
     workspace::Workspace,
 };
 
-/// A server that can be had so.
+/// A server in such packages.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: &'static str,
-    /// The package that holds it, and the program there that is the server when it is called by that name.
+    /// The package, and the program in it, which is the server when it is started under the other name.
     package: &'static str,
     program: &'static str,
     called: &'static str,
@@ -29,16 +29,16 @@ pub(crate) const SERVERS: &[Server] = &[
     Server { name: "valkey8", package: "valkey-tools", program: "valkey-check-rdb", called: "valkey-server" },
 ];
 
-/// The release whose packages are taken.
+/// The release of the packages.
 const SUITE: &str = "trixie";
 const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The server of this name.
+/// Returns the server of this name.
 ///
 /// # Errors
 ///
-/// When there is none, with the names there are.
+/// When there is none; the message lists the names.
 pub(crate) fn named(name: &str) -> Result<&'static Server, Failure> {
     SERVERS.iter().find(|server| server.name == name).ok_or_else(|| {
         let names: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
@@ -47,11 +47,11 @@ pub(crate) fn named(name: &str) -> Result<&'static Server, Failure> {
 }
 
 impl Server {
-    /// Where it is, fetched and unpacked if it was not yet.
+    /// Returns its path. Fetches and unpacks it first if that is not done.
     ///
     /// # Errors
     ///
-    /// When there is no apt here, the mirror does not have it, or it does not start.
+    /// When there is no apt, when the mirror does not have the package, or when the server does not start.
     pub(crate) fn provide(&self, workspace: &Workspace) -> Result<PathBuf, Failure> {
         let home = workspace.target().join("servers").join(self.name);
         let script = home.join(self.called);
@@ -92,7 +92,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts the program by the loader it was unpacked with, on the libraries it was unpacked with.
+    /// Returns a script that starts the program with the unpacked loader and libraries.
     fn script(&self, home: &Path) -> Result<String, Failure> {
         let root = home.join("root");
         let library = fs::read_dir(root.join("usr/lib")).map_err(broken(&root))?.filter_map(Result::ok);
@@ -121,12 +121,13 @@ const DEPENDS: [&str; 8] = [
     "--no-enhances",
 ];
 
-/// Of a list of dependencies: names stand at the start of a line; what is no library prepares a system we do not have.
+/// Returns whether a line of the dependency list names a library, or the package itself. Other packages only prepare a
+/// system.
 fn is_needed(line: &str, package: &str) -> bool {
     line == package || line.starts_with("lib") && !line.starts_with("libc-bin")
 }
 
-/// Lists and caches of its own.
+/// Returns a configuration of apt with its own lists and caches.
 fn configuration(home: &Path) -> String {
     let home = home.display();
     format!(
@@ -149,14 +150,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_needed_and_what_prepares_a_system_is_not() {
+    fn only_libraries_of_the_dependencies_are_needed() {
         let lines = ["redis-tools", "  Depends: adduser", "adduser", "libc6", "<libdebconf>", "libssl3t64", "debconf"];
         let needed: Vec<_> = lines.into_iter().filter(|line| is_needed(line, "redis-tools")).collect();
         assert_eq!(needed, ["redis-tools", "libc6", "libssl3t64"]);
     }
 
     #[test]
-    fn an_unknown_server_is_told_with_the_ones_there_are() {
+    fn an_unknown_server_is_an_error_that_lists_the_known_ones() {
         assert_eq!(named("valkey8").expect("it can be had").called, "valkey-server");
         let failure = named("redis9").expect_err("nobody has it");
         assert_eq!(failure.to_string(), "there is no server \"redis9\": redis8, valkey8 can be had");

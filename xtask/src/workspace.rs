@@ -1,4 +1,4 @@
-//! What cargo says about this workspace: its root, its members, which of them are published.
+//! Asks cargo for the root of this workspace, its members, and which of them are published.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::{self, Failure};
 
-/// The benches compile the peers they are measured against, so the tests and the quick lints leave them out.
+/// The package of the benches. It compiles the peers, so the tests and the quick lints leave it out.
 pub(crate) const BENCHES: &str = "tollgate-benches";
 
 #[derive(Debug)]
@@ -27,11 +27,11 @@ pub(crate) struct Member {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     ///
     /// # Errors
     ///
-    /// When `cargo metadata` fails or answers in a form this does not know.
+    /// When `cargo metadata` fails or prints an unknown form.
     pub(crate) fn load() -> Result<Self, Failure> {
         let mut metadata = Command::new(cargo());
         metadata.args(["metadata", "--no-deps", "--format-version", "1"]);
@@ -72,14 +72,14 @@ impl Workspace {
         self.members.iter().filter(|member| member.is_published).map(|member| member.name.as_str())
     }
 
-    /// `cargo <subcommand>` at the root of the workspace.
+    /// Returns the command `cargo <subcommand>` at the root of the workspace.
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let mut command = Command::new(cargo());
         command.arg(subcommand).current_dir(&self.root);
         command
     }
 
-    /// `cargo <subcommand> --workspace` without the benches.
+    /// Returns the command `cargo <subcommand> --workspace` without the benches.
     pub(crate) fn cargo_workspace(&self, subcommand: &str) -> Command {
         let mut command = self.cargo(subcommand);
         command.arg("--workspace");
@@ -90,7 +90,7 @@ impl Workspace {
     }
 }
 
-/// The cargo that runs this task, so that a toolchain chosen by `cargo +version` holds all the way down.
+/// Returns the cargo that runs this task, so that `cargo +version` chooses the toolchain of all commands.
 fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
