@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_leash_leaves_the_process_alone() {
+    fn a_dropped_guard_leaves_the_process_alone() {
         let mut process = sleeper();
         drop(ChildGuard::on(&process, None).expect("sh is everywhere"));
         assert!(process.try_wait().expect("it is our child").is_none());

@@ -182,9 +182,9 @@ mod tests {
         };
         for offset_us in [-86_400_999_999, -1_999_999, -1, 1, 1_999_999, 86_400_999_999] {
             let before = SystemTime::now();
-            let told = date(offset_us) - offset_us as f64 / 1e6;
+            let shown = date(offset_us) - offset_us as f64 / 1e6;
             let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
-            assert!(since(before) - 1e-3 <= told && told <= since(SystemTime::now()) + 1e-3, "{offset_us}: {told}");
+            assert!(since(before) - 1e-3 <= shown && shown <= since(SystemTime::now()) + 1e-3, "{offset_us}: {shown}");
         }
     }
 

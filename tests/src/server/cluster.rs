@@ -98,14 +98,14 @@ impl RedisCluster {
         u16::try_from(self.any().command(&["CLUSTER", "KEYSLOT", key]).int()).expect("a slot")
     }
 
-    /// Returns the server that holds the slot, according to the server `told_by`.
+    /// Returns the server that holds the slot, according to the server `according_to`.
     ///
     /// # Panics
     ///
     /// When no server holds it.
     #[must_use]
-    pub fn owner(&self, slot: u16, told_by: &RedisServer) -> &RedisServer {
-        self.ranges(told_by)
+    pub fn owner(&self, slot: u16, according_to: &RedisServer) -> &RedisServer {
+        self.ranges(according_to)
             .into_iter()
             .find_map(|(range, port)| range.contains(&i64::from(slot)).then(|| self.at(port)))
             .expect("a server with the slot")
@@ -179,7 +179,7 @@ impl RedisCluster {
         self.end_move_before(&self.masters(), slot, from, to);
     }
 
-    /// All masters are told, the new one first: what one has to hear from the others may come in the wrong order.
+    /// Tells all masters, the new owner first, because the others may learn of a move in the wrong order.
     fn end_move_before(&self, masters: &[&RedisServer], slot: u16, from: &RedisServer, to: &RedisServer) {
         let is_other = |master: &&RedisServer| ![from.port(), to.port()].contains(&master.port());
         for server in [to, from].into_iter().chain(masters.iter().copied().filter(is_other)) {
@@ -222,7 +222,7 @@ impl RedisCluster {
     fn wait_until_known(&self) {
         let all = self.nodes.len().to_string();
         wait::until("the servers to know each other", AGREEING, || {
-            self.nodes.iter().all(|node| told(node, "cluster_known_nodes") == all)
+            self.nodes.iter().all(|node| reported(node, "cluster_known_nodes") == all)
         });
     }
 
@@ -251,8 +251,8 @@ impl RedisCluster {
     }
 
     /// Returns the ranges of slots and the ports of their servers.
-    fn ranges(&self, told_by: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
-        let slots = told_by.command(&["CLUSTER", "SLOTS"]);
+    fn ranges(&self, according_to: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
+        let slots = according_to.command(&["CLUSTER", "SLOTS"]);
         let range = |range: &crate::Reply| {
             let [first, last, master, ..] = range.items() else { panic!("no range: {range:?}") };
             let port = u16::try_from(master.items()[1].int()).expect("a port");
@@ -282,7 +282,7 @@ fn ok(server: &RedisServer, words: &[&str]) {
     assert_eq!(server.command(words).text(), "OK", "{words:?}");
 }
 
-fn told(server: &RedisServer, field: &str) -> String {
+fn reported(server: &RedisServer, field: &str) -> String {
     let info = server.command(&["CLUSTER", "INFO"]).text();
     let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
@@ -291,5 +291,5 @@ fn told(server: &RedisServer, field: &str) -> String {
 fn is_whole(server: &RedisServer) -> bool {
     let replication = server.info("replication");
     let follows = replication.get("master_link_status").is_none_or(|status| status == "up");
-    follows && told(server, "cluster_state") == "ok" && told(server, "cluster_slots_ok") == SLOTS.to_string()
+    follows && reported(server, "cluster_state") == "ok" && reported(server, "cluster_slots_ok") == SLOTS.to_string()
 }

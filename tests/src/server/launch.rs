@@ -96,7 +96,7 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
         .stderr(log)
         .spawn()?;
     match ChildGuard::on(&process, Some(directory)) {
-        Ok(guard) => Ok(Running { _leash: guard, process }),
+        Ok(guard) => Ok(Running { _guard: guard, process }),
         Err(error) => {
             let _ = process.kill();
             let _ = process.wait();

@@ -47,7 +47,7 @@ pub struct RedisServer {
 /// The guard is declared before the process, and therefore dropped before it.
 #[derive(Debug)]
 struct Running {
-    _leash: ChildGuard,
+    _guard: ChildGuard,
     process: Child,
 }
 

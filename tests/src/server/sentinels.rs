@@ -75,8 +75,8 @@ impl RedisSentinels {
         let sentinels: Vec<_> = [(); 3].into_iter().map(sentinel).collect();
         wait::until("the sentinels to know all", LIMIT, || {
             sentinels.iter().all(|sentinel| {
-                let told = sentinel.command(&["SENTINEL", "MASTER", "m"]);
-                let words: Vec<_> = told.items().iter().map(|word| word.text()).collect();
+                let reply = sentinel.command(&["SENTINEL", "MASTER", "m"]);
+                let words: Vec<_> = reply.items().iter().map(|word| word.text()).collect();
                 let is = |name: &str, number: &str| words.chunks(2).any(|pair| pair == [name, number]);
                 is("num-slaves", "2") && is("num-other-sentinels", "2") && is("flags", "master")
             })
@@ -138,19 +138,19 @@ impl RedisSentinels {
     /// When a Sentinel refuses the subscription.
     #[must_use]
     pub fn switched(&self) -> mpsc::Receiver<Instant> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for sentinel in &self.sentinels {
             let mut listener = sentinel.client();
             listener.patience(LIMIT * 2).expect("it is not zero");
             listener.command(&["SUBSCRIBE", "+switch-master"]).expect("it subscribes");
-            let tell = tell.clone();
+            let sender = sender.clone();
             thread::spawn(move || {
                 if listener.read().is_ok() {
-                    let _ = tell.send(Instant::now());
+                    let _ = sender.send(Instant::now());
                 }
             });
         }
-        told
+        receiver
     }
 }
 

@@ -147,7 +147,7 @@ fn calls_and_keys_are_counted_by_the_server() {
 }
 
 #[test]
-fn another_server_on_the_port_is_told_apart() {
+fn another_server_on_the_port_is_recognised() {
     let taken = RedisServer::start();
     let settings = Builder { binary: Some(find_binary()), ..Builder::new() };
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

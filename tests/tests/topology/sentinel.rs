@@ -92,20 +92,23 @@ async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted()
     let store = store(&topology).await;
     let load = Load::start(&store);
     load.decides().await;
-    let told = topology.switched();
+    let announced = topology.switched();
     topology.fail_over();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+        .await
+        .expect("a task")
+        .expect("announced");
     let before = calls(topology.old());
     let new = topology.risen().expect("a new master");
     receives_checks(new).await;
-    println!("planned: the new master decides {:?} after it was told", told.elapsed());
+    println!("planned: the new master decides {:?} after it was announced", announced.elapsed());
     assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
     let at_move = calls(topology.old());
     receives_checks(new).await;
     let reached = load.decided.load(Ordering::Relaxed);
     wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
     let stray = at_move - before;
-    println!("planned: {stray} calls at the old master since it was told, of about 500 to 900 a second");
+    println!("planned: {stray} calls at the old master since it was announced, of about 500 to 900 a second");
     assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
     println!("planned: {} decided without the store", load.degraded.load(Ordering::Relaxed));
     load.end().await;
@@ -121,10 +124,10 @@ async fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
     let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
     let stays = patient_limiter(stays, LARGE);
     assert!(stays.check("acme").await.is_ok());
-    let told = topology.switched();
+    let announced = topology.switched();
     topology.fail_over();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task");
-    told.expect("told");
+    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE)).await.expect("a task");
+    announced.expect("announced");
     for _ in 0..100 {
         let error = stays.check("acme").await.expect_err("the old master has no replicas");
         // It may be a replica itself by now.
@@ -146,12 +149,19 @@ async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
     let store = store(&topology).await;
     let load = Load::start(&store);
     load.decides().await;
-    let told = topology.switched();
+    let announced = topology.switched();
     let killed = Instant::now();
     topology.old().kill();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+        .await
+        .expect("a task")
+        .expect("announced");
     let decided = load.decides().await;
-    println!("killed: told after {:?}, decided {:?} later", told - killed, decided.saturating_duration_since(told));
+    println!(
+        "killed: announced after {:?}, decided {:?} later",
+        announced - killed,
+        decided.saturating_duration_since(announced)
+    );
     receives_checks(topology.risen().expect("a new master")).await;
     load.end().await;
 }
@@ -164,11 +174,14 @@ async fn an_old_master_that_resumes_receives_no_checks() {
     load.decides().await;
     let old = topology.old();
     let before = calls(old);
-    let told = topology.switched();
+    let announced = topology.switched();
     old.pause();
-    let told = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.expect("a task").expect("told");
+    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+        .await
+        .expect("a task")
+        .expect("announced");
     let decided = load.decides().await;
-    println!("stopped: decided {:?} after it was told", decided.saturating_duration_since(told));
+    println!("stopped: decided {:?} after it was announced", decided.saturating_duration_since(announced));
     let new = topology.risen().expect("a new master");
     receives_checks(new).await;
     old.resume();

@@ -139,8 +139,8 @@ pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
 }
 
 /// Waits for the time that another thread sends, without blocking the runtime.
-pub(crate) async fn told(by: std::sync::mpsc::Receiver<Instant>) -> Instant {
-    tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT)).await.expect("a task").expect("it is told")
+pub(crate) async fn announced(by: std::sync::mpsc::Receiver<Instant>) -> Instant {
+    tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT)).await.expect("a task").expect("it is announced")
 }
 
 /// Waits until a condition holds.

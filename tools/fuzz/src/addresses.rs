@@ -47,12 +47,12 @@ impl Belief {
                 *first.or(looked_at.last()).expect("the peer")
             }
             Self::Hops(count) => {
-                let told: Vec<IpAddr> = hops.iter().take(count.into()).map_while(|it| *it).collect();
-                match told.len() {
+                let addresses: Vec<IpAddr> = hops.iter().take(count.into()).map_while(|it| *it).collect();
+                match addresses.len() {
                     // Fewer proxies than configured, and only addresses.
                     len if len < count.into() && len == hops.len() => peer,
                     0 => peer,
-                    len => told[len - 1],
+                    len => addresses[len - 1],
                 }
             }
         }

@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_broken_law_is_reported_with_the_smallest_input() {
-        let told = SMALL.run(10_000, 7).expect_err("it does not hold");
-        assert!(told.contains("100 is not") && told.contains("input: 100"), "{told}");
+        let message = SMALL.run(10_000, 7).expect_err("it does not hold");
+        assert!(message.contains("100 is not") && message.contains("input: 100"), "{message}");
         assert!(PANICS.run(10_000, 7).expect_err("it panics").contains("input: 200"));
     }
 

@@ -23,7 +23,7 @@ pub(super) async fn password(_: Pace) -> Findings {
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     until("a refusal", async || sample(&large, "acme").await.reason == Some("auth")).await;
     let error = closed.check("acme").await.expect_err("no decision");
-    let told = format!("{error} {error:?} {store:?} {large:?}");
+    let output = format!("{error} {error:?} {store:?} {large:?}");
     server.command(&["CONFIG", "SET", "requirepass", PLANTED]);
     let mended = Instant::now();
     let added = decides(&large, "acme").await - mended;
@@ -32,7 +32,7 @@ pub(super) async fn password(_: Pace) -> Findings {
     findings.figure("checks counted as `auth`", Target::AtLeast(1.0), counted, "");
     findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
     findings.figure("from the right password to the first decision", Target::AtMost(1_200.0), millis(added), " ms");
-    findings.figure("passwords in errors and Debug", Target::AtMost(0.0), told.matches(PLANTED).count() as f64, "");
+    findings.figure("passwords in errors and Debug", Target::AtMost(0.0), output.matches(PLANTED).count() as f64, "");
     findings
 }
 

@@ -7,7 +7,7 @@ use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
 
 use crate::{
     Pace,
-    load::{LARGE, Load, PATIENT, decides, limiter, millis, sample, told, until},
+    load::{LARGE, Load, PATIENT, announced, decides, limiter, millis, sample, until},
     report::{Findings, Target},
 };
 
@@ -36,12 +36,12 @@ pub(super) async fn killed(pace: Pace) -> Findings {
         let switched = sentinels.switched();
         let killed = Instant::now();
         sentinels.old().kill();
-        let told = told(switched).await;
+        let announced = announced(switched).await;
         let decided = decides(&large, "acme").await;
         is_asked(&sentinels).await;
         load.end().await;
-        own = own.max(told - killed);
-        added = added.max(decided.saturating_duration_since(told));
+        own = own.max(announced - killed);
+        added = added.max(decided.saturating_duration_since(announced));
     }
     findings.figure("the Sentinels' own outage, longest", Target::None, millis(own), " ms");
     findings.figure("beyond it, until the store decides, longest", Target::AtMost(200.0), millis(added), " ms");
@@ -57,20 +57,20 @@ pub(super) async fn planned(pace: Pace) -> Findings {
         let load = Load::start(&large, 8, ["acme".into()]);
         let switched = sentinels.switched();
         sentinels.fail_over();
-        let (old, mut seen, mut last, mut told) = (sentinels.old(), 0, Instant::now(), None);
+        let (old, mut seen, mut last, mut announced) = (sentinels.old(), 0, Instant::now(), None);
         // Until no call came for a while after the switch.
-        while told.is_none_or(|told: Instant| last.max(told).elapsed() < Duration::from_millis(500)) {
+        while announced.is_none_or(|announced: Instant| last.max(announced).elapsed() < Duration::from_millis(500)) {
             let now = calls(old);
             if now > seen {
                 (seen, last) = (now, Instant::now());
             }
-            told = told.or_else(|| switched.try_recv().ok());
+            announced = announced.or_else(|| switched.try_recv().ok());
             assert!(last.elapsed() < PATIENT, "nobody tells of another master");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         is_asked(&sentinels).await;
         assert_eq!(calls(old), seen, "the old master is left");
-        stray = stray.max(told.map_or(Duration::ZERO, |told| last.saturating_duration_since(told)));
+        stray = stray.max(announced.map_or(Duration::ZERO, |announced| last.saturating_duration_since(announced)));
         degraded = degraded.max(load.end().await.iter().filter(|sample| sample.reason.is_some()).count());
     }
     let stayed = stays(&RedisSentinels::start(false)).await;
@@ -103,7 +103,7 @@ async fn stays(sentinels: &RedisSentinels) -> f64 {
     decides(&large, "acme").await;
     let switched = sentinels.switched();
     sentinels.fail_over();
-    told(switched).await;
+    announced(switched).await;
     let mut admitted = 0;
     for _ in 0..1_000 {
         admitted += u64::from(large.check("acme").await.is_ok());
@@ -117,7 +117,7 @@ pub(super) async fn woken(_: Pace) -> Findings {
     let load = Load::start(&large, 8, ["acme".into()]);
     let (old, switched) = (sentinels.old(), sentinels.switched());
     old.pause();
-    told(switched).await;
+    announced(switched).await;
     decides(&large, "acme").await;
     is_asked(&sentinels).await;
     old.resume();

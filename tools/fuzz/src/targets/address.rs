@@ -78,8 +78,8 @@ fn address_of(text: &[u8]) -> Result<Option<IpAddr>, String> {
         return Ok(read(text));
     }
     let found = extractor.address(&parts).map_err(|error| error.to_string())?;
-    let is_told = found != IpAddr::V4(PEER) || read(text) == Some(found);
-    Ok(is_told.then_some(found))
+    let is_read = found != IpAddr::V4(PEER) || read(text) == Some(found);
+    Ok(is_read.then_some(found))
 }
 
 fn key_of(text: &str, prefix: u8) -> Result<Key, String> {

@@ -70,7 +70,7 @@ fn law(part: &Part, edit: Edit) -> Result<(), String> {
     equal("whether the text is short and safe", (1..=64).contains(&text.len()) && text.bytes().all(is_safe), true)?;
     let decoded = decode(text).ok_or_else(|| format!("{text:?} is no text of a key"))?;
     if !text.contains('!') {
-        equal("the parts", &decoded, &told(part))?;
+        equal("the parts", &decoded, &as_decoded(part))?;
     }
     let other = changed(part, edit);
     let is_same = normal(&other) == normal(part);
@@ -118,9 +118,9 @@ fn normal(part: &Part) -> Part {
 }
 
 /// Returns the parts as they are decoded.
-fn told(part: &Part) -> Part {
+fn as_decoded(part: &Part) -> Part {
     match normal(part) {
-        Part::Several(parts) => Part::Several(parts.iter().map(told).collect()),
+        Part::Several(parts) => Part::Several(parts.iter().map(as_decoded).collect()),
         Part::KeySecret(_) => Part::Opaque,
         other => other,
     }
