@@ -25,6 +25,25 @@
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
 //! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
 //!
+//! # Tests
+//!
+//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`] that the test moves.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let clock = Clock::manual(0);
+//! let store = MemoryStore::builder().clock(clock.clone()).build();
+//! let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_minute(1)));
+//! assert!(limiter.check("acme").await?.is_allowed());
+//! assert!(limiter.check("acme").await?.is_denied());
+//! clock.advance(Duration::from_secs(60));
+//! assert!(limiter.check("acme").await?.is_allowed());
+//! # Ok(()) }
+//! ```
+//!
 //! # Features
 //!
 //! | feature | default | adds |

@@ -18,7 +18,8 @@ pub enum Outage {
     Closed,
     /// Decides in this process, on this replica's share of the quota. The default, with one replica.
     ///
-    /// Amount and burst are divided by the number of replicas; each share is at least 1.
+    /// Amount and burst are divided by the number of replicas; each share is at least 1. Set the number with
+    /// [`Outage::local`]: with the default of 1, each replica allows the whole quota during an outage.
     ///
     /// The memory of each limiter in an outage is bounded: 114 688 states (one for each key and policy), 8.5 MB of
     /// tables and 80 bytes more for each key of over 30 bytes, 18 MB at most. The entries of logs and the slices of
@@ -28,6 +29,32 @@ pub enum Outage {
         /// The number of replicas that share the quota.
         replicas: NonZeroU32,
     },
+}
+
+impl Outage {
+    /// Returns [`Outage::Local`] for this number of replicas.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Outage, Policy, Quota};
+    ///
+    /// const THREE_REPLICAS: Outage = Outage::local(3);
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("api", Quota::per_second(30)))
+    ///     .on_outage(THREE_REPLICAS)
+    ///     .build();
+    /// assert_eq!(limiter.policies().len(), 1);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When `replicas` is 0. As a constant, this fails the build.
+    #[must_use]
+    pub const fn local(replicas: u32) -> Self {
+        match NonZeroU32::new(replicas) {
+            Some(replicas) => Self::Local { replicas },
+            None => panic!("replicas must be at least 1, got 0"),
+        }
+    }
 }
 
 impl Default for Outage {

@@ -70,6 +70,13 @@ pub fn open(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
 
 /// Returns a new store for a `memory:` URL, and `None` for any other scheme.
 fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    if scheme != "memory" && scheme != "unix" && !scheme.starts_with("redis") {
+        // Shows nothing of the URL: it may contain a password.
+        return Err(Error::config(
+            "the store URL is not valid: expected memory: or a redis URL, as tollgate::connect lists them",
+        ));
+    }
     match url.strip_prefix("memory:") {
         Some("" | "//") => Ok(Some(MemoryStore::new())),
         Some(rest) => Err(Error::config(format!("a memory URL is `memory:` without more, got `memory:{rest}`"))),
@@ -86,7 +93,7 @@ fn needs_redis(url: &str) -> Error {
         Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => Error::config(
             "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
         ),
-        _ => Error::config("the store URL is not valid: expected memory:, or a redis URL with the feature `redis`"),
+        _ => Error::config("a redis URL needs `://` after its scheme, and the feature `redis` of the crate tollgate"),
     }
 }
 

@@ -27,10 +27,11 @@ impl Limiter {
     ///
     /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
-    /// is not charged.
+    /// is not charged. A denial is `Ok`: call [`into_result`](Decision::into_result) so that `?` ends the work.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
     ///
@@ -39,8 +40,7 @@ impl Limiter {
     ///     Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)),
     /// );
     /// for _ in 0..3 {
-    ///     let decision = mails.until_ready("smtp", Duration::from_secs(1)).await?;
-    ///     assert!(decision.is_allowed());
+    ///     mails.until_ready("smtp", Duration::from_secs(1)).await?.into_result()?;
     ///     // Send one e-mail here. The next one follows 100 ms later.
     /// }
     /// # Ok(()) }

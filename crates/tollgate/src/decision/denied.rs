@@ -30,8 +30,8 @@ impl Decision {
     /// # Errors
     ///
     /// [`Denied`], which holds the decision, when the request is denied.
-    pub fn into_result(self) -> Result<Self, Denied> {
-        if self.is_allowed() { Ok(self) } else { Err(Denied(Box::new(self))) }
+    pub fn into_result(self) -> Result<(), Denied> {
+        if self.is_allowed() { Ok(()) } else { Err(Denied(Box::new(self))) }
     }
 }
 
