@@ -77,7 +77,7 @@ fn silence(stream: &mut TcpStream) {
 }
 
 #[test]
-fn everything_passes_at_first() {
+fn a_new_proxy_forwards_everything() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
     say(&mut stream, "hello");

@@ -1,6 +1,6 @@
-//! What many threads share, in every order that two or three of them can take.
+//! Tries the structures that many threads share in every order of two or three threads.
 //!
-//! The files are those of the library, on the atomics and locks of loom.
+//! The files are those of the library, with the atomics and locks of loom.
 
 #![allow(dead_code, unreachable_pub, reason = "the library uses what is left over here")]
 

@@ -39,7 +39,7 @@ fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
 }
 
 #[test]
-fn it_limits_in_process_and_its_answers_carry_the_limits() {
+fn the_quickstart_limits_in_process_and_its_answers_carry_the_limits() {
     let (mut process, address) = quickstart(None);
     assert!(process.output().contains("curl"), "{}", process.output());
     let (passed, most) = flood(&[address], 30);

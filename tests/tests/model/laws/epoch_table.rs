@@ -2,7 +2,7 @@ use loom::{sync::Arc, thread};
 
 use crate::redis::epoch_table::EpochTable;
 
-/// A key that was denied, and until when.
+/// A denied key, and the end of the denial.
 type Denial = (&'static str, u32);
 
 fn look(table: &EpochTable<Denial>, hash: u64, key: &str) -> Option<u32> {

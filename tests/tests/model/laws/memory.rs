@@ -22,14 +22,14 @@ use crate::shards::Shards;
 /// All keys are in one shard.
 const HASH: u64 = 7;
 
-/// When the clock is first read.
+/// The first time of the clock.
 const BEGIN_US: u64 = 1_000_000;
 
-/// What a thread does.
+/// A step of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Spend(&'static str),
-    /// Of what was spent at the beginning.
+    /// Refunds a unit that was spent at the beginning.
     Refund(&'static str),
     Reset(&'static str),
     Count,
@@ -45,7 +45,7 @@ struct Record {
     answer: String,
 }
 
-/// What the threads share: the shards of the store, and a clock that goes on whenever it is read.
+/// The state that the threads share: the shards of the store, and a clock that advances with each reading.
 struct Shared {
     shards: Shards<Lockless>,
     clock_us: AtomicU64,
@@ -79,23 +79,23 @@ fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> 
     String::new()
 }
 
-/// What is done, from the beginning to the end.
+/// The steps of a test, from the beginning to the end.
 struct Scene {
-    /// So many states have room.
+    /// The number of states for which there is room.
     room: usize,
-    /// How far the clock goes on each time.
+    /// The microseconds by which the clock advances with each reading.
     pace_us: u64,
     first: &'static [Step],
     threads: &'static [&'static [Step]],
     last: &'static [Step],
-    /// So often [`KEY`] is let through, whatever the order.
+    /// How often [`KEY`] is admitted, in any order.
     passes: RangeInclusive<usize>,
 }
 
 const KEY: &str = "acme";
 
 impl Scene {
-    /// Goes through all orders, for every algorithm.
+    /// Tries all orders with every algorithm.
     fn holds(&'static self) {
         for algorithm in ALGORITHMS {
             let policies = PolicySet::from(two(algorithm));
@@ -121,7 +121,7 @@ impl Scene {
         let last = make(self.last, &shared);
         let all = first.iter().chain(lines.iter().flatten()).chain(&last);
         let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.answer.starts_with("1 ")).count();
-        assert!(self.passes.contains(&passed), "{passed} let through: {first:?} {lines:?} {last:?}");
+        assert!(self.passes.contains(&passed), "{passed} admitted: {first:?} {lines:?} {last:?}");
         let mut order = first.clone();
         let is_like_one = self.is_in_some_order(policies, &mut order, &lines, &last);
         assert!(is_like_one, "no order of the calls gives these answers: {first:?} {lines:?} {last:?}");
@@ -165,11 +165,11 @@ fn two(algorithm: Algorithm) -> Policy {
 
 const PERIOD_US: u64 = 1_000;
 
-/// Once more, and how many states there are.
+/// One more check, and the number of states.
 const LOOK: &[Step] = &[Spend(KEY), Count];
 
 #[test]
-fn a_key_is_not_let_through_more_often_than_its_quota() {
+fn a_key_is_not_admitted_more_often_than_its_quota() {
     const SCENE: &Scene = &Scene {
         room: 100,
         pace_us: 1,
@@ -207,9 +207,9 @@ fn a_reset_comes_before_a_charge_or_after_it() {
     SCENE.holds();
 }
 
-/// The table begins with room for three.
+/// The table starts with room for three states.
 #[test]
-fn what_counts_is_still_there_when_the_table_has_grown() {
+fn an_exhausted_key_survives_the_growth_of_the_table() {
     const SCENE: &Scene = &Scene {
         room: 100,
         pace_us: 1,
@@ -221,9 +221,9 @@ fn what_counts_is_still_there_when_the_table_has_grown() {
     SCENE.holds();
 }
 
-/// Nobody else is drained.
+/// No other key is exhausted.
 #[test]
-fn what_counts_is_still_there_when_room_was_made() {
+fn an_exhausted_key_survives_an_eviction() {
     const SCENE: &Scene = &Scene {
         room: 2,
         pace_us: 1,
@@ -235,9 +235,9 @@ fn what_counts_is_still_there_when_room_was_made() {
     SCENE.holds();
 }
 
-/// Who read the clock before the state was fresh again finds no state.
+/// A check that read the clock before the state was fresh again finds no state.
 #[test]
-fn who_was_overtaken_by_the_cleaning_is_not_let_through_in_the_past() {
+fn a_check_that_the_cleaning_overtook_is_not_admitted_in_the_past() {
     const SCENE: &Scene = &Scene {
         room: 2,
         pace_us: PERIOD_US / 2 + 1,
