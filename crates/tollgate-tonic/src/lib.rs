@@ -51,6 +51,7 @@
 //! |---|---|
 //! | `axum` | [`PeerIp`](key::PeerIp) behind `axum::serve`, and charges for the messages in axum's bodies: for gRPC and HTTP on one port |
 //! | `metrics` | counters and histograms through the `metrics` facade |
+//! | `client-certificate` | `key::ClientCertificate`, the subject of the client's TLS certificate as the key |
 //! | `async-interceptor` | `AsyncRateLimitInterceptor`, an interceptor that waits for the store |
 //!
 //! To count in Redis, enable the feature `redis` of the crate `tollgate`.

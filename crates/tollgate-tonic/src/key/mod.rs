@@ -8,7 +8,7 @@
 //! | [`PeerIp`] | the IP address of the other end of the connection |
 //! | [`ForwardedIp`] | the IP address of the client in front of your proxies |
 //! | [`Metadata`] | the value of a metadata entry, for example an API key |
-//! | [`ClientCertificate`] | the subject of the client's TLS certificate |
+//! | `ClientCertificate` (feature `client-certificate`) | the subject of the client's TLS certificate |
 //! | [`Method`], [`Service`] | the called method or service: one quota for all clients, unless it stands in a tuple |
 //!
 //! A tuple of extractors joins their keys:
@@ -27,11 +27,13 @@
 //! assert_eq!(found, Key::from((Key::new("acme"), Key::new("/helloworld.Greeter/SayHello"))));
 //! ```
 
+#[cfg(feature = "client-certificate")]
 mod certificate;
 mod metadata;
 mod method;
 mod request;
 
+#[cfg(feature = "client-certificate")]
 pub use certificate::ClientCertificate;
 pub use metadata::Metadata;
 pub use method::{Method, Service};

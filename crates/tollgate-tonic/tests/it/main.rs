@@ -14,5 +14,6 @@ mod observability;
 mod placement;
 mod python;
 mod support;
+#[cfg(feature = "client-certificate")]
 mod tls;
 mod wire;
