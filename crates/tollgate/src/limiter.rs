@@ -231,22 +231,19 @@ impl Inner {
         }
         let deadline = Deadline::after(self.timeout);
         let check = check.with_deadline(deadline);
-        let answer = self.store.check(check);
+        let mut answer = self.store.check(check);
         match answer.as_ready() {
-            Some(Ok(_)) => {
-                self.fallback.store_decided();
-                answer
-            }
-            Some(Err(error)) => StoreFuture::ready(self.fallback.answer(check, error.clone())),
-            None if self.keeps_deadline => match answer.guarded(|| Arc::clone(self) as _) {
-                Ok(answer) => answer,
-                Err(answer) => self.wait(answer, check),
-            },
+            Some(Ok(_)) => self.fallback.store_decided(),
+            Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
+            None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
+            None if self.keeps_deadline => return self.wait(answer, check),
             None => {
                 let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
-                self.wait(async move { within(end, answer).await.unwrap_or_else(|| Err(late(timeout))) }, check)
+                let answer = async move { within(end, answer).await.unwrap_or_else(|| Err(late(timeout))) };
+                return self.wait(answer, check);
             }
         }
+        answer
     }
 
     /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
@@ -258,8 +255,13 @@ impl Inner {
         let inner = Arc::clone(self);
         let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
         StoreFuture::pending(async move {
-            let outcome = answer.await;
-            inner.settle(Check::new(&inner.policies, &key, cost).with_tag(&tag), outcome)
+            match answer.await {
+                Ok(decision) => {
+                    inner.decided();
+                    Ok(decision)
+                }
+                Err(error) => inner.failed(Check::new(&inner.policies, &key, cost).with_tag(&tag), error),
+            }
         })
     }
 
@@ -280,15 +282,12 @@ impl Inner {
 }
 
 impl Guard<Decision> for Inner {
-    /// Answers for the store when the store failed. This is the one place where an outage is answered.
-    fn settle(&self, check: Check<'_>, outcome: Result<Decision, Error>) -> Result<Decision, Error> {
-        match outcome {
-            Ok(decision) => {
-                self.fallback.store_decided();
-                Ok(decision)
-            }
-            Err(error) => self.fallback.answer(check, error),
-        }
+    fn decided(&self) {
+        self.fallback.store_decided();
+    }
+
+    fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+        self.fallback.answer(check, error)
     }
 }
 

@@ -37,8 +37,7 @@ impl Backend {
 
     /// Decides a check. The future ends at the deadline of the check.
     #[inline]
-    pub(super) fn check(&self, request: CheckRequest) -> CheckFuture {
-        let request = Arc::new(request);
+    pub(super) fn check(&self, request: Arc<CheckRequest>) -> CheckFuture {
         match self {
             Self::One(handle) => StoreFuture::pending_check(PendingCheck::with_timer(handle, request)),
             Self::Cluster(cluster) => {

@@ -94,7 +94,7 @@ impl Store for RedisStore {
         }
         match inner.backend.refusal(check.key) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => inner.backend.check(CheckRequest::new(check, hash, deny_epoch)),
+            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
     }
 

@@ -4,10 +4,8 @@ use std::{
     mem,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
-
-use pin_project_lite::pin_project;
 
 use super::Check;
 use crate::{Decision, Error};
@@ -22,33 +20,39 @@ pub type CheckFuture = StoreFuture<Decision>;
 /// A store in the process charges when the method is called, not when the future is polled. A store on a server
 /// charges at some time after the future is first polled.
 #[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
-pub struct StoreFuture<T>(State<T>);
+pub struct StoreFuture<T> {
+    state: State<T>,
+    /// Handles the outcome of a pending check.
+    guard: Option<Arc<dyn Guard<T>>>,
+}
 
 enum State<T> {
     Ready(T),
     Failed(Error),
-    Pending(Pin<Box<dyn PendingAnswer<T>>>),
-    /// A pending answer whose failure is handled, without a second boxed future around it.
-    Guarded(Pin<Box<dyn PendingAnswer<T>>>, Arc<dyn Guard<T>>),
+    Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+    PendingCheck(Pin<Box<dyn PendingCheck<T>>>),
     Taken,
 }
 
-/// A pending answer that may hold its own check.
-pub(crate) trait PendingAnswer<T>: Future<Output = Result<T, Error>> + Send {
-    /// Returns the check, if the answer holds it.
-    fn check(&self) -> Option<Check<'_>>;
+/// A pending answer that holds its own check, so that its failure is handled without a copy of the check.
+pub(crate) trait PendingCheck<T>: Future<Output = Result<T, Error>> + Send {
+    fn check(&self) -> Check<'_>;
 }
 
-/// Turns the outcome of a store into the outcome for the caller.
+/// Handles the outcome of a store.
 pub(crate) trait Guard<T>: Send + Sync {
-    fn settle(&self, check: Check<'_>, outcome: Result<T, Error>) -> Result<T, Error>;
+    /// Notes that the store decided.
+    fn decided(&self);
+
+    /// Answers for a store that failed.
+    fn failed(&self, check: Check<'_>, error: Error) -> Result<T, Error>;
 }
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
     #[inline]
     pub fn ready(answer: Result<T, Error>) -> Self {
-        Self(match answer {
+        Self::new(match answer {
             Ok(answer) => State::Ready(answer),
             Err(error) => State::Failed(error),
         })
@@ -56,25 +60,31 @@ impl<T> StoreFuture<T> {
 
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        Self(State::Pending(Box::pin(Plain { answer })))
+        Self::new(State::Pending(Box::pin(answer)))
     }
 
-    /// Creates a future that holds its check, so that a guard needs no copy of it.
+    /// Creates a future that holds its check.
     #[cfg(feature = "redis")]
-    pub(crate) fn pending_check(answer: impl PendingAnswer<T> + 'static) -> Self {
-        Self(State::Pending(Box::pin(answer)))
+    #[inline]
+    pub(crate) fn pending_check(answer: impl PendingCheck<T> + 'static) -> Self {
+        Self::new(State::PendingCheck(Box::pin(answer)))
     }
 
-    /// Passes the outcome through `guard`, if the pending answer holds its check.
-    ///
-    /// # Errors
-    ///
-    /// The future itself, when it is not pending or holds no check.
-    pub(crate) fn guarded(self, guard: impl FnOnce() -> Arc<dyn Guard<T>>) -> Result<Self, Self> {
-        match self.0 {
-            State::Pending(answer) if answer.check().is_some() => Ok(Self(State::Guarded(answer, guard()))),
-            state => Err(Self(state)),
-        }
+    #[inline]
+    fn new(state: State<T>) -> Self {
+        Self { state, guard: None }
+    }
+
+    /// Returns whether the answer is pending and holds its check.
+    #[inline]
+    pub(crate) fn holds_check(&self) -> bool {
+        matches!(self.state, State::PendingCheck(_))
+    }
+
+    /// Sets the guard of a pending check. Every other answer ignores it.
+    #[inline]
+    pub(crate) fn guard_with(&mut self, guard: Arc<dyn Guard<T>>) {
+        self.guard = Some(guard);
     }
 
     /// Returns a reference to the answer if it is there.
@@ -89,10 +99,10 @@ impl<T> StoreFuture<T> {
     #[must_use]
     #[inline]
     pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
-        match &self.0 {
+        match &self.state {
             State::Ready(answer) => Some(Ok(answer)),
             State::Failed(error) => Some(Err(error)),
-            State::Pending(_) | State::Guarded(..) | State::Taken => None,
+            State::Pending(_) | State::PendingCheck(_) | State::Taken => None,
         }
     }
 
@@ -103,10 +113,10 @@ impl<T> StoreFuture<T> {
     /// The future itself, when the answer is pending.
     #[inline]
     pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
-        match self.0 {
+        match self.state {
             State::Ready(answer) => Ok(Ok(answer)),
             State::Failed(error) => Ok(Err(error)),
-            pending => Err(Self(pending)),
+            state => Err(Self { state, guard: self.guard }),
         }
     }
 }
@@ -121,18 +131,24 @@ where
     ///
     /// When the future is polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
+        let this = &mut *self;
+        match &mut this.state {
             State::Pending(answer) => return answer.as_mut().poll(cx),
-            State::Guarded(answer, guard) => {
-                let outcome = ready!(answer.as_mut().poll(cx));
-                return Poll::Ready(match answer.check() {
-                    Some(check) => guard.settle(check, outcome),
-                    None => outcome,
-                });
+            State::PendingCheck(answer) => {
+                let outcome = answer.as_mut().poll(cx);
+                // An outcome of the store is returned as it is. A copy would take a good part of the time here.
+                return match (&outcome, &this.guard) {
+                    (Poll::Ready(Ok(_)), Some(guard)) => {
+                        guard.decided();
+                        outcome
+                    }
+                    (Poll::Ready(Err(error)), Some(guard)) => Poll::Ready(guard.failed(answer.check(), error.clone())),
+                    _ => outcome,
+                };
             }
             State::Ready(_) | State::Failed(_) | State::Taken => {}
         }
-        match mem::replace(&mut self.0, State::Taken) {
+        match mem::replace(&mut this.state, State::Taken) {
             State::Ready(answer) => Poll::Ready(Ok(answer)),
             State::Failed(error) => Poll::Ready(Err(error)),
             _ => panic!("a store future was polled after it was ready"),
@@ -142,31 +158,9 @@ where
 
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.state {
             State::Ready(_) | State::Failed(_) | State::Taken => "StoreFuture::Ready",
-            State::Pending(_) | State::Guarded(..) => "StoreFuture::Pending",
+            State::Pending(_) | State::PendingCheck(_) => "StoreFuture::Pending",
         })
-    }
-}
-
-pin_project! {
-    /// A future that holds no check.
-    struct Plain<F> {
-        #[pin]
-        answer: F,
-    }
-}
-
-impl<F: Future> Future for Plain<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().answer.poll(cx)
-    }
-}
-
-impl<T, F: Future<Output = Result<T, Error>> + Send> PendingAnswer<T> for Plain<F> {
-    fn check(&self) -> Option<Check<'_>> {
-        None
     }
 }

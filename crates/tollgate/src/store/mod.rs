@@ -5,7 +5,7 @@ mod future;
 pub use check::{Check, Deadline};
 pub(crate) use future::Guard;
 #[cfg(feature = "redis")]
-pub(crate) use future::PendingAnswer;
+pub(crate) use future::PendingCheck;
 pub use future::{CheckFuture, StoreFuture};
 
 use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};

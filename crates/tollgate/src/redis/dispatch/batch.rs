@@ -8,7 +8,7 @@ use crate::{
     Decision, Error, Key,
     redis::{
         protocol::{self, Script},
-        server::{Call, CallError, CallResult, ScriptCall, Server},
+        server::{Call, CallResult, ScriptCall, Server},
     },
 };
 
@@ -178,29 +178,29 @@ impl Group {
         let (policies, cost, scripts) = (&sample.policies, sample.cost, sample.policies.scripts());
         let value = match outcome {
             Ok(value) => value,
-            Err(error) => return reply_all(subjects, &Err(error)),
+            Err(error) => return subjects.into_iter().flatten().for_each(|sender| sender.fail(error.clone())),
         };
         if checks == 1 {
-            return reply_all(subjects, &protocol::decision(scripts, policies, cost, &value).map_err(CallError::from));
+            return reply_all(subjects, &protocol::decision(scripts, policies, cost, &value));
         }
         let counts: SmallVec<[usize; MOST_KEYS]> = subjects.iter().map(Subject::len).collect();
         let outcomes = match protocol::outcomes(scripts, policies, counts.into_iter(), is_counted, &value) {
             Ok(outcomes) => outcomes,
-            Err(error) => return reply_all(subjects, &Err(error.into())),
+            Err(error) => return reply_all(subjects, &Err(error)),
         };
         for (subject, outcome) in subjects.into_iter().zip(outcomes) {
             for (at, sender) in subject.into_iter().enumerate() {
                 // A caller that gave up after its check was sent was charged all the same.
                 sender.send(match &outcome {
                     Ok(outcome) => Ok(outcome.decision(at, policies, cost)),
-                    Err(error) => Err(Error::clone(error).into()),
+                    Err(error) => Err(error.clone()),
                 });
             }
         }
     }
 }
 
-fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, CallError>) {
+fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, Error>) {
     for sender in subjects.into_iter().flatten() {
         sender.send(reply.clone());
     }

@@ -2,7 +2,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     handle::ServerHandle,
     request::{self, CheckRequest, NoReply, ReplyReceiver, ReplySender},
 };
-use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, store::PendingAnswer};
+use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, store};
 
 /// Resolves to the decision of one server.
 ///
@@ -33,7 +33,8 @@ enum State {
     NotQueued(ReplySender),
     /// Queued at this epoch of the breaker.
     Queued(u64),
-    Over,
+    /// Replied to. The epoch is that of the queueing.
+    Over(u64),
 }
 
 impl PendingCheck {
@@ -56,54 +57,69 @@ impl PendingCheck {
         self.receiver.request()
     }
 
-    /// Polls for the outcome, which says whether the server certainly did not execute the check.
+    /// Polls for the outcome, and tells whether the server certainly did not execute the check.
     pub(in crate::redis) fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decision, CallError>> {
+        match ready!(self.poll_reply(cx)) {
+            Ok(reply) => Poll::Ready(reply.map_err(CallError::Failed)),
+            Err(NoReply::NotExecuted(not_executed)) => Poll::Ready(Err(CallError::NotExecuted(not_executed))),
+            Err(no_reply) => Poll::Ready(Err(CallError::Failed(self.error_of(no_reply)))),
+        }
+    }
+
+    /// Queues the check at the first call, and polls for the reply.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
         if let State::NotQueued(_) = &self.state
-            && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over)
+            && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
         {
             match self.dispatcher.push(sender) {
                 Ok(epoch) => self.state = State::Queued(epoch),
-                Err(refusal) => return Poll::Ready(Err(refusal.into())),
+                Err(refusal) => return Poll::Ready(Ok(Err(refusal))),
             }
         }
-        match Pin::new(&mut self.receiver).poll(cx) {
-            Poll::Ready(reply) => Poll::Ready(self.outcome(reply)),
+        let reply = Pin::new(&mut self.receiver).poll(cx);
+        match &reply {
             Poll::Pending => {
                 if std::mem::take(&mut self.needs_timer) {
                     self.dispatcher.timer().add(self.request());
                 }
-                Poll::Pending
             }
+            Poll::Ready(outcome) => {
+                if let State::Queued(epoch) = self.state {
+                    self.state = State::Over(epoch);
+                }
+                if let Ok(Ok(decision)) = outcome {
+                    self.decided(decision);
+                }
+            }
+        }
+        reply
+    }
+
+    /// Notes an answer of the server, and remembers a denial.
+    fn decided(&self, decision: &Decision) {
+        self.dispatcher.server().breaker().check_answered();
+        let request = self.request();
+        if decision.is_denied()
+            && let (Some(cache), Some(epoch)) = (self.dispatcher.deny_cache(), request.deny_epoch)
+        {
+            cache.remember(&request.key, request.hash, request.sent, epoch, decision);
         }
     }
 
-    fn outcome(&mut self, reply: Result<Result<Decision, CallError>, NoReply>) -> Result<Decision, CallError> {
+    #[cold]
+    fn error_of(&self, no_reply: NoReply) -> Error {
         let server = self.dispatcher.server();
-        let epoch = match std::mem::replace(&mut self.state, State::Over) {
-            State::Queued(epoch) => epoch,
-            State::NotQueued(_) | State::Over => server.breaker().epoch(),
-        };
-        match reply {
-            Ok(Ok(decision)) => {
-                server.breaker().check_answered();
-                let request = self.request();
-                if decision.is_denied()
-                    && let (Some(cache), Some(epoch)) = (self.dispatcher.deny_cache(), request.deny_epoch)
-                {
-                    cache.remember(&request.key, request.hash, request.sent, epoch, &decision);
-                }
-                Ok(decision)
-            }
-            Ok(Err(error)) => Err(error),
-            Err(NoReply::Late) => {
+        match no_reply {
+            NoReply::NotExecuted(not_executed) => not_executed.error,
+            NoReply::Late => {
                 server.missed();
                 let timeout = self.request().deadline.map(|deadline| deadline.timeout()).unwrap_or_default();
-                Err(Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}")).into())
+                Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}"))
             }
-            Err(NoReply::Dropped) if server.breaker().epoch() != epoch => Err(server.overtaken().into()),
-            Err(NoReply::Dropped) => {
-                Err(Error::new(ErrorKind::Unavailable, "the task that sends to redis was shut down").into())
+            NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
+                server.overtaken()
             }
+            NoReply::Dropped => Error::new(ErrorKind::Unavailable, "the task that sends to redis was shut down"),
         }
     }
 }
@@ -112,13 +128,16 @@ impl Future for PendingCheck {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_outcome(cx).map_err(Error::from)
+        match ready!(self.poll_reply(cx)) {
+            Ok(reply) => Poll::Ready(reply),
+            Err(no_reply) => Poll::Ready(Err(self.error_of(no_reply))),
+        }
     }
 }
 
-impl PendingAnswer<Decision> for PendingCheck {
-    fn check(&self) -> Option<Check<'_>> {
-        Some(self.request().check())
+impl store::PendingCheck<Decision> for PendingCheck {
+    fn check(&self) -> Check<'_> {
+        self.request().check()
     }
 }
 

@@ -12,8 +12,11 @@ use std::{
 
 use super::queue::Queued;
 use crate::{
-    Check, Cost, Deadline, Decision, Key, PolicySet,
-    redis::{deny_cache::Epoch, server::CallError},
+    Check, Cost, Deadline, Decision, Error, Key, PolicySet,
+    redis::{
+        deny_cache::Epoch,
+        server::{CallError, NotExecuted},
+    },
 };
 
 /// Holds a check and, later, its reply.
@@ -41,7 +44,9 @@ pub(in crate::redis) struct CheckRequest {
 
 enum Reply {
     Awaited(Option<Waker>),
-    Given(Result<Decision, CallError>),
+    Given(Result<Decision, Error>),
+    /// The server certainly did not execute the check.
+    NotExecuted(Box<NotExecuted>),
     /// The deadline came first.
     Late,
     /// There will be no reply, or the caller has it.
@@ -49,8 +54,9 @@ enum Reply {
 }
 
 /// Tells why a caller gets no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum NoReply {
+    NotExecuted(Box<NotExecuted>),
     Late,
     /// The sender was dropped.
     Dropped,
@@ -73,6 +79,7 @@ pub(super) struct QueuedCheck {
 }
 
 impl CheckRequest {
+    #[inline]
     pub(in crate::redis) fn new(check: Check<'_>, hash: u64, deny_epoch: Option<Epoch>) -> Self {
         // A tag that no log stores is not sent.
         let tag = if check.policies.scripts().tagged { check.tag.into() } else { Box::default() };
@@ -160,8 +167,16 @@ impl ReplySender {
     }
 
     /// Replies. A caller that gave up meanwhile gets nothing.
-    pub(super) fn send(self, reply: Result<Decision, CallError>) {
+    pub(super) fn send(self, reply: Result<Decision, Error>) {
         self.0.end(Reply::Given(reply));
+    }
+
+    /// Replies with the error of a call.
+    pub(super) fn fail(self, error: CallError) {
+        self.0.end(match error {
+            CallError::NotExecuted(not_executed) => Reply::NotExecuted(not_executed),
+            CallError::Failed(error) => Reply::Given(Err(error)),
+        });
     }
 }
 
@@ -178,7 +193,7 @@ impl Queued for QueuedCheck {
 }
 
 impl Future for ReplyReceiver {
-    type Output = Result<Result<Decision, CallError>, NoReply>;
+    type Output = Result<Result<Decision, Error>, NoReply>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut reply = self.0.reply();
@@ -190,8 +205,9 @@ impl Future for ReplyReceiver {
                 }
                 Poll::Pending
             }
-            Reply::Given(_) => match std::mem::replace(&mut *reply, Reply::Over) {
+            Reply::Given(_) | Reply::NotExecuted(_) => match std::mem::replace(&mut *reply, Reply::Over) {
                 Reply::Given(reply) => Poll::Ready(Ok(reply)),
+                Reply::NotExecuted(not_executed) => Poll::Ready(Err(NoReply::NotExecuted(not_executed))),
                 _ => Poll::Ready(Err(NoReply::Dropped)),
             },
             Reply::Late => Poll::Ready(Err(NoReply::Late)),
@@ -227,7 +243,7 @@ pub(super) mod tests {
     use std::{task::Waker, time::Duration};
 
     use super::*;
-    use crate::{Error, ErrorKind, Policy, Quota};
+    use crate::{ErrorKind, Policy, Quota};
 
     pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
@@ -240,11 +256,11 @@ pub(super) mod tests {
         channel(request_within(Duration::from_secs(1)))
     }
 
-    fn unavailable() -> Result<Decision, CallError> {
-        Err(Error::new(ErrorKind::Unavailable, "away").into())
+    fn unavailable() -> Result<Decision, Error> {
+        Err(Error::new(ErrorKind::Unavailable, "away"))
     }
 
-    fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, CallError>, NoReply>> {
+    fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, Error>, NoReply>> {
         Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -253,9 +269,7 @@ pub(super) mod tests {
         let (sender, mut receiver) = sides();
         assert!(sender.is_awaited() && poll(&mut receiver).is_pending());
         sender.send(unavailable());
-        assert!(
-            matches!(poll(&mut receiver), Poll::Ready(Ok(Err(CallError::Failed(error)))) if error.to_string() == "away")
-        );
+        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
         assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
     }
 

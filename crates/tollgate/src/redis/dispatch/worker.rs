@@ -1,6 +1,10 @@
-use std::sync::Arc;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
 use super::{
@@ -39,17 +43,16 @@ const MOST_BATCHES: usize = 4;
 /// One task cuts and sends, so checks reach the server in the order in which they came. When the breaker opens, the
 /// worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
-    let mut batches = FuturesUnordered::new();
-    let (mut checks_under_way, mut epoch) = (0, 0);
+    let mut sent = SentBatches::default();
+    let mut epoch = 0;
     loop {
         let now = server.breaker().epoch();
         if now != epoch {
             epoch = now;
-            batches.clear();
-            checks_under_way = 0;
+            sent.0.clear();
             let overtaken = inbox.queue.lock().take_overtaken(now);
             for check in overtaken {
-                check.sender.send(Err(server.overtaken().into()));
+                check.sender.send(Err(server.overtaken()));
             }
             continue;
         }
@@ -57,14 +60,14 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
             let waiting = inbox.queue.lock();
             (waiting.checks.is_empty(), waiting.is_closed)
         };
-        if is_empty && is_closed && batches.is_empty() {
+        if is_empty && is_closed && sent.0.is_empty() {
             return;
         }
-        let is_full = batches.len() >= MOST_BATCHES;
+        let is_full = sent.0.len() >= MOST_BATCHES;
         if is_full || is_empty {
             tokio::select! {
                 biased;
-                Some(checks) = batches.next() => checks_under_way -= checks,
+                () = sent.until_answered() => {}
                 () = server.opened().notified() => {}
                 () = inbox.wake.notified(), if !is_full => {}
             }
@@ -77,22 +80,56 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
         }
         let batch = {
             let checks = &mut inbox.queue.lock().checks;
-            let waiting = checks.len() + checks_under_way;
+            let waiting = checks.len() + sent.checks();
             let limit = BatchLimit { subjects: waiting.div_ceil(MOST_BATCHES), checks: waiting.div_ceil(2) };
             Batch::cut(checks, limit)
         };
-        checks_under_way += batch.len();
-        batches.push(run(batch, Arc::clone(&server)));
-        // Writes the new batch to the connection.
-        if let Some(Some(checks)) = batches.next().now_or_never() {
-            checks_under_way -= checks;
-        }
+        sent.add(batch, &server);
+        sent.poll_once().await;
     }
 }
 
-/// Runs a batch, and returns the number of its checks.
-async fn run(batch: Batch, server: Arc<Server>) -> usize {
-    let checks = batch.len();
-    batch.run(&server).await;
-    checks
+/// Holds the batches that were sent and not answered, oldest first.
+///
+/// It polls them in that order, so that batches which wait for a connection are sent in order. `FuturesUnordered` polls
+/// in the order of wake-ups, and took 2 200 instructions more for the batch of a single caller (a tenth of the check).
+#[derive(Default)]
+struct SentBatches(Vec<SentBatch>);
+
+struct SentBatch {
+    checks: usize,
+    answered: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl SentBatches {
+    fn add(&mut self, batch: Batch, server: &Arc<Server>) {
+        let (checks, server) = (batch.len(), Arc::clone(server));
+        self.0.push(SentBatch { checks, answered: Box::pin(async move { batch.run(&server).await }) });
+    }
+
+    /// Returns the number of checks in all batches.
+    fn checks(&self) -> usize {
+        self.0.iter().map(|batch| batch.checks).sum()
+    }
+
+    /// Polls every batch, and removes those that are answered. Returns whether there was one.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let before = self.0.len();
+        self.0.retain_mut(|batch| batch.answered.as_mut().poll(cx).is_pending());
+        self.0.len() < before
+    }
+
+    /// Writes a new batch to the connection.
+    async fn poll_once(&mut self) {
+        poll_fn(|cx| {
+            self.poll(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Waits until a batch is answered.
+    async fn until_answered(&mut self) {
+        poll_fn(|cx| if self.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
 }

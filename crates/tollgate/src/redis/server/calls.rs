@@ -78,8 +78,9 @@ impl Server {
             Err(error) => return smallvec![Err(CallError::unreachable(error)); calls.len()],
         };
         let mut replies = write(&connection, calls.iter().collect(), false).await;
-        let unknown: SmallVec<[usize; 1]> = (0..calls.len()).filter(|&at| is_unknown_script(&replies[at])).collect();
-        if !unknown.is_empty() {
+        if replies.iter().any(is_unknown_script) {
+            let unknown: SmallVec<[usize; 1]> =
+                (0..calls.len()).filter(|&at| is_unknown_script(&replies[at])).collect();
             let again = write(&connection, unknown.iter().map(|&at| &calls[at]).collect(), true).await;
             for (at, reply) in unknown.into_iter().zip(again) {
                 replies[at] = reply;

@@ -11,6 +11,6 @@ mod state;
 pub(in crate::redis) use breaker::Breaker;
 pub(in crate::redis) use calls::{Call, CallResult, ScriptCall};
 pub(in crate::redis) use config::ServerConfig;
-pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
+pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};
 pub(in crate::redis) use probe::pause;
 pub(in crate::redis) use state::Server;
