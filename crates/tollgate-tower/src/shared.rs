@@ -95,7 +95,7 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         self.record_rejection(reason, labels, &self.rpc_name(parts));
-        let mut states = SmallVec::<[_; 2]>::new();
+        let mut states = SmallVec::<[_; 4]>::new();
         if let Reason::Denied(decision) = reason {
             decision.states().for_each(|state| states.push(state));
         }

@@ -147,6 +147,7 @@ impl Default for Problem {
 
 #[diagnostic::do_not_recommend]
 impl<B: From<String>> Respond<B> for Problem {
+    #[inline]
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         let (body, media_type) = match BodyFormat::of(rejection.request()) {
             BodyFormat::Json => (self.document(rejection), Some(JSON)),
@@ -204,7 +205,29 @@ fn escape(json: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+    use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota};
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_document_of_a_denial_fills_its_buffer() {
+        let (request, ()) = Request::new(()).into_parts();
+        let quota = Quota::per_day(1);
+        let burst = Policy::token_bucket("burst", quota);
+        for (policies, violated) in [
+            (PolicySet::from([burst.clone()]), r#"["burst"]"#),
+            (PolicySet::from([burst, Policy::fixed_window("day", quota)]), r#"["burst","day"]"#),
+        ] {
+            let limiter = Limiter::new(MemoryStore::new(), policies);
+            let _ = limiter.check("all").await;
+            let decision = limiter.check("all").await.unwrap();
+            let states: Vec<_> = decision.states().collect();
+            let json = Problem::new().document(&Rejection::new(Reason::Denied(&decision), &states, &request));
+            assert!(json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)), "{json}");
+            assert_eq!(json.len(), json.capacity());
+        }
+    }
 
     #[test]
     fn text_is_escaped_for_json() {

@@ -48,6 +48,7 @@ impl Reason<'_> {
 }
 
 impl<'a> Rejection<'a> {
+    #[inline]
     pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], request: &'a Parts) -> Self {
         let retry_after = states.iter().filter_map(PolicyState::retry_after).max();
         Self { reason, states, retry_after, request }
