@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use http::{Response, request::Parts};
+use smallvec::SmallVec;
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
 
 use crate::{
@@ -94,11 +95,15 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         self.record_rejection(reason, labels, &self.rpc_name(parts));
-        let rejection = Rejection::new(reason, parts);
+        let mut states = SmallVec::<[_; 4]>::new();
+        if let Reason::Denied(decision) = reason {
+            decision.states().for_each(|state| states.push(state));
+        }
+        let rejection = Rejection::new(reason, &states, parts);
         let mut response = self.responder.respond(&rejection);
         add_headers(&rejection, limit, response.headers_mut());
-        if let Some(decisions) = parts.extensions.get::<Decisions>()
-            && self.options.exposes_decisions
+        if self.options.exposes_decisions
+            && let Some(decisions) = parts.extensions.get::<Decisions>()
         {
             response.extensions_mut().insert(decisions.clone());
         }
@@ -206,7 +211,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
             _ => None,
         };
-        let headers = if options.is_shadow { HeaderUpdate::EMPTY } else { limit.headers.update(decision) };
+        let headers =
+            if options.is_shadow { HeaderUpdate::EMPTY } else { limit.headers.update(decision, decision.states()) };
         Verdict::Admit(Admission::new(headers, charge, decisions))
     }
 

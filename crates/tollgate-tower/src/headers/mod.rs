@@ -10,5 +10,6 @@ mod writer;
 pub use header_format::{HeaderFormat, ResetFormat};
 pub(crate) use names::RATELIMIT_POLICY;
 pub(crate) use seconds::round_up;
-pub(crate) use update::HeaderUpdate;
+pub(crate) use text::number_value;
+pub(crate) use update::{HeaderUpdate, MissingHeaders};
 pub(crate) use writer::HeaderWriter;

@@ -16,6 +16,11 @@ pub(super) struct Text {
 
 const CAPACITY: usize = 128;
 
+/// Writes a number.
+pub(crate) fn number_value(number: u64) -> HeaderValue {
+    value(itoa::Buffer::new().format(number).as_bytes())
+}
+
 /// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`.
 pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
@@ -95,7 +100,8 @@ impl Text {
         self.push(b"\"");
     }
 
-    #[inline]
+    // Inlined by force: most labels are constant, and their bytes are then written without a call.
+    #[inline(always)]
     fn number(&mut self, label: &[u8], number: u64) {
         self.push(label);
         match number {
@@ -125,11 +131,15 @@ impl Text {
 
     #[inline]
     pub(super) fn finish(&self) -> HeaderValue {
-        let text = if self.long.is_empty() { &self.array[..self.len] } else { &self.long };
-        match HeaderValue::from_bytes(text) {
-            Ok(value) => value,
-            Err(_) => unreachable!("names, digits and separators are valid in a header"),
-        }
+        value(if self.long.is_empty() { &self.array[..self.len] } else { &self.long })
+    }
+}
+
+/// Copies text into a value of the same length.
+fn value(text: &[u8]) -> HeaderValue {
+    match HeaderValue::from_bytes(text) {
+        Ok(value) => value,
+        Err(_) => unreachable!("names, digits and separators are valid in a header"),
     }
 }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use super::{
     header_format::HeaderFormat,
     names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING},
+    text::number_value,
 };
 
 /// Stores the headers of a decision. They are written when the decision is made, so that nothing else of the
@@ -91,21 +92,49 @@ impl HeaderUpdate {
     }
 
     /// Adds the headers to a rejection. A header that the responder has set stays as it is.
-    pub(crate) fn add_missing_to(self, headers: &mut HeaderMap) {
+    // Inlined by force, as the writer is: the values move once, from where they are built into the header map.
+    #[inline(always)]
+    pub(crate) fn add_missing_to(self, missing: &mut MissingHeaders<'_>) {
         match self.headers {
             Headers::None => return,
             Headers::Lists { policies, states } => {
-                headers.entry(RATELIMIT_POLICY).or_insert(policies);
-                headers.entry(RATELIMIT).or_insert(states);
+                missing.add(RATELIMIT_POLICY, policies);
+                missing.add(RATELIMIT, states);
             }
             Headers::Lines { lines, .. } => {
                 for HeaderLine { name, value, .. } in lines {
-                    headers.entry(name).or_insert(value);
+                    missing.add(name, value);
                 }
             }
         }
         if let Some(format) = self.exposed {
-            expose(format, headers);
+            expose(format, missing.headers);
+        }
+    }
+}
+
+/// Adds headers to a rejection that the responder has not set.
+pub(crate) struct MissingHeaders<'a> {
+    headers: &'a mut HeaderMap,
+    /// Whether the responder has set no header, or the type of the content alone. Most do, and then nothing has to be
+    /// looked up.
+    is_plain: bool,
+}
+
+impl<'a> MissingHeaders<'a> {
+    pub(crate) fn of(headers: &'a mut HeaderMap) -> Self {
+        let is_plain = headers.keys().all(|name| *name == header::CONTENT_TYPE);
+        Self { headers, is_plain }
+    }
+
+    /// Adds a header, unless the responder has set it. Each name is added once.
+    // Inlined by force: name and value move once, from where they are built into the header map.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        if self.is_plain {
+            self.headers.insert(name, value);
+        } else {
+            self.headers.entry(name).or_insert(value);
         }
     }
 }
@@ -156,7 +185,7 @@ fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
     let Some(inner) = headers.get(header::RETRY_AFTER) else { return };
     let Some(inner) = inner.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return };
     if until_more > inner {
-        headers.insert(header::RETRY_AFTER, until_more.into());
+        headers.insert(header::RETRY_AFTER, number_value(until_more));
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
         X_REMAINING, X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
     },
     seconds::{round_up, until_more},
-    text::{self, Text},
+    text::{self, Text, number_value},
     update::{HeaderLine, HeaderUpdate, Headers},
 };
 
@@ -39,31 +39,35 @@ impl HeaderWriter {
         self.policies.as_ref()
     }
 
-    /// Writes the headers of a decision. An open limiter that reaches no store has checked no policy and writes none.
+    /// Writes the headers of a decision, whose states are `states`. An open limiter that reaches no store has checked no policy and writes none.
     // Inlined by force, as all of the default format is: the values are built inside the response future.
     #[inline(always)]
-    pub(crate) fn update(&self, decision: &Decision) -> HeaderUpdate {
+    pub(crate) fn update<'a>(
+        &self,
+        decision: &Decision,
+        states: impl Iterator<Item = PolicyState<'a>>,
+    ) -> HeaderUpdate {
         match &self.policies {
             // A degraded decision may follow other policies than the configured ones: the share of this replica.
             Some(policies) if self.format == HeaderFormat::Ietf08 && !decision.is_degraded() => {
-                self.lists(decision, policies)
+                self.lists(states, policies)
             }
             _ => self.lines(decision),
         }
     }
 
     #[inline(always)]
-    fn lists(&self, decision: &Decision, policies: &HeaderValue) -> HeaderUpdate {
-        let (states, until_more) = self.states(decision);
+    fn lists<'a>(&self, states: impl Iterator<Item = PolicyState<'a>>, policies: &HeaderValue) -> HeaderUpdate {
+        let (states, until_more) = self.states(states);
         let headers = Headers::Lists { policies: policies.clone(), states };
         HeaderUpdate { headers, until_more, exposed: self.exposed() }
     }
 
     /// Writes the value of `RateLimit`. Returns it with the seconds until every spent policy has more units.
     #[inline(always)]
-    fn states(&self, decision: &Decision) -> (HeaderValue, u64) {
+    fn states<'a>(&self, states: impl Iterator<Item = PolicyState<'a>>) -> (HeaderValue, u64) {
         let (mut text, mut longest) = (Text::new(), 0);
-        for (state, prefix) in decision.states().zip(&self.prefixes) {
+        for (state, prefix) in states.zip(&self.prefixes) {
             let remaining = state.remaining();
             text.state_08(prefix, remaining, round_up(until_more(&state)));
             if remaining == 0 {
@@ -102,11 +106,11 @@ impl HeaderWriter {
 
     /// Appends the headers of a format, except `RateLimit-Policy`. `state` belongs to the binding policy.
     fn push_state(&self, decision: &Decision, state: &PolicyState<'_>, lines: &mut Vec<HeaderLine>) {
-        let number = |name, number: u64| HeaderLine::single(name, number.into());
+        let number = |name, number: u64| HeaderLine::single(name, number_value(number));
         let quota = state.policy().quota();
         let (remaining, until_more) = (state.remaining(), round_up(until_more(state)));
         match self.format {
-            HeaderFormat::Ietf08 => lines.push(HeaderLine::list(RATELIMIT, self.states(decision).0)),
+            HeaderFormat::Ietf08 => lines.push(HeaderLine::list(RATELIMIT, self.states(decision.states()).0)),
             HeaderFormat::Ietf07 => lines.push(HeaderLine::single(RATELIMIT, text::state_07(state))),
             HeaderFormat::Ietf06 => lines.extend([
                 number(RATELIMIT_LIMIT, quota.amount().into()),

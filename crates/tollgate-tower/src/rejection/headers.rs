@@ -1,21 +1,27 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::reason::{Reason, Rejection};
-use crate::{headers::RATELIMIT_POLICY, limit::Limit};
+use crate::{
+    headers::{MissingHeaders, RATELIMIT_POLICY, number_value},
+    limit::Limit,
+};
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Adds the headers that the responder has not set.
 pub(crate) fn add_headers(rejection: &Rejection<'_>, limit: Option<&Limit>, headers: &mut HeaderMap) {
+    let mut missing = MissingHeaders::of(headers);
     if let Some(seconds) = rejection.retry_after_seconds() {
-        headers.entry(header::RETRY_AFTER).or_insert_with(|| seconds.into());
+        missing.add(header::RETRY_AFTER, number_value(seconds));
     }
     match (rejection.reason(), limit) {
         (Reason::Denied(decision), Some(limit)) => {
-            headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-            limit.headers.update(decision).add_missing_to(headers);
+            missing.add(header::CACHE_CONTROL, NO_STORE);
+            limit.headers.update(decision, rejection.states().iter().copied()).add_missing_to(&mut missing);
         }
         (Reason::CostNeverFits(_), Some(limit)) => {
             if let Some(policies) = limit.headers.policies() {
-                headers.entry(RATELIMIT_POLICY).or_insert_with(|| policies.clone());
+                missing.add(RATELIMIT_POLICY, policies.clone());
             }
         }
         _ => {}

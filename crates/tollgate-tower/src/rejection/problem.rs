@@ -1,7 +1,6 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use http::{HeaderValue, Response, header};
-use tollgate::Decision;
 
 use super::{
     body_format::BodyFormat,
@@ -42,17 +41,21 @@ use crate::key::KeyErrorKind;
 /// pages of your own.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The base of the type URI, escaped for a JSON string.
-    types: Cow<'static, str>,
+    /// The members of a denial's document that are the same for every denial.
+    denial: Cow<'static, str>,
 }
 
-const TYPES: &str = "https://iana.org/assignments/http-problem-types";
+const DENIAL: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429"##;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 impl Problem {
     /// Creates a responder with the type that the draft describes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { types: Cow::Borrowed(TYPES) }
+        Self { denial: Cow::Borrowed(DENIAL) }
     }
 
     /// Creates a responder with types of your own. The type of a denial is `base` followed by
@@ -78,26 +81,17 @@ impl Problem {
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();
-        let mut types = String::with_capacity(base.len());
-        escape(&mut types, &base);
-        Self { types: types.into() }
-    }
-
-    /// Returns the body and its media type.
-    fn body(&self, rejection: &Rejection<'_>) -> (String, Option<&'static str>) {
-        match BodyFormat::of(rejection.request()) {
-            BodyFormat::Json => (self.document(rejection), Some("application/problem+json")),
-            BodyFormat::Text => (text(rejection), Some("text/plain; charset=utf-8")),
-            BodyFormat::Empty => (String::new(), None),
-        }
+        let mut denial = r#"{"type":""#.to_owned();
+        escape(&mut denial, &base);
+        denial.push_str(r##"#quota-exceeded","title":"Quota exceeded","status":429"##);
+        Self { denial: denial.into() }
     }
 
     fn document(&self, rejection: &Rejection<'_>) -> String {
-        let mut json = String::with_capacity(256);
-        if let Some(decision) = rejection.decision() {
-            self.denial(&mut json, decision, rejection);
-            return json;
+        if let Reason::Denied(_) = rejection.reason() {
+            return self.denial(rejection);
         }
+        let mut json = String::with_capacity(256);
         // Writing to a `String` never fails.
         let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
         if let Some(detail) = detail(rejection) {
@@ -111,24 +105,37 @@ impl Problem {
 
     /// Writes the document of a denial without formatting machinery: under attack, most responses are denials. The name
     /// of a policy needs no escapes.
-    fn denial(&self, json: &mut String, decision: &Decision, rejection: &Rejection<'_>) {
-        json.push_str(r#"{"type":""#);
-        json.push_str(&self.types);
-        json.push_str(r##"#quota-exceeded","title":"Quota exceeded","status":429"##);
-        if let (Some(state), Some(seconds)) = (decision.binding(), rejection.retry_after_seconds()) {
-            json.push_str(r#","detail":"Policy "#);
-            json.push_str(state.policy().name());
-            json.push_str(": try again in ");
-            json.push_str(itoa::Buffer::new().format(seconds));
-            json.push_str(r#" s.""#);
+    fn denial(&self, rejection: &Rejection<'_>) -> String {
+        const POLICY: &str = r#","detail":"Policy "#;
+        const WAIT: &str = ": try again in ";
+        const SECONDS: &str = r#" s.""#;
+        const VIOLATED: &str = r#","violated-policies":["#;
+        let mut digits = itoa::Buffer::new();
+        let wait = rejection.binding().zip(rejection.retry_after_seconds());
+        let wait = wait.map(|(state, seconds)| (state.policy().name(), digits.format(seconds)));
+        let violated =
+            || rejection.states().iter().filter(|state| state.is_exceeded()).map(|state| state.policy().name());
+        let detail =
+            wait.map_or(0, |(name, seconds)| POLICY.len() + name.len() + WAIT.len() + seconds.len() + SECONDS.len());
+        // The comma in front of each name but the first takes the byte that the closing brace does not.
+        let names: usize = violated().map(|name| name.len() + r#""","#.len()).sum();
+        let mut json = String::with_capacity(self.denial.len() + detail + VIOLATED.len() + names + 1);
+        json.push_str(&self.denial);
+        if let Some((name, seconds)) = wait {
+            json.push_str(POLICY);
+            json.push_str(name);
+            json.push_str(WAIT);
+            json.push_str(seconds);
+            json.push_str(SECONDS);
         }
-        json.push_str(r#","violated-policies":["#);
-        for (at, state) in decision.states().filter(|state| state.is_exceeded()).enumerate() {
+        json.push_str(VIOLATED);
+        for (at, name) in violated().enumerate() {
             json.push_str(if at > 0 { r#",""# } else { "\"" });
-            json.push_str(state.policy().name());
+            json.push_str(name);
             json.push('"');
         }
         json.push_str("]}");
+        json
     }
 }
 
@@ -140,12 +147,17 @@ impl Default for Problem {
 
 #[diagnostic::do_not_recommend]
 impl<B: From<String>> Respond<B> for Problem {
+    #[inline]
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
-        let (body, media_type) = self.body(rejection);
+        let (body, media_type) = match BodyFormat::of(rejection.request()) {
+            BodyFormat::Json => (self.document(rejection), Some(JSON)),
+            BodyFormat::Text => (text(rejection), Some(TEXT)),
+            BodyFormat::Empty => (String::new(), None),
+        };
         let mut response = Response::new(B::from(body));
         *response.status_mut() = rejection.status();
         if let Some(media_type) = media_type {
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+            response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         }
         response
     }
@@ -168,8 +180,8 @@ fn title(rejection: &Rejection<'_>) -> &'static str {
 /// Returns the part of the reason that the client may know.
 fn detail(rejection: &Rejection<'_>) -> Option<String> {
     match rejection.reason() {
-        Reason::Denied(decision) => {
-            let (state, seconds) = (decision.binding()?, rejection.retry_after_seconds()?);
+        Reason::Denied(_) => {
+            let (state, seconds) = (rejection.binding()?, rejection.retry_after_seconds()?);
             Some(format!("Policy {}: try again in {seconds} s.", state.policy().name()))
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
@@ -193,7 +205,29 @@ fn escape(json: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+    use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota};
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_document_of_a_denial_fills_its_buffer() {
+        let (request, ()) = Request::new(()).into_parts();
+        let quota = Quota::per_day(1);
+        let burst = Policy::token_bucket("burst", quota);
+        for (policies, violated) in [
+            (PolicySet::from([burst.clone()]), r#"["burst"]"#),
+            (PolicySet::from([burst, Policy::fixed_window("day", quota)]), r#"["burst","day"]"#),
+        ] {
+            let limiter = Limiter::new(MemoryStore::new(), policies);
+            let _ = limiter.check("all").await;
+            let decision = limiter.check("all").await.unwrap();
+            let states: Vec<_> = decision.states().collect();
+            let json = Problem::new().document(&Rejection::new(Reason::Denied(&decision), &states, &request));
+            assert!(json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)), "{json}");
+            assert_eq!(json.len(), json.capacity());
+        }
+    }
 
     #[test]
     fn text_is_escaped_for_json() {

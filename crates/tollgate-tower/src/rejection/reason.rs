@@ -1,7 +1,7 @@
 use std::{fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Decision, Error};
+use tollgate::{Decision, Error, PolicyState};
 
 use crate::{
     headers,
@@ -12,6 +12,9 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,
+    /// The states of the policies, if the request was denied. They are derived from the decision once, and the
+    /// document and the headers read them here.
+    states: &'a [PolicyState<'a>],
     retry_after: Option<Duration>,
     request: &'a Parts,
 }
@@ -45,12 +48,10 @@ impl Reason<'_> {
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(reason: Reason<'a>, request: &'a Parts) -> Self {
-        let retry_after = match reason {
-            Reason::Denied(decision) => decision.retry_after(),
-            _ => None,
-        };
-        Self { reason, retry_after, request }
+    #[inline]
+    pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], request: &'a Parts) -> Self {
+        let retry_after = states.iter().filter_map(PolicyState::retry_after).max();
+        Self { reason, states, retry_after, request }
     }
 
     /// Returns why the request is rejected.
@@ -83,6 +84,19 @@ impl<'a> Rejection<'a> {
         match self.reason {
             Reason::Denied(decision) => Some(decision),
             _ => None,
+        }
+    }
+
+    /// Returns the states of the policies, in the order of the limiter. Empty unless the request was denied.
+    pub(crate) fn states(&self) -> &'a [PolicyState<'a>] {
+        self.states
+    }
+
+    /// Returns the policy that the client waits for, if the request was denied.
+    pub(super) fn binding(&self) -> Option<PolicyState<'a>> {
+        match self.states {
+            [state] => Some(*state),
+            _ => self.decision()?.binding(),
         }
     }
 
