@@ -17,26 +17,36 @@ use crate::{key::KeyError, labels::MetricLabels};
 ///
 /// ```
 /// use http::{Request, Response};
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Header};
+/// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Extension};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// #[derive(Clone, PartialEq, Eq, Hash)]
 /// enum Plan { Free, Pro, Staff }
+///
+/// #[derive(Clone)]
+/// struct UserId(u64);
+///
+/// impl From<UserId> for Key {
+///     fn from(UserId(id): UserId) -> Self {
+///         id.into()
+///     }
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let store = MemoryStore::new();
 /// let free = Limiter::new(store.clone(), Policy::fixed_window("free", Quota::per_day(100)));
 /// let pro = Limiter::new(store, Policy::fixed_window("pro", Quota::per_day(50_000)));
 /// let tiers = TieredLimiters::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
-/// let service = RateLimitLayer::new(tiers, Header::new("x-api-key"))
+/// let service = RateLimitLayer::new(tiers, Extension::<UserId>::new())
 ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
 ///
-/// let request = Request::builder().header("x-api-key", "acme").extension(Plan::Pro).body(()).unwrap();
+/// // The authentication inserts both.
+/// let request = Request::builder().extension(UserId(7)).extension(Plan::Pro).body(()).unwrap();
 /// let response = service.clone().oneshot(request).await.unwrap();
 /// assert_eq!(response.headers()["ratelimit-policy"], r#""pro";q=50000;w=86400"#);
 ///
-/// let request = Request::builder().header("x-api-key", "acme").extension(Plan::Free).body(()).unwrap();
+/// let request = Request::builder().extension(UserId(8)).extension(Plan::Free).body(()).unwrap();
 /// let response = service.oneshot(request).await.unwrap();
 /// assert_eq!(response.headers()["ratelimit-policy"], r#""free";q=100;w=86400"#);
 /// # }

