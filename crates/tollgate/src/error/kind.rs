@@ -71,6 +71,44 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    const ALL: [Self; 25] = [
+        Self::Config,
+        Self::Authentication,
+        Self::PermissionDenied,
+        Self::WrongType,
+        Self::CrossSlot,
+        Self::ClusterMismatch,
+        Self::Tls,
+        Self::CostExceedsBurst,
+        Self::Unsupported,
+        Self::Protocol,
+        Self::Timeout,
+        Self::Unavailable,
+        Self::CircuitOpen,
+        Self::Overloaded,
+        Self::ConnectionRefused,
+        Self::ConnectionLost,
+        Self::OutOfMemory,
+        Self::TooFewReplicas,
+        Self::Busy,
+        Self::WritesDisabled,
+        Self::ReadOnly,
+        Self::MasterDown,
+        Self::Loading,
+        Self::ClusterDown,
+        Self::TooManyClients,
+    ];
+
+    /// Returns a number for this kind, from 1 on.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// Returns the kind with this number, and `None` for 0.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
     /// Returns the stable word for metrics and alerts.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -145,5 +183,20 @@ impl ErrorKind {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_code_and_a_word_of_its_own() {
+        for (at, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(ErrorKind::from_code(kind.code()), Some(kind));
+            assert!(ErrorKind::ALL[..at].iter().all(|other| other.as_str() != kind.as_str()), "{kind}");
+            assert!(!(kind.is_config() && kind.is_unavailable()), "{kind}");
+        }
+        assert_eq!(ErrorKind::from_code(0), None);
     }
 }
