@@ -1,22 +1,24 @@
-//! The keys everybody decides about: texts of 21 bytes, in an order that no cache foresees.
+//! Creates the keys that all contestants use: texts of 21 bytes, in an order that no cache can predict.
 
-/// How many there are unless a section says otherwise.
+/// Sets the number of keys. A section that needs another number defines its own.
 pub(crate) const KEYS: usize = 10_000;
 
-/// The key of that number, as redis-benchmark writes its random numbers into `customer:__rand_int__`.
+/// Returns the key with that number.
+///
+/// The number has twelve digits, because redis-benchmark puts twelve digits in place of `__rand_int__`.
 pub(crate) fn key(number: usize) -> String {
     format!("customer:{number:012}")
 }
 
-/// What redis-benchmark turns into one of the [`key`]s.
+/// Stands for any key. redis-benchmark replaces the end by a random number, which makes it one of the [`key`]s.
 pub(crate) const ANY_KEY: &str = "customer:__rand_int__";
 
-/// The first `count` keys.
+/// Returns the first `count` keys in order.
 pub(crate) fn first(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(key)
 }
 
-/// The first `count` keys, shuffled.
+/// Returns the first `count` keys in random order.
 pub(crate) fn shuffled(count: usize) -> Vec<String> {
     let mut keys: Vec<String> = first(count).collect();
     let mut random = Random::new(count as u64);
@@ -26,7 +28,9 @@ pub(crate) fn shuffled(count: usize) -> Vec<String> {
     keys
 }
 
-/// Marsaglia's xorshift: a nanosecond a number, and random enough to choose keys.
+/// Generates random numbers with Marsaglia's xorshift.
+///
+/// A number takes about a nanosecond, and is random enough to choose keys.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -48,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_of_21_bytes_and_all_there() {
+    fn every_key_has_21_bytes_and_is_present_once() {
         let mut keys = shuffled(1_000);
         assert!(keys.iter().all(|key| key.len() == 21) && ANY_KEY.len() == 21);
         assert_ne!(keys[..3], [key(0), key(1), key(2)]);
@@ -58,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_reach_everything_below_the_bound() {
+    fn random_numbers_reach_every_value_below_the_bound() {
         let mut random = Random::new(7);
         let mut seen = [false; 16];
         (0..1_000).for_each(|_| seen[random.below(16)] = true);

@@ -1,4 +1,4 @@
-//! Concurrent callers: each decides, waits for the answer, and decides again.
+//! Runs concurrent callers. Each caller requests a decision, waits for it, and requests the next one.
 
 use std::{
     future::Future,
@@ -10,34 +10,36 @@ use tokio::{runtime::Runtime, task::coop};
 
 use crate::{keys::Random, machine, server::Server};
 
-/// Whoever decides through a server.
+/// Makes decisions through a server.
 pub(crate) trait Decide: Send + Sync + 'static {
-    /// Decides about the key of that number, and says whether it is admitted.
+    /// Decides about the key with that number, and returns whether the request is admitted.
     ///
     /// # Panics
     ///
-    /// When there is no decision: what was not decided must not count as fast.
+    /// When no decision is reached, so that a failure does not count as a fast decision.
     fn decide(&self, key: usize) -> impl Future<Output = bool> + Send;
 }
 
-/// How many callers, and over how many keys they spread.
+/// Sets the number of callers, and the number of keys that they choose from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
     pub(crate) callers: usize,
     pub(crate) keys: usize,
 }
 
-/// What a crowd got, and what it cost.
+/// Stores the decisions of a crowd, and their cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) decisions: u64,
     pub(crate) admitted: u64,
     pub(crate) elapsed: Duration,
-    /// Processor time per decision in microseconds, the callers' own work included.
+    /// Processor time of this process per decision, in microseconds. It includes the callers' own work.
     pub(crate) client_us: f64,
+    /// Processor time of the server per decision, in microseconds.
     pub(crate) server_us: f64,
-    /// Latency.
+    /// Median latency in microseconds.
     pub(crate) p50_us: f64,
+    /// 99th percentile of the latency in microseconds.
     pub(crate) p99_us: f64,
 }
 
@@ -47,12 +49,12 @@ impl Load {
     }
 }
 
-/// A runtime as a service would have it, on the one core of the clients.
+/// Creates a runtime of the kind that services use, with one worker thread for the client core.
 pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be made")
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime is created")
 }
 
-/// Lets a crowd decide for about `time`.
+/// Runs the callers of a crowd for about `time`, and measures them.
 pub(crate) fn run<D: Decide>(
     runtime: &Runtime,
     server: &Server,
@@ -69,7 +71,7 @@ pub(crate) fn run<D: Decide>(
             .collect();
         let mut tallies = Vec::with_capacity(crowd.callers);
         for caller in callers {
-            tallies.push(caller.await.expect("a caller that got its answers does not panic"));
+            tallies.push(caller.await.expect("a caller ends without a panic"));
         }
         tallies
     });
@@ -102,7 +104,9 @@ struct Tally {
     latencies_ns: Vec<u32>,
 }
 
-/// Each caller looks at the clock now and then, so that looking costs nothing that shows.
+/// Sets how many decisions a caller makes for each reading of the clock.
+///
+/// Readings are rare, so that their cost does not distort the figures.
 const GLANCE: u64 = 16;
 
 async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Instant) -> Tally {
@@ -118,7 +122,7 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Ins
             if let Some(asked) = asked {
                 tally.latencies_ns.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
             }
-            // An answer that needs no waiting must not keep the others from theirs.
+            // A caller that never waits has to yield, so that the other callers can run.
             coop::consume_budget().await;
         }
         if Instant::now() >= until {

@@ -1,16 +1,16 @@
-//! The machine: its cores, who runs on which, and its description.
+//! Assigns processes to cores, reads processor time, and describes the machine.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The versions that matter, from the lock file this was built with.
+/// Lists the packages whose versions the report shows. The versions come from the lock file of this build.
 const SHOWN: [&str; 9] =
     ["redis", "deadpool-redis", "tokio", "governor", "tower_governor", "tower-rate-tier", "axum", "hyper", "tonic"];
 
-/// Runs `start` on the core of the servers, so that the process it starts stays there.
+/// Runs `start` on the server core, so that the process it starts stays there.
 ///
-/// With one core, or where threads cannot be held to one, everybody shares what there is.
+/// If there is only one core, or if threads cannot be bound to a core, all processes share the cores.
 pub(crate) fn on_the_server_core<T>(start: impl FnOnce() -> T) -> T {
     stay_on(|cores| cores.0);
     let started = start();
@@ -18,23 +18,23 @@ pub(crate) fn on_the_server_core<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Holds this thread, and those it will start, to the core of the clients.
+/// Binds this thread, and the threads that it starts later, to the client core.
 pub(crate) fn stay_on_the_client_core() {
     stay_on(|cores| cores.1);
 }
 
-/// The processor time this process has used, in user and kernel mode.
+/// Returns the processor time that this process has used, in user and kernel mode.
 pub(crate) fn own_cpu() -> Duration {
     spent(ClockId::ProcessCPUTime)
 }
 
-/// The processor time this thread has used.
+/// Returns the processor time that this thread has used, in user and kernel mode.
 pub(crate) fn thread_cpu() -> Duration {
     spent(ClockId::ThreadCPUTime)
 }
 
 fn spent(clock: ClockId) -> Duration {
-    // Never negative.
+    // Processor time is never negative, so the conversion does not fail.
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
@@ -44,7 +44,7 @@ fn stay_on(choose: impl FnOnce((usize, usize)) -> usize) {
     if let Some(&cores) = cores() {
         let mut set = CpuSet::new();
         set.set(choose(cores));
-        // Where it is refused the figures are noisier, no less true.
+        // If the system refuses, the figures are still correct, but noisier.
         let _ = sched_setaffinity(None, &set);
     }
 }
@@ -52,7 +52,7 @@ fn stay_on(choose: impl FnOnce((usize, usize)) -> usize) {
 #[cfg(not(target_os = "linux"))]
 fn stay_on(_: impl FnOnce((usize, usize)) -> usize) {}
 
-/// The first two cores this process may use: servers on one, clients on the other.
+/// Returns the first two cores that this process may use: the server core and the client core.
 #[cfg(target_os = "linux")]
 fn cores() -> Option<&'static (usize, usize)> {
     use rustix::thread::{CpuSet, sched_getaffinity};
@@ -70,13 +70,13 @@ fn cores() -> Option<&'static (usize, usize)> {
     None
 }
 
-/// Processor, system, compiler, servers and peers, in two sentences.
+/// Describes the processor, system, compiler, servers and peers in two sentences.
 pub(crate) fn describe() -> String {
     let mut parts = tollgate_tests::machine::describe();
     parts.extend(SHOWN.iter().filter_map(|name| Some(format!("{name} {}", locked(name)?))));
     let pinned = match cores_are_split() {
         true => "The server runs on one core, the client on another.",
-        false => "Server and client share the cores there are.",
+        false => "The server and the client share the available cores.",
     };
     format!("{}. {pinned}", parts.join(", "))
 }

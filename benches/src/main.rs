@@ -1,9 +1,11 @@
-//! Tollgate and its peers on the same work, side by side.
+//! Measures Tollgate and its peers on the same work.
 //!
-//! Run as `cargo xtask bench [--quick] [--write] [SECTION…]`. Machines differ and neighbours disturb, so the runs of all
-//! contestants alternate, and what counts is the median of the ratios within one round; see [`rounds`]. Whatever is
-//! measured goes through the public interface of whoever is measured, its answers are looked at, and wrong ones end the
-//! run.
+//! A peer is another way to limit requests: a crate, a server module, or code written by hand. Tollgate and the peers
+//! are the contestants. Run the benches with `cargo xtask bench [--quick] [--write] [SECTION…]`.
+//!
+//! Machines differ, and other processes disturb the measurement. For this reason the turns of all contestants
+//! alternate, and a ratio is computed within one round before the median is taken; see [`rounds`]. Each contestant is
+//! measured through its public interface. Its answers are checked, and a wrong answer ends the run.
 
 use std::{env, fs, path::Path, process::ExitCode};
 
@@ -23,8 +25,8 @@ use report::Report;
 const HELP: &str = "\
 Usage: cargo xtask bench [--quick] [--write] [SECTION…]
 
-  --quick  three short rounds instead of five longer ones: ends within two minutes
-  --write  writes docs/benchmarks.md, which a full run of all sections does anyway
+  --quick  runs three short rounds instead of five longer ones: ends within two minutes
+  --write  writes docs/benchmarks.md; a full run of all sections always writes it
 
 Sections:";
 

@@ -1,20 +1,20 @@
-//! How often and how long each contestant runs.
+//! Sets how often and how long each contestant runs.
 
 use std::time::Duration;
 
-/// The length of a measurement.
+/// Sets the length of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) is_quick: bool,
-    /// Inside the process, where turns can be short: the more there are, the fewer a neighbour disturbs.
+    /// Rounds of measurements in process. Turns are short there, so that other processes disturb only some of them.
     pub(crate) inside: Rounds,
-    /// Against a server.
+    /// Rounds of measurements with a server.
     pub(crate) load: Rounds,
-    /// The calls of one run of redis-benchmark.
+    /// Calls in one turn of redis-benchmark, or of the plain loop that replaces it.
     pub(crate) calls: u64,
 }
 
-/// How often everybody has a turn, and how long it is.
+/// Sets how many turns each contestant has, and how long a turn is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounds {
     pub(crate) count: usize,
@@ -22,11 +22,12 @@ pub(crate) struct Rounds {
 }
 
 impl Pace {
-    /// The calls that redis-benchmark makes in a turn: fewer in the one that does not count.
+    /// Returns the number of calls in a turn of redis-benchmark. The warm-up turn has a quarter of the calls.
     pub(crate) fn calls_in(&self, turn: Duration) -> u64 {
         if turn < self.load.turn { self.calls / 4 } else { self.calls }
     }
 
+    /// Returns the lengths for a full run.
     pub(crate) fn full() -> Self {
         Self {
             is_quick: false,
@@ -36,6 +37,7 @@ impl Pace {
         }
     }
 
+    /// Returns the lengths for `--quick`.
     pub(crate) fn quick() -> Self {
         Self {
             is_quick: true,

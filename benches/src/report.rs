@@ -1,10 +1,10 @@
-//! What was measured, as one page of Markdown.
+//! Writes the results as one page of Markdown.
 
 use std::fmt::Write as _;
 
 use crate::pace::Pace;
 
-/// The page.
+/// Collects the results of all sections, and writes the page.
 #[derive(Debug)]
 pub(crate) struct Report {
     head: String,
@@ -12,14 +12,14 @@ pub(crate) struct Report {
     tables: Vec<Table>,
 }
 
-/// What a section found.
+/// Stores the results of one section.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) tables: Vec<Table>,
     pub(crate) goals: Vec<Goal>,
 }
 
-/// A target of the project, beside what was measured.
+/// Compares a target of the project with the measured figure.
 #[derive(Debug)]
 pub(crate) struct Goal {
     measure: String,
@@ -28,13 +28,14 @@ pub(crate) struct Goal {
     unit: &'static str,
 }
 
+/// Sets the bound that a figure has to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// A table with what one must know to read it.
+/// Stores a table, with the text that explains it.
 #[derive(Debug)]
 pub(crate) struct Table {
     title: String,
@@ -44,7 +45,7 @@ pub(crate) struct Table {
 }
 
 impl Findings {
-    /// Nothing was measured, for this reason.
+    /// Reports that a section was left out, and why.
     pub(crate) fn left_out(title: &str, reason: &str) -> Self {
         Self { tables: vec![Table::new(title, format!("Left out: {reason}."), &[])], goals: Vec::new() }
     }
@@ -107,12 +108,14 @@ impl Report {
         let head = format!(
             "# Measured\n\n\
              Written by `cargo xtask bench`. {machine}\n\n\
-             Median of {} alternated turns each, of {} inside the process; a ratio is taken within a round before the median is, so ratios hold \
-             where absolute figures drift. Everything runs over loopback: a network adds its latency to every trip, \
-             for everybody.{}\n",
+             Each figure is the median of {} turns, or of {} turns in process. The turns of all contestants alternate. \
+             A ratio is computed within one round, before the median is taken. For this reason ratios stay valid \
+             when the speed of the machine changes. In a label, *A to B* means the figure of A divided by the figure \
+             of B; *to B* means the figure of the row divided by the figure of B. All connections use the loopback \
+             interface. A network adds its latency to each round trip of each contestant.{}\n",
             pace.load.count,
             pace.inside.count,
-            if pace.is_quick { " This was a quick run: expect several per cent of noise." } else { "" }
+            if pace.is_quick { " This was a quick run: the figures vary by several per cent." } else { "" }
         );
         Self { head, goals: Vec::new(), tables: Vec::new() }
     }
@@ -126,7 +129,8 @@ impl Report {
         let mut page = self.head.clone();
         let mut goals = Table::new(
             "Targets",
-            "What the project wants to reach, beside what was measured in this run; [what stands in the way](profile.md) of the rest.",
+            "The targets of the project, and the figures of this run. [Where the time goes](profile.md) explains each \
+             target that was missed.",
             &["measure", "target", "measured", ""],
         );
         self.goals.iter().for_each(|goal| goals.row(goal.row()));
@@ -138,7 +142,7 @@ impl Report {
     }
 }
 
-/// A number with as many digits as mean something.
+/// Formats a number with at most two decimal places. It ends with `k` from ten thousand and with `M` from a million.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".to_owned(),
@@ -155,13 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_show_what_means_something() {
+    fn figures_are_rounded_to_what_a_reader_can_use() {
         let shown: Vec<_> = [0.987_6, 12.34, 345.6, 45_678.0, 1_234_567.0, f64::NAN].map(figure).into();
         assert_eq!(shown, ["0.99", "12.3", "346", "46 k", "1.23 M", "–"]);
     }
 
     #[test]
-    fn a_missed_target_says_so() {
+    fn a_missed_target_is_marked() {
         let mut findings = Findings::default();
         findings.goal("speed", Target::AtLeast(2.0), 1.5, " ×");
         findings.goal("cost", Target::AtMost(2.0), 1.5, " µs");

@@ -1,20 +1,20 @@
-//! Alternated runs, medians, and ratios within a round.
+//! Alternates the turns of the contestants, and computes medians, and ratios within a round.
 //!
-//! A machine changes its speed while one measures: neighbours, heat, the scheduler. Contestants that run one after the
-//! other are then compared across that change. Here everybody has a short turn in every round, and a ratio is taken
-//! between turns of the same round before the median is.
+//! The speed of a machine changes during a measurement, because of other processes, heat and the scheduler. If one
+//! contestant ran after the other, this change would distort the comparison. Here each contestant has a short turn in
+//! each round. A ratio is computed between two turns of the same round, before the median is taken.
 
 use std::time::Duration;
 
 use crate::pace::Rounds;
 
-/// One contestant, and what one turn of it yields.
+/// Holds one contestant, and the function that runs one turn of it.
 pub(crate) struct Case<'a, T> {
     name: String,
     turn: Box<dyn FnMut(Duration) -> T + 'a>,
 }
 
-/// What a contestant yielded, round by round.
+/// Stores the results of a contestant, one for each round.
 #[derive(Debug)]
 pub(crate) struct Series<T> {
     pub(crate) name: String,
@@ -22,13 +22,13 @@ pub(crate) struct Series<T> {
 }
 
 impl<'a, T> Case<'a, T> {
-    /// `turn` works for about the time it is given.
+    /// Creates a case. `turn` works for about the time that it is given.
     pub(crate) fn new(name: impl Into<String>, turn: impl FnMut(Duration) -> T + 'a) -> Self {
         Self { name: name.into(), turn: Box::new(turn) }
     }
 }
 
-/// Gives every case a short turn that does not count, then one in every round.
+/// Runs one turn of each case in each round, after a shorter warm-up turn of each case that does not count.
 pub(crate) fn alternate<T>(rounds: Rounds, mut cases: Vec<Case<'_, T>>) -> Vec<Series<T>> {
     for case in &mut cases {
         (case.turn)(rounds.turn / 4);
@@ -44,18 +44,19 @@ pub(crate) fn alternate<T>(rounds: Rounds, mut cases: Vec<Case<'_, T>>) -> Vec<S
 }
 
 impl<T> Series<T> {
+    /// Returns the median over all rounds.
     pub(crate) fn median(&self, of: impl Fn(&T) -> f64) -> f64 {
         median(self.turns.iter().map(of))
     }
 
-    /// The median of the ratios to another series, each within one round.
+    /// Returns the median of the ratios to another series, each computed within one round.
     pub(crate) fn ratio(&self, to: &Self, of: impl Fn(&T) -> f64) -> f64 {
         median(self.turns.iter().zip(&to.turns).map(|(ours, theirs)| of(ours) / of(theirs)))
     }
 }
 
 impl Series<f64> {
-    /// What this one takes beyond `base`, round by round.
+    /// Returns the difference to `base` in each round.
     pub(crate) fn beyond(&self, base: &Self) -> Self {
         let turns = self.turns.iter().zip(&base.turns).map(|(turn, base)| turn - base);
         Self { name: self.name.clone(), turns: turns.collect() }
@@ -81,19 +82,19 @@ mod tests {
     }
 
     #[test]
-    fn one_disturbed_turn_moves_no_median() {
+    fn one_disturbed_turn_does_not_change_the_median() {
         assert_eq!(series(&[3.0, 1000.0, 2.0]).median(|&it| it), 3.0);
         assert_eq!(series(&[1.0, 2.0]).median(|&it| it), 1.5);
     }
 
     #[test]
-    fn a_machine_that_slows_down_moves_no_ratio() {
+    fn a_machine_that_slows_down_does_not_change_the_ratio() {
         let (ours, theirs) = (series(&[1.0, 10.0, 100.0]), series(&[2.0, 20.0, 200.0]));
         assert_eq!(ours.ratio(&theirs, |&it| it), 0.5);
     }
 
     #[test]
-    fn everybody_has_a_turn_in_every_round() {
+    fn each_case_has_a_turn_in_each_round() {
         let order = std::cell::RefCell::new(Vec::new());
         let order_of = &order;
         let case = |name: &'static str| Case::new(name, move |_| order_of.borrow_mut().push(name));

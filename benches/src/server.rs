@@ -1,4 +1,4 @@
-//! The Redis server of a section, on its own core, and what it has spent.
+//! Starts the Redis server of a section on its own core, and reads its usage.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,16 +6,16 @@ use tollgate_tests::RedisServer;
 
 use crate::machine;
 
-/// A server that nobody else uses.
+/// Runs a server that only one section uses.
 #[derive(Debug)]
 pub(crate) struct Server(RedisServer);
 
-/// What a server has used since it started.
+/// Stores the resources that a server has used since it started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
     /// Processor time of the whole process.
     pub(crate) cpu: Duration,
-    /// By command: how often, and the microseconds inside.
+    /// Calls of each command, and the microseconds inside it.
     commands: BTreeMap<String, (u64, u64)>,
 }
 
@@ -24,7 +24,7 @@ impl Server {
         Self(machine::on_the_server_core(RedisServer::start))
     }
 
-    /// A server with a module loaded, which needs these libraries.
+    /// Starts a server that loads `module`. The module needs the libraries in the folder `libraries`.
     pub(crate) fn with_module(module: &str, libraries: &str) -> Self {
         let server = RedisServer::builder().arg("--loadmodule", module).env("LD_LIBRARY_PATH", libraries);
         Self(machine::on_the_server_core(|| server.start()))
@@ -38,16 +38,16 @@ impl Server {
         self.0.port()
     }
 
-    /// Sends one command and gives its reply, an error too.
+    /// Sends one command, and returns its reply. The reply can be an error.
     pub(crate) fn command<A: AsRef<[u8]>>(&self, words: &[A]) -> tollgate_tests::Reply {
         self.0.command(words)
     }
 
-    /// Sends commands without waiting in between.
+    /// Sends commands in one pipeline, and returns their replies.
     ///
     /// # Panics
     ///
-    /// When one of them is refused.
+    /// When the server refuses one of the commands.
     pub(crate) fn all(&self, commands: &[Vec<Vec<u8>>]) -> Vec<tollgate_tests::Reply> {
         let replies = self.0.pipeline(commands);
         if let Some(refusal) = replies.iter().find(|reply| reply.is_error()) {
@@ -56,18 +56,19 @@ impl Server {
         replies
     }
 
-    /// Makes the server know a script, and gives its name there.
+    /// Loads a script into the server, and returns its SHA-1.
     pub(crate) fn load(&self, script: &str) -> String {
         let reply = self.command(&["SCRIPT", "LOAD", script]);
         assert!(!reply.is_error(), "{}", reply.text());
         reply.text()
     }
 
-    /// Forgets all keys; scripts stay.
+    /// Deletes all keys. Scripts stay loaded.
     pub(crate) fn flush(&self) {
         self.command(&["FLUSHALL"]);
     }
 
+    /// Reads the usage of the server so far.
     pub(crate) fn usage(&self) -> Usage {
         let cpu = self.0.info("cpu");
         let seconds = |name: &str| cpu.get(name).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
@@ -86,7 +87,7 @@ impl Server {
 }
 
 impl Usage {
-    /// What was used since `before`.
+    /// Returns the difference to an earlier usage.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less = |(name, &(calls, usec)): (&String, &(u64, u64))| {
             let (calls_before, usec_before) = before.commands.get(name).copied().unwrap_or_default();
@@ -95,16 +96,17 @@ impl Usage {
         Self { cpu: self.cpu.saturating_sub(before.cpu), commands: self.commands.iter().map(less).collect() }
     }
 
+    /// Returns how often a command was called.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         self.commands.get(command).map_or(0, |(calls, _)| *calls)
     }
 
-    /// Microseconds inside a command, those of what a script called included.
+    /// Returns the microseconds inside a command. They include the commands that a script called.
     pub(crate) fn micros(&self, command: &str) -> u64 {
         self.commands.get(command).map_or(0, |(_, usec)| *usec)
     }
 
-    /// How often commands were carried out that a script called.
+    /// Returns how many commands the scripts called.
     pub(crate) fn calls_inside(&self) -> u64 {
         let outside = ["evalsha", "eval", "info", "ping", "script|load", "flushall", "config|get", "memory|usage"];
         self.commands.iter().filter(|(name, _)| !outside.contains(&name.as_str())).map(|(_, (calls, _))| calls).sum()

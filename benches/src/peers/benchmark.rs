@@ -1,10 +1,10 @@
-//! redis-benchmark: as fast as one can ask a server one call at a time.
+//! Runs redis-benchmark, which measures how fast a server carries out single calls.
 
 use std::{env, path::PathBuf, process::Command};
 
 use crate::server::{Server, Usage};
 
-/// The binary, beside the server's or on PATH.
+/// Finds the binary, beside that of the server or on `PATH`.
 pub(crate) fn find() -> Option<PathBuf> {
     let server = tollgate_tests::server::find_binary();
     let beside = server.parent().map(PathBuf::from);
@@ -15,7 +15,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// What one run of it saw, and what the server spent on it.
+/// Stores the results of one run, and the usage of the server during the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,
@@ -24,24 +24,24 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Processor time of the server per call, its sockets included.
+    /// Returns the processor time of the server per call in microseconds, including its work for sockets.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.usage.cpu.as_secs_f64() * 1e6 / self.calls as f64
     }
 
-    /// Time inside the script per call, as the server accounts it.
+    /// Returns the time inside the script per call in microseconds, as the server reports it.
     pub(crate) fn inside_us(&self) -> f64 {
         self.usage.micros("evalsha") as f64 / self.calls as f64
     }
 }
 
-/// Fifty connections send `words` with `pipeline` calls at a time in flight on each.
+/// Sends `words` over 50 connections, with `pipeline` calls in flight on each.
 ///
 /// # Panics
 ///
-/// When it does not do as told: then there is nothing to compare with.
+/// When redis-benchmark fails, or makes fewer calls than requested: then there is no figure to compare with.
 pub(crate) fn run(server: &Server, pipeline: u32, calls: u64, keys: usize, words: &[String]) -> Run {
-    let binary = find().expect("looked for before");
+    let binary = find().expect("redis-benchmark is installed");
     let before = server.usage();
     let numbers = [server.port().to_string(), calls.to_string(), pipeline.to_string(), keys.to_string()];
     let [port, count, pipeline, keys] = &numbers;
@@ -53,12 +53,14 @@ pub(crate) fn run(server: &Server, pipeline: u32, calls: u64, keys: usize, words
     let usage = server.usage().since(&before);
     let said = String::from_utf8_lossy(&output.stdout);
     let made = usage.calls("evalsha");
-    // It rounds up to whole pipelines.
+    // redis-benchmark rounds up to whole pipelines, so it can make more calls than requested.
     assert!(output.status.success() && made >= calls, "redis-benchmark made {made} of {calls} calls: {said}");
-    Run { per_second: per_second(&said).expect("redis-benchmark's table"), calls: made, usage }
+    Run { per_second: per_second(&said).expect("the output of redis-benchmark has a rate"), calls: made, usage }
 }
 
-/// "test","rps","avg_latency_ms",… five more; the name of the test may hold commas.
+/// Reads the rate from the last line: `"test","rps","avg_latency_ms",…` and five more columns.
+///
+/// The columns are counted from the end, because the name of the test can contain commas.
 fn per_second(csv: &str) -> Option<f64> {
     csv.lines().last()?.rsplit("\",\"").nth(6)?.parse().ok()
 }
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_beside_any_name() {
+    fn the_rate_is_read_whatever_the_name_of_the_test_contains() {
         let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min\",\"p50\",\"p95\",\"p99\",\"max\"\n\
                    \"SET a,b \"\",\"\" c\",\"1000000.00\",\"0.1\",\"0.1\",\"0.1\",\"0.1\",\"0.1\",\"0.2\"\n";
         assert_eq!(per_second(csv), Some(1_000_000.0));

@@ -1,4 +1,4 @@
-//! redis-cell, which limits inside the server, as a module in native code; asked over one shared connection.
+//! Calls redis-cell over one shared connection. redis-cell is a server module that limits requests in native code.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::{keys, load::Decide, server::Server};
 
-/// A server with the module, and a connection to it.
+/// Holds a server with the module, and a connection to it.
 #[derive(Debug)]
 pub(crate) struct Cell {
     server: Server,
@@ -14,12 +14,13 @@ pub(crate) struct Cell {
     keys: Vec<String>,
 }
 
-/// The module, and the libraries of the toolchain that it was built with.
+/// Names the environment variable with the path of the module.
 const MODULE: &str = "REDIS_CELL";
+/// Names the environment variable with the folder of the libraries that the module was linked with.
 const LIBRARIES: &str = "REDIS_CELL_LIBRARIES";
 
 impl Cell {
-    /// `None` where the module could not be built.
+    /// Starts a server with the module. Returns `None` if the module could not be built.
     pub(crate) async fn new(keys: usize) -> Option<Self> {
         let (module, libraries) = (env::var(MODULE).ok()?, env::var(LIBRARIES).ok()?);
         let server = Server::with_module(&module, &libraries);
@@ -34,7 +35,7 @@ impl Cell {
 
 impl Decide for Cell {
     async fn decide(&self, key: usize) -> bool {
-        // As many as ours: a million a second, never used up.
+        // The same rate as for the other contestants: a million a second. It is never used up.
         let mut command = redis::cmd("CL.THROTTLE");
         command.arg(&self.keys[key]).arg([1_000_000, 1_000_000, 1, 1].as_slice());
         let reply: [i64; 5] = command.query_async(&mut self.connection.clone()).await.expect("the server answers");

@@ -1,26 +1,29 @@
-//! Scripts as they are commonly written, for comparison: ours by hand, in the shape of the well-known ones.
+//! Contains commonly used limiter scripts, for comparison. They were written for this bench, in the shape of well-known
+//! scripts.
 
 use crate::keys::KEYS;
 
-/// Logs are few, so that each fills up within a short run.
+/// Sets the number of subjects of a log. It is small, so that each log fills up within a short run.
 pub(crate) const LOGS: usize = 1_000;
 
-/// One such script.
+/// Describes one script, and how to call it.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
-    /// How its keys begin; the subject follows in a hash tag.
+    /// Prefixes of its keys. The subject follows in a hash tag.
     pub(crate) keys: &'static [&'static str],
-    /// Arguments under which everybody is admitted, and under which nobody is.
+    /// Arguments with which all requests are admitted.
     pub(crate) admitting: &'static [&'static str],
+    /// Arguments with which all requests are denied, after the subjects are drained.
     pub(crate) denying: &'static [&'static str],
-    /// How many subjects there are, and how often each is asked before denials are measured.
+    /// Number of subjects.
     pub(crate) subjects: usize,
+    /// Number of calls for each subject before denials are measured.
     pub(crate) drain: usize,
 }
 
-/// Each replies 1 or a list that begins with 1 when it admits.
+/// Lists the scripts. When a script admits, its reply is 1 or an array that begins with 1.
 pub(crate) const COMMON: &[Common] = &[
     Common {
         name: "token bucket, two keys and floats (shape of Spring's request_rate_limiter)",
@@ -51,7 +54,7 @@ pub(crate) const COMMON: &[Common] = &[
     },
 ];
 
-/// Reads and writes both keys whatever it decides, in seconds.
+/// Counts tokens in seconds. It reads and writes both keys for each decision, also for a denial.
 const BUCKET: &str = "
 local rate = tonumber(ARGV[1])
 local capacity = tonumber(ARGV[2])
@@ -82,7 +85,7 @@ if ttl > 0 then
 end
 return { answer, left }";
 
-/// Counts what it denies.
+/// Counts the requests of a fixed window. Denied requests are counted too.
 const COUNTER: &str = "
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then
@@ -93,6 +96,7 @@ if count > tonumber(ARGV[1]) then
 end
 return { 1, count, redis.call('PTTL', KEYS[1]) }";
 
+/// Stores the time of each admitted request in a sorted set.
 const LOG: &str = "
 local limit = tonumber(ARGV[1])
 local period = tonumber(ARGV[2])

@@ -1,4 +1,4 @@
-//! The contestants, each doing what its users would do.
+//! Runs the contestants, each in the way in which an application uses it.
 
 pub(crate) mod benchmark;
 mod cell;
@@ -17,7 +17,7 @@ use tollgate::{Limiter, Outage, Policy, Store};
 
 use crate::{keys, load::Decide};
 
-/// Tollgate, through its public interface.
+/// Decides with Tollgate, through its public interface.
 #[derive(Debug)]
 pub(crate) struct Ours {
     limiter: Limiter,
@@ -26,7 +26,7 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn new(store: impl Store, policy: Policy, keys: usize) -> Self {
-        // Closed, and patient: a decision made without the server would be fast and worth nothing.
+        // Closed, with a long deadline: a fast decision that is made without the server must not count.
         let limiter = Limiter::builder(store)
             .policies(policy)
             .on_outage(Outage::Closed)

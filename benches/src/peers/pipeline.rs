@@ -1,4 +1,6 @@
-//! Calls side by side on many connections, as redis-benchmark makes them: for calls of any bytes, which it cannot pass.
+//! Sends pipelined calls on many connections, as redis-benchmark does.
+//!
+//! redis-benchmark cannot send arbitrary bytes as arguments. This loop can.
 
 use std::{
     io::{Read, Write},
@@ -8,13 +10,15 @@ use std::{
 
 use crate::{keys::Random, peers::benchmark::Run, server::Server};
 
-/// As many as redis-benchmark has by default.
+/// Sets the number of connections: as many as redis-benchmark has by default.
 const CONNECTIONS: usize = 50;
 
-/// Buffers of requests made before the clock starts, per connection.
+/// Sets the number of request buffers per connection that are filled before the clock starts.
 const PREPARED: usize = 4;
 
-/// Fifty connections send calls with `depth` at a time in flight on each; `call` makes the words for a subject's number.
+/// Sends calls over 50 connections, with `depth` calls in flight on each.
+///
+/// `call` returns the words of the call for the subject with that number.
 ///
 /// # Panics
 ///
@@ -51,7 +55,7 @@ pub(crate) fn run(
     }
     let (elapsed, usage) = (started.elapsed(), server.usage().since(&before));
     let made = rounds * (CONNECTIONS * depth) as u64;
-    assert_eq!(usage.calls("evalsha"), made, "calls that the server counts");
+    assert_eq!(usage.calls("evalsha"), made, "the server counts another number of calls");
     Run { per_second: made as f64 / elapsed.as_secs_f64(), calls: made, usage }
 }
 
@@ -64,7 +68,7 @@ fn encode(words: &[Vec<u8>], bytes: &mut Vec<u8>) {
     }
 }
 
-/// The replies of one script in one run are all of one shape.
+/// Returns the number of lines in one reply. All replies to a script in one run have the same number of lines.
 fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
     let mut bytes = Vec::new();
     encode(call, &mut bytes);
@@ -84,7 +88,7 @@ fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
     }
 }
 
-/// Whether a whole value stands at the front of these lines.
+/// Returns whether the lines begin with a complete value.
 fn is_whole(lines: &mut dyn Iterator<Item = &str>) -> bool {
     let Some(line) = lines.next() else { return false };
     let length = line.get(1..).and_then(|length| length.parse::<i64>().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What one writes without a library: a script over a shared connection, over a pool, and in two trips.
+//! Decides without a limiter library: with a script over a shared connection, over a pool, and with two round trips.
 
 use deadpool_redis::{Config, Pool, Runtime};
 use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
@@ -6,42 +6,42 @@ use tollgate::{Cost, Key, Policy, testing::Script};
 
 use crate::{keys, load::Decide, server::Server};
 
-/// A script that the server knows, and the call of it for each key.
+/// Stores a script that is loaded into the server, and the call of it for each key.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     sha: String,
     keys: Vec<String>,
-    /// What follows the key.
+    /// Arguments after the key.
     rest: Vec<Vec<u8>>,
-    /// The same, as it can be typed.
+    /// The same arguments as text, with decimal numbers instead of packed ones.
     by_hand: Vec<String>,
 }
 
 impl Call {
-    /// The empty script with one key.
+    /// Loads the empty script, which is called with one key.
     pub(crate) fn noop(server: &Server, keys: impl IntoIterator<Item = String>) -> Self {
         Self { sha: server.load("return 1"), keys: keys.into_iter().collect(), rest: Vec::new(), by_hand: Vec::new() }
     }
 
-    /// Our own script for a policy that is alone, called by hand.
+    /// Loads Tollgate's script for a single policy, which is called by hand.
     pub(crate) fn ours(server: &Server, policy: Policy, keys: impl IntoIterator<Item = String>) -> Self {
         let script = Script::new(policy);
         let any = Key::from("any");
-        // EVALSHA, sha, 1, key; and then:
+        // The first four words are EVALSHA, the SHA-1, 1 and the key.
         let rest = script.check(&any, Cost::ONE, None).split_off(4);
         let by_hand = script.check_by_hand(&any, Cost::ONE, None).split_off(4);
         let key = |key| script.keys(&Key::from(key)).remove(0);
         Self { sha: server.load(script.text()), keys: keys.into_iter().map(key).collect(), rest, by_hand }
     }
 
-    /// The call for the first key, word by word, as it can be typed.
+    /// Returns the words of the call for the first key, as text with decimal numbers.
     pub(crate) fn words_by_hand(&self) -> Vec<String> {
         let mut words = ["EVALSHA", &self.sha, "1", &self.keys[0]].map(str::to_owned).to_vec();
         words.extend_from_slice(&self.by_hand);
         words
     }
 
-    /// The call for a key, word by word.
+    /// Returns the words of the call for a key.
     pub(crate) fn words(&self, key: usize) -> Vec<Vec<u8>> {
         let mut words = ["EVALSHA", &self.sha, "1", &self.keys[key]].map(|word| word.as_bytes().to_vec()).to_vec();
         words.extend_from_slice(&self.rest);
@@ -55,16 +55,16 @@ impl Call {
     }
 }
 
-/// The first word tells: below zero is a denial.
+/// Returns whether a reply admits the request. The first number of the reply is below zero for a denial.
 fn is_admitted(reply: &Value) -> bool {
     match reply {
         Value::Int(word) => *word >= 0,
         Value::Array(words) => words.first().is_some_and(is_admitted),
-        _ => panic!("a reply that no script here makes"),
+        _ => panic!("no script of this file replies with {reply:?}"),
     }
 }
 
-/// One connection that all callers share.
+/// Calls a script over one connection that all callers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     connection: MultiplexedConnection,
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// A connection that waits for its answers however long a disturbed machine takes.
+/// Connects without a response timeout, so that a disturbed machine does not end the run.
 pub(crate) async fn connect(server: &Server) -> MultiplexedConnection {
     let client = Client::open(server.url()).expect("the server's own URL");
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -91,7 +91,7 @@ impl Decide for Shared {
     }
 }
 
-/// A pool, asked for a connection per decision: what its documentation shows.
+/// Takes a connection from a pool for each decision, as the documentation of the pool shows.
 pub(crate) struct PerCall {
     pool: Pool,
     call: Call,
@@ -105,10 +105,10 @@ impl PerCall {
     }
 }
 
-/// A pool as an application would make it.
+/// Creates a pool in the way in which an application creates it.
 pub(crate) fn pool(server: &Server, connections: usize) -> Pool {
     let builder = Config::from_url(server.url()).builder().expect("the server's own URL");
-    builder.max_size(connections).runtime(Runtime::Tokio1).build().expect("a pool needs a runtime, and has one")
+    builder.max_size(connections).runtime(Runtime::Tokio1).build().expect("the pool has a runtime")
 }
 
 impl Decide for PerCall {
@@ -119,8 +119,10 @@ impl Decide for PerCall {
     }
 }
 
-/// Read, compare in the client, then count: two trips, and more can pass than the limit says. The trips are those of
-/// limitador's Redis storage, without what that does besides: it cannot stand in for it, only show what a trip costs.
+/// Reads the count, compares it in the client, and then adds to it.
+///
+/// This takes two round trips, and can admit more requests than the limit allows. limitador's Redis storage makes the
+/// same two round trips, but does more work around them. The figures show the cost of a round trip, not of limitador.
 #[derive(Debug)]
 pub(crate) struct TwoTrips {
     connection: MultiplexedConnection,

@@ -1,4 +1,4 @@
-//! tower-rate-tier: the generic cell rate algorithm behind a script, over a shared connection.
+//! Calls tower-rate-tier, which runs the generic cell rate algorithm in a script, over a shared connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use tower_rate_tier::{Quota, RateTier, RedisStorage};
 use super::connect;
 use crate::{keys, load::Decide, server::Server};
 
-/// Its `check`, without its middleware.
+/// Decides with `RateTier::check`, without the middleware of the crate.
 pub(crate) struct Tiers {
     limiter: RateTier,
     keys: Vec<String>,
@@ -18,7 +18,7 @@ const TIER: &str = "pro";
 impl Tiers {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
         let storage = RedisStorage::new(connect(server).await).timeout(Duration::from_secs(5));
-        // Its burst is its count: enough for a run that admits everybody.
+        // The burst equals the count of the quota. It is large enough to admit all requests of a run.
         let quota = Quota::per_hour(100_000_000);
         let limiter = RateTier::builder().tier(TIER, quota).storage(Arc::new(storage)).build();
         Self { limiter, keys: (0..keys).map(keys::key).collect() }

@@ -1,4 +1,4 @@
-//! wrk: a browser's worth of connections.
+//! Runs wrk, which sends HTTP requests over many connections.
 
 use std::{
     env, fs,
@@ -9,23 +9,23 @@ use std::{
 
 use crate::{keys, machine};
 
-/// The binary.
+/// Finds the binary on `PATH`.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|folder| folder.join("wrk")).find(|file| file.is_file())
 }
 
-/// What one run saw.
+/// Stores the results of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) p99_us: f64,
     pub(crate) requests: u64,
-    /// Answers other than 2xx and 3xx.
+    /// Responses with a status other than 2xx and 3xx.
     pub(crate) refused: u64,
 }
 
-/// Writes the script by which each request names one of so many callers in `x-api-key`.
+/// Writes a script for wrk. Each request sends the key of one of `callers` callers in `x-api-key`, chosen at random.
 pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
     let path = folder.join(format!("{callers}.lua"));
     let first = keys::key(0);
@@ -46,20 +46,20 @@ pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
     path
 }
 
-/// 64 connections of one thread, on the core of the servers, for whole seconds.
+/// Runs wrk for whole seconds, with 64 connections in one thread on the server core.
 ///
 /// # Panics
 ///
-/// When it does not run, or sees errors other than answers.
+/// When wrk fails, or reports errors of its sockets.
 pub(crate) fn run(server: SocketAddr, script: &Path, seconds: u64) -> Run {
-    let mut command = Command::new(find().expect("looked for before"));
+    let mut command = Command::new(find().expect("wrk is installed"));
     command.args(["-t", "1", "-c", "64", "--latency", "-d", &format!("{seconds}s"), "-s"]).arg(script);
     command.arg(format!("http://{server}/"));
-    // Started there, it stays there; this thread only waits.
+    // A process stays on the core on which it was started. This thread only waits.
     let output = machine::on_the_server_core(|| command.output()).expect("wrk starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !said.contains("Socket errors"), "wrk: {said}");
-    read(&said).unwrap_or_else(|| panic!("wrk said: {said}"))
+    read(&said).unwrap_or_else(|| panic!("no figures in the output of wrk: {said}"))
 }
 
 fn read(said: &str) -> Option<Run> {
@@ -73,7 +73,7 @@ fn read(said: &str) -> Option<Run> {
     })
 }
 
-/// `812.00us`, `1.03ms`, `1.20s`.
+/// Converts `812.00us`, `1.03ms` or `1.20s` to microseconds.
 fn micros(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
     units.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_wrk_says_is_understood() {
+    fn the_output_of_wrk_is_read() {
         let said = "Running 1s test @ http://127.0.0.1:1/\n  Latency Distribution\n     50%  350.00us\n     99%    1.25ms\n  \
                     157346 requests in 1.10s, 18.91MB read\n  Non-2xx or 3xx responses: 12\nRequests/sec: 143020.15\n";
         let run = read(said).expect("a report");

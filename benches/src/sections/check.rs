@@ -1,4 +1,4 @@
-//! One decision inside the process, against governor and tower-rate-tier: 10 000 keys, one thread.
+//! Measures one decision in process, for Tollgate, governor and tower-rate-tier, with 10 000 keys and one thread.
 
 use std::{
     hint::black_box,
@@ -33,8 +33,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             ours("tollgate, token bucket", &keys, Policy::token_bucket("a", PLENTY), true, |_| ()),
             ours("tollgate, fixed window", &keys, Policy::fixed_window("a", Quota::per_day(90_000_000)), true, |_| ()),
             ours("tollgate, three policies", &keys, three(), true, |_| ()),
-            governor_with_state("governor, keyed, and what remains", &keys),
-            ours("tollgate, token bucket, and what remains", &keys, Policy::token_bucket("a", PLENTY), true, remains),
+            governor_with_state("governor, keyed, with units left", &keys),
+            ours("tollgate, token bucket, with units left", &keys, Policy::token_bucket("a", PLENTY), true, remains),
             tiers("tower-rate-tier", &keys, true),
             clock(),
         ],
@@ -44,12 +44,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         vec![
             governor("governor, keyed", &keys, false),
             ours("tollgate, token bucket", &keys, Policy::token_bucket("a", SCARCE), false, |_| ()),
-            ours("tollgate, token bucket, and when to retry", &keys, Policy::token_bucket("a", SCARCE), false, retry),
+            ours("tollgate, token bucket, with time to retry", &keys, Policy::token_bucket("a", SCARCE), false, retry),
             tiers("tower-rate-tier", &keys, false),
         ],
     );
     for (outcome, series) in [("admitted", &admitted), ("denied", &denied)] {
-        let measure = format!("in-process check, keyed, {outcome}, against governor");
+        let measure = format!("in-process check, keyed, {outcome}, to governor");
         findings.goal(measure, Target::AtMost(1.0), series[1].ratio(&series[0], |&ns| ns), " ×");
         findings.tables.push(table(outcome, series));
     }
@@ -57,8 +57,9 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 }
 
 fn table(outcome: &str, series: &[Series<f64>]) -> Table {
-    let about = "One thread, 10 000 text keys of 21 bytes, asked in random order through the public interface: \
-                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`.";
+    let about = "One thread checks 10 000 text keys of 21 bytes in random order, through the public interface: \
+                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`. *With \
+                 units left* and *with time to retry* mean that these parts of the answer are read too.";
     let mut table = Table::new(&format!("In process, {outcome}"), about, &["", "ns of CPU per check", "to governor"]);
     for one in series {
         let ratio = one.ratio(&series[0], |&ns| ns);
@@ -67,7 +68,11 @@ fn table(outcome: &str, series: &[Series<f64>]) -> Table {
     table
 }
 
-/// Nanoseconds of processor time per call of `check`, over and over all keys; every call must come out as expected.
+/// Calls `check` for all keys again and again, and returns the nanoseconds of processor time per call.
+///
+/// # Panics
+///
+/// When a call does not return `expected`.
 fn per_call(time: Duration, keys: &[String], expected: bool, mut check: impl FnMut(&String) -> bool) -> f64 {
     let (mut calls, mut as_expected) = (0_u64, 0_u64);
     let started = machine::thread_cpu();
@@ -78,7 +83,7 @@ fn per_call(time: Duration, keys: &[String], expected: bool, mut check: impl FnM
         calls += keys.len() as u64;
         let elapsed = machine::thread_cpu() - started;
         if elapsed >= time {
-            assert_eq!(as_expected, calls, "not all were {}", if expected { "admitted" } else { "denied" });
+            assert_eq!(as_expected, calls, "not all checks were {}", if expected { "admitted" } else { "denied" });
             return elapsed.as_nanos() as f64 / calls as f64;
         }
     }
@@ -93,7 +98,7 @@ fn ours<'a>(
 ) -> Case<'a, f64> {
     let limiter = Limiter::new(MemoryStore::new(), policies);
     let check = move |key: &String| {
-        let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store answers at once");
+        let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store does not wait");
         let decision = answer.expect("an in-process store decides");
         look(&decision);
         decision.is_allowed()
@@ -105,7 +110,7 @@ fn ours<'a>(
 }
 
 fn remains(decision: &Decision) {
-    let binding = decision.binding().expect("there is a policy");
+    let binding = decision.binding().expect("the limiter has a policy");
     black_box((binding.remaining(), binding.reset_after()));
 }
 
@@ -121,7 +126,7 @@ fn three() -> [Policy; 3] {
     ]
 }
 
-/// Its quotas are rates, so "one a day" is one unit that takes a day.
+/// Returns the quota for governor. Its quotas are rates, so "one a day" is one unit that takes a day to return.
 fn governor_quota(admits: bool) -> governor::Quota {
     match (NonZeroU32::new(1_000_000), governor::Quota::with_period(Duration::from_secs(86_400))) {
         (Some(million), _) if admits => {
@@ -152,8 +157,8 @@ fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
     let quota = if admits { Quota::per_second(1_000_000_000) } else { Quota::per_day(1) };
     let limiter = RateTier::builder().tier("pro", quota).disable_gc().build();
     let check = move |key: &String| {
-        let answer = limiter.check(key, "pro", 1).now_or_never().expect("its memory answers at once");
-        answer.expect("its memory decides").is_ok()
+        let answer = limiter.check(key, "pro", 1).now_or_never().expect("its in-process store does not wait");
+        answer.expect("its in-process store decides").is_ok()
     };
     if !admits {
         keys.iter().for_each(|key| assert!(check(key)));
@@ -161,7 +166,7 @@ fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
     Case::new(name, move |time| per_call(time, keys, admits, &check))
 }
 
-/// What any limiter pays that asks the standard library for the time.
+/// Measures one reading of the standard library's clock, a cost of each limiter that uses this clock.
 fn clock<'a>() -> Case<'a, f64> {
     let (keys, started) = (vec![String::new(); KEYS], Instant::now());
     Case::new("`Instant::now` alone", move |time| per_call(time, &keys, true, |_| Instant::now() >= started))

@@ -1,4 +1,4 @@
-//! Unary calls of a tonic service, behind the layer and without it: what the layer adds to a call.
+//! Measures unary calls of a tonic service with and without the layer, to show the cost that the layer adds to a call.
 
 use std::{
     net::SocketAddr,
@@ -33,10 +33,10 @@ use crate::{
 const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
 const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
 
-/// Calls that are on their way at a time, on one connection.
+/// Sets the number of calls in flight on the connection.
 const CALLS: usize = 32;
 
-/// One turn.
+/// Stores the results of one turn.
 struct Turn {
     per_second: f64,
     cpu_us: f64,
@@ -59,7 +59,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let cases = cases.into_iter().map(|(name, code, address)| {
         let client = runtime.block_on(connect(address));
         if code != Code::Ok {
-            // The one that may.
+            // The first call is admitted. It uses up the quota, so that the measured calls are denied.
             runtime.block_on(call(client.clone()));
         }
         Case::new(name, move |time| turn(runtime, &client, code, time))
@@ -67,11 +67,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let series = alternate(pace.load, cases.collect());
 
     let about = format!(
-        "`SayHello` over one plain connection with {CALLS} calls on their way; client and server share a core, counts \
-         are in the process. The CPU time is that of both, per call. A denied call has no handler and one frame less, \
-         and a status to encode and to decode."
+        "`SayHello` over one connection without TLS, with {CALLS} calls in flight. The client and the server share a \
+         core. Counts are kept in process. The CPU time is the sum of the client and the server, per call. A denied \
+         call runs no handler and sends one frame less, but its status has to be encoded and decoded."
     );
-    let heads = ["", "calls/s", "to no layer", "CPU µs per call", "CPU, to no layer"];
+    let heads = ["", "calls/s", "calls/s, to no layer", "CPU µs per call", "CPU, to no layer"];
     let mut table = Table::new("gRPC, unary calls", about, &heads);
     for one in &series {
         table.row([
@@ -85,7 +85,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     Findings { tables: vec![table], ..Findings::default() }
 }
 
-/// Serves on a free port until the bench ends.
+/// Starts a server on a free port, which runs until the bench ends.
 fn serve<L, B>(runtime: &Runtime, layer: L) -> SocketAddr
 where
     L: tower_layer::Layer<Routes> + Clone + Send + 'static,
@@ -116,14 +116,18 @@ async fn call(mut client: GreeterClient<Channel>) -> Code {
     client.say_hello(request).await.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
-/// Calls for about `time`; every call must end with `code`.
+/// Makes calls for about `time`.
+///
+/// # Panics
+///
+/// When a call does not end with `code`.
 fn turn(runtime: &Runtime, client: &GreeterClient<Channel>, code: Code, time: Duration) -> Turn {
     let calls = AtomicU64::new(0);
     let (started, cpu) = (Instant::now(), machine::own_cpu());
     runtime.block_on(async {
         let caller = async || {
             while started.elapsed() < time {
-                assert_eq!(call(client.clone()).await, code, "a call ended otherwise");
+                assert_eq!(call(client.clone()).await, code, "a call ended with another code");
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         };

@@ -1,4 +1,4 @@
-//! An Axum service that says hello, behind each limiter, under wrk.
+//! Measures an Axum service with a trivial handler behind each limiter. wrk sends the requests.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -31,13 +31,13 @@ use crate::{
 
 const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(900_000).with_burst(1_000_000_000));
 
-/// Few callers who may ask six times a minute: about one request in a hundred passes.
+/// Admits six requests a minute from each of a few callers, so that about one request in a hundred is admitted.
 const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_minute(6).with_burst(1));
 const FEW: usize = 1_000;
 
 const KEY: &str = "x-api-key";
 
-/// One turn: what wrk saw, and what the service and Redis spent per request.
+/// Stores the results of one turn: the figures of wrk, and the processor time per request of the service and Redis.
 struct Turn {
     run: Run,
     service_us: f64,
@@ -46,7 +46,7 @@ struct Turn {
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     if wrk::find().is_none() {
-        return Findings::left_out("Axum under wrk", "wrk is not here");
+        return Findings::left_out("Axum under wrk", "wrk is not installed");
     }
     let bench = Bench { server: Server::start(), runtime: load::runtime(), pace };
     let mut findings = Findings::default();
@@ -57,7 +57,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         vec![
             ("no limiter", bench.serve(hello())),
             ("tollgate, Redis", bench.serve(bench.ours(PLENTY))),
-            ("deadpool per call, same script", bench.serve(bench.per_call())),
+            ("deadpool, a checkout per call, same script", bench.serve(bench.per_call())),
             ("tollgate, in process", bench.serve(in_process(PLENTY))),
             ("tower_governor, in process", bench.serve(governor(true))),
         ],
@@ -75,8 +75,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let share = |series: &[Series<Turn>]| series[1].ratio(&series[0], per_second);
     findings.goal("Axum hello, all admitted, to no limiter", Target::AtLeast(0.7), share(&admitted), " ×");
     findings.goal("Axum hello, 99 % over the limit, to no limiter", Target::AtLeast(0.95), share(&denied), " ×");
-    findings.tables.push(table("Axum under wrk, all admitted", "10 000 callers who may.", &admitted));
-    findings.tables.push(table("Axum under wrk, 99 % over the limit", "1 000 callers, six a minute each.", &denied));
+    findings.tables.push(table("Axum under wrk, all admitted", "10 000 callers within their limit.", &admitted));
+    findings.tables.push(table(
+        "Axum under wrk, 99 % over the limit",
+        "1 000 callers, six admitted a minute each.",
+        &denied,
+    ));
     findings
 }
 
@@ -84,12 +88,13 @@ fn per_second(turn: &Turn) -> f64 {
     turn.run.per_second
 }
 
-fn table(title: &str, who: &str, series: &[Series<Turn>]) -> Table {
+fn table(title: &str, load: &str, series: &[Series<Turn>]) -> Table {
     let about = format!(
-        "{who} 64 connections; the service has one core, Redis and wrk the other. 70 to 80 % of what the service does \
-         without a limiter is the kernel's work for sockets: a handler that does something makes the shares larger."
+        "{load} 64 connections. The service runs on one core, Redis and wrk on the other. Without a limiter, 70 to \
+         80 % of the CPU time of the service is the kernel's work for sockets. With a handler that does more work, the \
+         ratios to no limiter are higher."
     );
-    let heads = ["", "requests/s", "to no limiter", "p99 µs", "service CPU µs", "Redis CPU µs"];
+    let heads = ["", "requests/s", "requests/s, to no limiter", "p99 µs", "service CPU µs", "Redis CPU µs"];
     let mut table = Table::new(title, about, &heads);
     for one in series {
         table.row([
@@ -111,7 +116,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Serves on a free port until the bench ends.
+    /// Starts the service on a free port, where it runs until the bench ends.
     fn serve(&self, router: Router) -> SocketAddr {
         let listener = self.runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -133,14 +138,14 @@ impl Bench<'_> {
                 let redis = self.server.usage().since(&before).cpu;
                 let refused = run.refused as f64 / run.requests as f64;
                 let as_expected = if denies && name != "no limiter" { refused > 0.9 } else { refused == 0.0 };
-                // In the turn that does not count everybody's first request passes.
+                // The warm-up turn does not count. In it, the first request of each caller is admitted.
                 assert!(as_expected || denies && !counts, "{name}: {} of {} refused", run.refused, run.requests);
                 let each = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6 / run.requests as f64;
                 Turn { run, service_us: each(cpu), redis_us: each(redis) }
             })
         });
         let series = alternate(self.pace.load, cases.collect());
-        // Nobody needs it any more; what is left in the folder of temporary files is harmless.
+        // A script that cannot be deleted does no harm in the folder of temporary files.
         let _ = std::fs::remove_file(&script);
         series
     }
@@ -163,7 +168,7 @@ fn in_process(policy: Policy) -> Router {
     hello().layer(RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), Header::new(KEY)))
 }
 
-/// What one writes in an afternoon: a function around the next service.
+/// Builds a limiter without a limiter library: a function around the next service.
 fn by_hand(decide: impl Decide) -> Router {
     let decide = Arc::new(decide);
     hello().layer(from_fn(move |request: Request, next: Next| {

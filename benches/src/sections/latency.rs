@@ -1,4 +1,4 @@
-//! One caller who waits for each answer; and a pool that was handed over against a store's own connection.
+//! Measures the latency for one caller, and compares a store that uses a pool with a store that uses a URL.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_00
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     let mut findings = Findings::default();
-    findings.tables = vec![one_caller(pace, &mut findings), handed_over(pace, &mut findings)];
+    findings.tables = vec![one_caller(pace, &mut findings), pool_as_source(pace, &mut findings)];
     findings
 }
 
@@ -39,29 +39,32 @@ fn one_caller(pace: &Pace, findings: &mut Findings) -> Table {
     let before = server.usage();
     let trips = load::run(&runtime, &server, &ours, crowd, pace.load.turn);
     let calls = server.usage().since(&before).calls("evalsha") as f64 / trips.decisions as f64;
-    assert!((0.99..1.01).contains(&calls), "{calls} calls per decision of a lone caller");
+    assert!((0.99..1.01).contains(&calls), "{calls} calls per decision with one caller");
 
     let series = alternate(
         pace.load,
         vec![
             case("tollgate", |time| load::run(&runtime, &server, &ours, crowd, time)),
-            case("the same `EVALSHA` by hand, on a connection of the same kind", |time| {
+            case("the same `EVALSHA` by hand, shared connection", |time| {
                 load::run(&runtime, &server, &same, crowd, time)
             }),
-            case("`EVALSHA` of `return 1`, likewise", |time| load::run(&runtime, &server, &noop, crowd, time)),
-            case("deadpool per call, same script", |time| load::run(&runtime, &server, &per_call, crowd, time)),
+            case("`EVALSHA` of `return 1`, shared connection", |time| load::run(&runtime, &server, &noop, crowd, time)),
+            case("deadpool, a checkout per call, same script", |time| {
+                load::run(&runtime, &server, &per_call, crowd, time)
+            }),
         ],
     );
     let p50 = |load: &Load| load.p50_us;
     findings.goal("one caller, p50, to a bare `EVALSHA`", Target::AtMost(1.1), series[0].ratio(&series[1], p50), " ×");
     findings.goal(
-        "one caller, p50, to a pool asked per call",
+        "one caller, p50, to a pool with a checkout per call",
         Target::AtMost(0.6),
         series[0].ratio(&series[3], p50),
         " ×",
     );
-    let about = "Latency of one caller at a time; every decision of ours is one trip.";
-    let mut table = Table::new("One caller", about, &["", "p50 µs", "p99 µs", "ours to it, p50"]);
+    let about = "Latency with one caller. Each decision of Tollgate takes one round trip. A shared connection is a \
+                 connection of the same kind as Tollgate's.";
+    let mut table = Table::new("One caller", about, &["", "p50 µs", "p99 µs", "p50, tollgate to this row"]);
     for one in &series {
         let ratio = series[0].ratio(one, p50);
         table.row([one.name.clone(), figure(one.median(p50)), figure(one.median(|it| it.p99_us)), figure(ratio)]);
@@ -73,7 +76,7 @@ fn case<'a>(name: &str, turn: impl FnMut(std::time::Duration) -> Load + 'a) -> C
     Case::new(name, turn)
 }
 
-fn handed_over(pace: &Pace, findings: &mut Findings) -> Table {
+fn pool_as_source(pace: &Pace, findings: &mut Findings) -> Table {
     let server = Server::start();
     let runtime = load::runtime();
     let (own, pooled) = runtime.block_on(async {
@@ -87,7 +90,7 @@ fn handed_over(pace: &Pace, findings: &mut Findings) -> Table {
         let decisions = load::run(&runtime, &server, ours, crowd, pace.load.turn).decisions;
         server.usage().since(&before).calls("ping") as f64 / decisions as f64
     };
-    // The first decision asks the pool, and pays its ping, once.
+    // The first decision takes a connection out of the pool, which sends a ping once.
     runtime.block_on(pooled.decide(0));
     let pings = [pings(&own), pings(&pooled)];
     assert_eq!(pings, [0.0; 2], "pings per decision");
@@ -95,14 +98,15 @@ fn handed_over(pace: &Pace, findings: &mut Findings) -> Table {
     let series = alternate(
         pace.load,
         vec![
-            case("`RedisStore::connect`", |time| load::run(&runtime, &server, &own, crowd, time)),
-            case("`RedisStore::from_pool`", |time| load::run(&runtime, &server, &pooled, crowd, time)),
+            case("a URL as the source", |time| load::run(&runtime, &server, &own, crowd, time)),
+            case("a pool as the source", |time| load::run(&runtime, &server, &pooled, crowd, time)),
         ],
     );
     let share = series[1].ratio(&series[0], Load::per_second);
-    findings.goal("`from_pool`, throughput to `connect`, 64 callers", Target::AtLeast(0.95), share, " ×");
-    let about = "64 callers, 10 000 keys. A pool pings on every checkout; a store checks out once.";
-    let mut table = Table::new("A pool handed over", about, &["", "decisions/s", "to connect", "pings per decision"]);
+    findings.goal("a pool as the source, throughput to a URL, 64 callers", Target::AtLeast(0.95), share, " ×");
+    let about = "64 callers, 10 000 keys. A pool sends a ping on each checkout. A store checks out a connection only \
+                 once.";
+    let mut table = Table::new("A pool as the source", about, &["", "decisions/s", "to a URL", "pings per decision"]);
     for (one, pings) in series.iter().zip(pings) {
         let ratio = one.ratio(&series[0], Load::per_second);
         table.row([one.name.clone(), figure(one.median(Load::per_second)), figure(ratio), format!("{pings}")]);

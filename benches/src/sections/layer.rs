@@ -1,4 +1,6 @@
-//! One request through a layer around a service that does nothing, against tower_governor: what the layer adds.
+//! Measures one request through a layer around a service that does nothing, for Tollgate and tower_governor.
+//!
+//! The difference to the service without a layer is the cost that the layer adds.
 
 use std::{
     convert::Infallible,
@@ -57,10 +59,10 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         let added: Vec<_> = series.iter().map(|one| one.beyond(&series[0])).collect();
         findings.tables.push(table(outcome, series, &added));
         if outcome == "admitted" {
-            let measure = "layer, in process, admitted, to tower_governor with as many fields";
+            let measure = "layer, in process, admitted, to tower_governor with the same number of fields";
             findings.goal(measure, Target::AtMost(0.9), added[2].ratio(&added[1], |&ns| ns), " ×");
         } else {
-            let measure = "layer, in process, denied, cheaper than tower_governor";
+            let measure = "layer, in process, denied, tower_governor to tollgate";
             findings.goal(measure, Target::AtLeast(50.0), added[1].ratio(&added[2], |&ns| ns), " ×");
         }
     }
@@ -68,9 +70,10 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 }
 
 fn table(outcome: &str, series: &[Series<f64>], added: &[Series<f64>]) -> Table {
-    let about = "One thread, 10 000 peers by their address, counts in process. *Added* is beyond building the request \
-                 and calling a service that does nothing; tower_governor's denial reads the processor's clock anew, \
-                 which is dear on a virtual machine.";
+    let about = "One thread sends requests from 10 000 client addresses. Counts are kept in process. *Added* is the \
+                 difference to the first row, which builds the request and calls a service that does nothing. *Fields* \
+                 are header fields of the response. For each denial, tower_governor creates a new clock and reads the \
+                 processor's counter, which is expensive on a virtual machine.";
     let heads = ["", "ns of CPU per request", "added ns", "added, to tower_governor"];
     let mut table = Table::new(&format!("Layer, {outcome}"), about, &heads);
     for (at, (one, beyond)) in series.iter().zip(added).enumerate() {
@@ -84,7 +87,7 @@ fn table(outcome: &str, series: &[Series<f64>], added: &[Series<f64>]) -> Table 
     table
 }
 
-/// Answers at once, with nothing.
+/// Answers each request with an empty response, without waiting.
 #[derive(Clone)]
 pub(super) struct Nothing;
 
@@ -102,7 +105,7 @@ impl Service<Request<()>> for Nothing {
     }
 }
 
-/// The addresses of 10 000 peers, in an order that no cache foresees.
+/// Returns the addresses of 10 000 clients, in an order that no cache can predict.
 fn peers() -> Vec<SocketAddr> {
     let mut random = Random::new(1);
     let mut peers: Vec<SocketAddr> =
@@ -117,7 +120,7 @@ fn ours(policy: Policy) -> RateLimitLayer<PeerIp> {
     RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp::new())
 }
 
-/// The peer's layer, before it is said whether it adds fields.
+/// Returns the configuration of tower_governor, before the header fields are switched on or left off.
 fn theirs(admits: bool) -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware> {
     let mut config = GovernorConfigBuilder::default().key_extractor(PeerIpKeyExtractor);
     if admits {
@@ -136,12 +139,16 @@ fn without_fields(admits: bool) -> impl Limited {
     GovernorLayer::new(theirs(admits).finish().expect("a quota above zero")).layer(Nothing)
 }
 
-/// Any of the services here.
+/// Names the type of all services in this file.
 trait Limited: Service<Request<()>, Response = Response<Body>, Error = Infallible> {}
 
 impl<S: Service<Request<()>, Response = Response<Body>, Error = Infallible>> Limited for S {}
 
-/// Nanoseconds per request from every peer in turn; the answers must have the status and as many fields.
+/// Measures the nanoseconds per request. The requests come from all client addresses in turn.
+///
+/// # Panics
+///
+/// When a response has another status, or when the first response has another number of header fields.
 fn case<'a>(
     name: &str,
     peers: &'a [SocketAddr],
@@ -153,7 +160,7 @@ fn case<'a>(
         let mut request = Request::new(());
         request.extensions_mut().insert(ConnectInfo(peer));
         assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready());
-        let answer = service.call(request).now_or_never().expect("nothing to wait for");
+        let answer = service.call(request).now_or_never().expect("the service answers without waiting");
         answer.unwrap_or_else(|never| match never {})
     };
     if status != StatusCode::OK {
@@ -172,7 +179,7 @@ fn case<'a>(
             requests += peers.len() as u64;
             let elapsed = machine::thread_cpu() - started;
             if elapsed >= time {
-                assert_eq!(as_expected, requests, "not all were answered with {status}");
+                assert_eq!(as_expected, requests, "not all responses had the status {status}");
                 return elapsed.as_nanos() as f64 / requests as f64;
             }
         }

@@ -1,6 +1,7 @@
-//! A million keys inside the process: the bytes of each, and how long a caller ever waits for the store to tidy up.
+//! Measures a million keys in process: the bytes per key, and the longest time that a single check takes.
 //!
-//! Each contestant runs in a process of its own, so that the resident memory is its own.
+//! A check is slow when the store grows or removes keys during the check. Each contestant runs in its own process, so
+//! that the resident memory of the process belongs to this contestant alone.
 
 use std::{
     env,
@@ -22,26 +23,27 @@ use crate::{
 
 const KEYS: usize = 1_000_000;
 
-/// How many more come when the store is full, and drive out what is fresh or nearest to it.
+/// Sets how many more keys are added to the full store. They replace keys whose quota is full again, or nearly full.
 const MORE: usize = 200_000;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     if resident().is_none() {
-        return Findings::left_out("A million keys in process", "this system does not say how much memory is resident");
+        return Findings::left_out("A million keys in process", "this system does not report resident memory");
     }
     let mut findings = Findings::default();
     let mut table = Table::new(
         "A million keys in process",
         format!(
-            "Text keys of 21 bytes, each spent from once, one bucket of a thousand an hour each; growth of the resident \
-             memory of a process of its own. The *longest pause* is the dearest single check in processor time, so that \
-             neighbours do not count: while a million keys come in, and while {MORE} more come to a full store (governor \
-             forgets nothing by itself). A turn is a process of its own."
+            "Each text key of 21 bytes is checked once. Its limit is one bucket of a thousand an hour. *Bytes per key* \
+             is the growth of the resident memory. The *longest pause* is the processor time of the slowest single \
+             check. Processor time does not include the work of other processes. It is measured while a million keys \
+             are added (*filling*), and while {MORE} more keys are added to the full store (*full*). governor removes \
+             no keys by itself. Each turn runs in its own process."
         ),
         &["", "bytes per key", "ns per new key", "longest pause µs, filling", "longest pause µs, full"],
     );
     let cases = ["tollgate", "governor"].map(|name| Case::new(name, move |_| probed(name)));
-    // A turn is as long as its work. One more goes before those that count.
+    // A turn ends when its work is done, so no length is set. A warm-up turn runs first, and does not count.
     let series = alternate(Rounds { count: pace.load.count, turn: Duration::ZERO }, cases.into());
     for one in &series {
         let [bytes, new, filling, full] = std::array::from_fn(|at| one.median(|probe| probe[at]));
@@ -56,16 +58,16 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     findings
 }
 
-/// Asks a process of its own.
+/// Measures one contestant in a new process, and returns its figures.
 fn probed(name: &str) -> [f64; 4] {
-    let this = env::current_exe().expect("a running program is somewhere");
+    let this = env::current_exe().expect("this program has a path");
     let output = Command::new(this).args(["probe", name]).output().expect("this program starts again");
     let said = String::from_utf8_lossy(&output.stdout);
     let figures: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     figures.try_into().unwrap_or_else(|_| panic!("the probe ended with {}: {said}", output.status))
 }
 
-/// The other end of [`probed`].
+/// Measures the contestant that [`probed`] names, in the new process, and prints its figures.
 pub(crate) fn probe(words: &[String]) {
     machine::stay_on_the_client_core();
     let figures = match words.first().map(String::as_str) {
@@ -74,10 +76,10 @@ pub(crate) fn probe(words: &[String]) {
             let store = MemoryStore::builder().max_keys(max).build();
             let limiter = Limiter::new(store.clone(), Policy::token_bucket("a", Quota::per_hour(1_000)));
             let figures = fill(|key| {
-                let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store answers at once");
+                let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store does not wait");
                 answer.expect("an in-process store decides").is_allowed()
             });
-            // What the bound is for: kept, and not by forgetting much more than asked.
+            // The store keeps its bound, and does not remove many more keys than necessary.
             assert!((KEYS * 9 / 10..=KEYS).contains(&store.len()), "{} states", store.len());
             figures
         }
@@ -85,12 +87,14 @@ pub(crate) fn probe(words: &[String]) {
             let limiter = RateLimiter::keyed(governor::Quota::per_hour(NonZeroU32::MIN.saturating_add(999)));
             fill(|key| limiter.check_key(key).is_ok())
         }
-        _ => panic!("a probe of whom?"),
+        other => panic!("no contestant has the name {other:?}"),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));
 }
 
-/// Bytes per key, nanoseconds per new key, and the longest pauses in microseconds.
+/// Fills the store. Returns the bytes per key, the nanoseconds per new key, and two longest pauses in microseconds.
+///
+/// The first pause is from the filling of the store, and the second one from the full store.
 fn fill(mut check: impl FnMut(&String) -> bool) -> [f64; 4] {
     let mut key = String::with_capacity(32);
     let mut longest = |numbers: std::ops::Range<usize>| {
@@ -114,7 +118,7 @@ fn fill(mut check: impl FnMut(&String) -> bool) -> [f64; 4] {
     [bytes, took.as_nanos() as f64 / KEYS as f64, filling, full]
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident memory of this process in bytes. Returns `None` if the system does not report it.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split(' ').nth(1)?.parse().ok()?;

@@ -1,4 +1,6 @@
-//! Who keeps asking after a denial: the limiter over Redis, and the layer around it, while the denial is remembered.
+//! Measures repeated denials: a denied client sends more requests while the deny cache holds its denial.
+//!
+//! The section measures the limiter over Redis, and the layer around it.
 
 use std::{
     hint::black_box,
@@ -26,10 +28,10 @@ use crate::{
 
 const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
 
-/// So many offenders, each denied again and again.
-const OFFENDERS: u32 = 100;
+/// Sets the number of denied clients.
+const CLIENTS: u32 = 100;
 
-/// What a turn saw: nanoseconds per refusal that was known, and how many calls reached the server for each.
+/// Stores the results of one turn, for denials from the deny cache: nanoseconds, and calls to the server, per denial.
 struct Turn {
     ns: f64,
     calls: f64,
@@ -38,11 +40,11 @@ struct Turn {
 pub(crate) fn run(pace: &Pace) -> Findings {
     let server = Server::start();
     let runtime = load::runtime();
-    // Where a check is made that is not known, and given up.
+    // A check needs the runtime when the deny cache no longer holds the denial. Such a check is dropped.
     let _inside = runtime.enter();
     let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
     let peers: Vec<SocketAddr> =
-        (1..=OFFENDERS).map(|at| (Ipv4Addr::from_bits(0x0a00_0000 | at), 4_000).into()).collect();
+        (1..=CLIENTS).map(|at| (Ipv4Addr::from_bits(0x0a00_0000 | at), 4_000).into()).collect();
     let keys: Vec<Key> = peers.iter().map(|peer| Key::from(peer.ip())).collect();
     let limiter = Limiter::new(store, SCARCE);
 
@@ -64,9 +66,9 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             Case::new("in the layer, 429 with 4 fields and no body", in_short),
         ],
     );
-    let about = "A hundred denied clients who keep asking a limiter over Redis. A denial is remembered for a second; the \
-                 first check after that asks the server again, and is not in the time.";
-    let heads = ["", "ns of CPU per refusal", "calls to the server per refusal"];
+    let about = "A hundred denied clients send more requests to a limiter over Redis. The deny cache holds a denial \
+                 for a second. The next check calls the server again, and is not part of the measured time.";
+    let heads = ["", "ns of CPU per denial", "calls to the server per denial"];
     let mut table = Table::new("Denied again and again", about, &heads);
     for one in &series {
         table.row([one.name.clone(), figure(one.median(|it| it.ns)), format!("{:.6}", one.median(|it| it.calls))]);
@@ -74,12 +76,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let mut findings = Findings::default();
     findings.tables.push(table);
     let ns = |at: usize| series[at].median(|it: &Turn| it.ns);
-    findings.goal("denied repeat offender, in the limiter", Target::AtMost(150.0), ns(0), " ns");
-    findings.goal("denied repeat offender, in the layer with the 429", Target::AtMost(250.0), ns(2), " ns");
+    findings.goal("repeated denial, in the limiter", Target::AtMost(150.0), ns(0), " ns");
+    findings.goal("repeated denial, in the layer, with the 429 response", Target::AtMost(250.0), ns(2), " ns");
     findings
 }
 
-/// Asks for `time`, and again at the server for who is forgotten.
+/// Measures denials for `time`. Between the measured parts each key is denied at the server again.
 fn refusals(
     runtime: &Runtime,
     server: &Server,
@@ -90,7 +92,7 @@ fn refusals(
 ) -> Turn {
     let (mut spent, mut refused, mut calls) = (Duration::ZERO, 0_u64, 0);
     while spent < time {
-        // Everybody is denied anew, and then known for a second.
+        // The server denies each key again. Then the deny cache holds the denials for a second.
         for key in keys {
             let answer: CheckFuture = limiter.check_key(key, tollgate::Cost::ONE);
             let _ = runtime.block_on(answer).expect("the server is up");

@@ -1,4 +1,4 @@
-//! What one decision costs the server, script by script, in units of an empty one.
+//! Measures the server time of one decision for each script, and compares it with an empty script.
 
 use std::{ops::Add, time::Duration};
 
@@ -17,7 +17,8 @@ use crate::{
     server::Server,
 };
 
-/// One of our sets: admitting when `scarce` is false, drained by `drain` calls when it is true.
+/// Describes a set of Tollgate's policies. It admits when `scarce` is false. When `scarce` is true, it denies after
+/// `drain` calls.
 struct Ours {
     name: &'static str,
     policies: fn(scarce: bool) -> PolicySet,
@@ -25,7 +26,7 @@ struct Ours {
     drain: usize,
 }
 
-/// A new algorithm is a line here; the first two stand where [`BUCKET`] and [`THREE`] say.
+/// Lists the sets. A new algorithm is one more line. [`BUCKET`] and [`THREE`] are the positions of the first two sets.
 const OURS: &[Ours] = &[
     one("token bucket", |scarce| Policy::token_bucket("a", bucket(scarce)).into()),
     one("three: bucket, window, window from first hit", |scarce| {
@@ -35,7 +36,7 @@ const OURS: &[Ours] = &[
             Policy::window_from_first_hit("c", window(scarce)),
         ])
     }),
-    one("token bucket, 7 a second: parts of a µs", |scarce| {
+    one("token bucket, 7 a second (fractions of a µs)", |scarce| {
         let quota = if scarce { Quota::per_day(7).with_burst(1) } else { Quota::per_second(7).with_burst(36_000) };
         Policy::token_bucket("a", quota).into()
     }),
@@ -48,8 +49,9 @@ const OURS: &[Ours] = &[
     Ours { name: "sliding log of 100", policies: |scarce| log(scarce).into(), subjects: LOGS, drain: 100 },
 ];
 
-/// The places in a round, after the empty script.
+/// Sets the position of the token bucket in a round. The empty script has position 0.
 const BUCKET: usize = 1;
+/// Sets the position of the three policies in a round.
 const THREE: usize = 2;
 
 const fn one(name: &'static str, policies: fn(bool) -> PolicySet) -> Ours {
@@ -64,18 +66,20 @@ const fn window(scarce: bool) -> Quota {
     if scarce { Quota::per_day(1) } else { Quota::per_hour(1_000_000) }
 }
 
-/// As the sorted set beside it: full of 100 entries, or of what comes in 300 ms.
+/// Returns a policy with the same limits as the sorted set that it is compared with.
+///
+/// A scarce log is full with 100 entries. Another log holds the entries of 300 ms.
 const fn log(scarce: bool) -> Policy {
     let quota = if scarce { Quota::per_day(100) } else { Quota::new(1_000, Duration::from_millis(300)) };
     Policy::sliding_log("a", quota)
 }
 
-/// A script, ready to be called for any subject.
+/// Stores a script, and the call of it for any subject. A subject is a key that is limited.
 struct Subject {
     name: &'static str,
-    /// The call, with [`ANY_KEY`] where the subject belongs.
+    /// Words of the call, with [`ANY_KEY`] in place of the subject.
     words: Vec<Vec<u8>>,
-    /// The keys at the server, likewise.
+    /// Keys at the server, with [`ANY_KEY`] in place of the subject.
     keys: Vec<String>,
     subjects: usize,
     drain: usize,
@@ -120,11 +124,12 @@ fn goals(findings: &mut Findings, admitted: &[Series<(Run, f64)>], denied: &[Ser
 
 fn table(subjects: &[Subject], series: &[Series<(Run, f64)>], admits: bool) -> Table {
     let outcome = if admits { "admitted" } else { "denied" };
-    let about = "50 connections, 16 calls in flight on each, 10 000 subjects (1 000 for logs). *CPU* is \
-                 all of the server's, sockets included; *inside* is what the server counts for `EVALSHA`; *commands* are \
-                 those the script calls; *bytes* is `MEMORY USAGE` of all keys of one subject. The unit is `EVALSHA` of \
-                 `return 1` with one key.";
-    let heads = ["", "CPU µs", "to noop", "inside µs", "commands", "bytes per subject"];
+    let about = "50 connections, 16 calls in flight on each, 10 000 limited keys, called subjects (1 000 for logs). \
+                 *CPU* is the processor time of the server per call, including its work for sockets. *Inside* is the \
+                 time that the server reports for `EVALSHA`. *Commands* counts the commands that the script calls. \
+                 *Bytes* is the `MEMORY USAGE` of all keys of one subject. *Noop* is `EVALSHA` of `return 1` with one \
+                 key. Bold rows are scripts of Tollgate.";
+    let heads = ["", "CPU µs", "CPU, to noop", "inside µs", "commands", "bytes per subject"];
     let mut table = Table::new(&format!("Cost at the server, {outcome}"), about, &heads);
     for (subject, one) in subjects.iter().zip(series) {
         table.row([
@@ -151,7 +156,7 @@ fn noop(server: &Server) -> Subject {
 fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
     let script = Script::new((ours.policies)(!admits));
     server.load(script.text());
-    // The two outcomes have keys of their own, and so has every set; short, for a long key would become a digest.
+    // Each outcome of each set has its own keys. The keys are short, because a long key would be replaced by a digest.
     let subject = format!("{ANY_KEY}/{number}/{admits}");
     let key = Key::from(subject.as_str());
     Subject {
@@ -176,7 +181,7 @@ fn common(server: &Server, common: &Common, admits: bool) -> Subject {
     Subject { name: common.name, words, keys, subjects: common.subjects, drain: common.drain, admits, is_ours: false }
 }
 
-/// How many subjects are asked after each run whether it was what it should be.
+/// Sets how many subjects are checked after each run, to verify that the outcome is as expected.
 const SAMPLE: usize = 50;
 
 impl Subject {
@@ -196,7 +201,11 @@ impl Subject {
         }
     }
 
-    /// Everybody in a sample is admitted, or nobody is.
+    /// Verifies that a sample of the subjects has the expected outcome.
+    ///
+    /// # Panics
+    ///
+    /// When a subject is admitted that should be denied, or denied that should be admitted.
     fn verify(&self, server: &Server) {
         let calls: Vec<_> = (0..SAMPLE).map(|number| self.call(number)).collect();
         for reply in server.all(&calls) {
@@ -204,13 +213,15 @@ impl Subject {
                 tollgate_tests::Reply::Array(words) => words[0].int(),
                 word => word.int(),
             };
-            // Ours begin with a word below zero when they deny, the common ones with 0.
+            // For a denial, the first number in a reply of Tollgate's scripts is below zero. The other scripts use 0.
             let admitted = if self.is_ours { first >= 0 } else { first == 1 };
             assert_eq!(admitted, self.admits, "{}: {reply:?}", self.name);
         }
     }
 
-    /// Memory of one subject, in the middle of the sample, right after it was asked.
+    /// Returns the memory of all keys of one subject in bytes, right after a call for this subject.
+    ///
+    /// The subject is in the middle of the sample.
     fn bytes(&self, server: &Server) -> f64 {
         let of = |key: &String| {
             let key = key.replace(ANY_KEY, &keys::key(SAMPLE / 2));

@@ -1,4 +1,4 @@
-//! Decisions per second of concurrent callers through one Redis, and what each costs both machines.
+//! Measures decisions per second of concurrent callers through one Redis server, and their cost in client and server.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     server::Server,
 };
 
-/// Never used up; a unit is a whole number of microseconds, as it most often is.
+/// Sets a limit that is never used up. A unit takes a whole number of microseconds, as with most limits.
 const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
 
 pub(crate) fn run(pace: &Pace) -> Findings {
@@ -27,15 +27,18 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 
     let mut spread = Table::new(
         "Through Redis, 10 000 keys",
-        "Concurrent callers on one client core against one server core, all admitted. *Same script* is this project's \
-         own, called by hand. *Two trips* is a read, then an update, as limitador does it; limitador itself is left out, \
-         because none of its releases compiles with its Redis storage alone. *redis-cell* is a module of the server, in \
-         native code; it is missing where it could not be built. CPU is user and kernel time of the process per decision.",
+        "Concurrent callers on one client core, with a server on the other core. All requests are admitted. *Same \
+         script* is Tollgate's script, called by hand. *Two round \
+         trips* is a read and then an update, as limitador does it. limitador itself is left out, because none of its \
+         releases compiles with its Redis storage alone. *redis-cell* is a server module in native code. Its rows are \
+         missing if it could not be built. *Noop* is `EVALSHA` of `return 1`. *Tollgate to this row* is a ratio of \
+         decisions/s. CPU is the user and kernel time of the process per decision. In the last two rows, *50 × 64* \
+         means 50 connections with 64 calls in flight on each.",
         HEADS,
     );
     let mut hot = Table::new(
         "Through Redis, one hot key",
-        "The same with every caller on one key; it cannot be used up either.",
+        "The same measurement with all callers on one key. The limit of this key is never used up either.",
         HEADS,
     );
     let callers: &[usize] = if pace.is_quick { &[1, 64, 256] } else { &[1, 16, 64, 256, 1024] };
@@ -64,7 +67,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 }
 
 const HEADS: &[&str] =
-    &["callers", "", "decisions/s", "ours to it", "client CPU µs", "Redis CPU µs", "p50 µs", "p99 µs"];
+    &["callers", "", "decisions/s", "tollgate to this row", "client CPU µs", "Redis CPU µs", "p50 µs", "p99 µs"];
 
 fn rows(table: &mut Table, callers: usize, series: &[Series<Load>]) {
     for one in series {
@@ -88,8 +91,9 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
         findings.goal(format!("decisions/s, {callers} callers, to {than}"), Target::AtLeast(target), ratio, " ×");
     };
     let benchmark = ours.median(Load::per_second) / best.script.median(|it| it.per_second);
-    faster("redis-benchmark's best for the single script", if many { 2.2 } else { 1.5 }, benchmark);
-    faster("a pool asked per call", if many { 9.0 } else { 6.5 }, ours.ratio(&series[PER_CALL], Load::per_second));
+    faster("the best rate of redis-benchmark for the same script", if many { 2.2 } else { 1.5 }, benchmark);
+    let per_call = ours.ratio(&series[PER_CALL], Load::per_second);
+    faster("a pool with a checkout per call", if many { 9.0 } else { 6.5 }, per_call);
     if many {
         if let Some(cell) = series.get(CELL) {
             faster("redis-cell over a shared connection", 1.7, ours.ratio(cell, Load::per_second));
@@ -106,7 +110,7 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
     }
 }
 
-/// The places of the contestants in a round.
+/// Sets the position of Tollgate in a round. The next constants set the positions of other contestants.
 const OURS: usize = 0;
 const SAME: usize = 1;
 const PER_CALL: usize = 3;
@@ -149,8 +153,8 @@ impl<'a> Field<'a> {
             self.case("tollgate", server, &self.ours, crowd),
             self.case("shared connection, same script", server, &self.same, crowd),
             self.case("shared connection, `return 1`", server, &self.noop, crowd),
-            self.case("deadpool per call, same script", server, &self.per_call, crowd),
-            self.case("shared connection, two trips", server, &self.two_trips, crowd),
+            self.case("deadpool, a checkout per call, same script", server, &self.per_call, crowd),
+            self.case("shared connection, two round trips", server, &self.two_trips, crowd),
             self.case("tower-rate-tier", server, &self.tiers, crowd),
         ];
         if let Some(cell) = &self.cell {
@@ -168,7 +172,7 @@ impl<'a> Field<'a> {
     ) -> Case<'b, Load> {
         Case::new(name, move |time| {
             let load = load::run(self.runtime, server, decide, crowd, time);
-            assert_eq!(load.admitted, load.decisions, "nobody is over this limit");
+            assert_eq!(load.admitted, load.decisions, "all requests are within the limit");
             load
         })
     }
@@ -179,8 +183,11 @@ struct Best {
     noop: Series<benchmark::Run>,
 }
 
-/// redis-benchmark at its fastest, or what it would do if it could pass any bytes: 64 calls in flight on each connection; for CPU per call of the empty script at 16,
-/// which is the project's unit.
+/// Measures the best rate of redis-benchmark for the script, and the CPU time of a noop.
+///
+/// The rate is measured with 64 calls in flight on each connection. redis-benchmark cannot send packed numbers, so a
+/// plain loop with packed numbers runs too, and the faster one counts. The noop runs with 16 calls in flight. Its CPU
+/// time is the unit of this project.
 fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
     let words = Call::ours(server, PLENTY, [ANY_KEY.to_owned()]).words_by_hand();
     let noop = Call::noop(server, [ANY_KEY.to_owned()]).words_by_hand();
@@ -189,10 +196,10 @@ fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
         Case::new("redis-benchmark, `return 1` (noop)", |time| {
             benchmark::run(server, 16, pace.calls_in(time), KEYS, &noop)
         }),
-        Case::new("redis-benchmark, same script, numbers by hand", |time| {
+        Case::new("redis-benchmark, same script, decimal numbers", |time| {
             benchmark::run(server, 64, pace.calls_in(time), KEYS, &words)
         }),
-        Case::new("the same from a plain loop, numbers packed", |time| {
+        Case::new("plain loop, same script, packed numbers", |time| {
             pipeline::run(server, 64, pace.calls_in(time), KEYS, |key| packed.words(key))
         }),
     ];
@@ -202,7 +209,7 @@ fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
     Best { script: series.remove(0), noop }
 }
 
-/// A key that everybody fights over, with a limit that matters.
+/// Measures one key that all callers use, with a limit that denies most requests.
 fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Table {
     const RATE: u32 = 1_000;
     const BURST: u32 = 100;
@@ -210,7 +217,8 @@ fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Tab
     let mut table = Table::new(
         "One hot key at its limit",
         format!(
-            "{RATE} per second, burst {BURST}: more than the burst and what accrued would be a fault, and ends the run."
+            "{RATE} per second, burst {BURST}. The bound is the burst and the units that returned during the run. If \
+             more requests were admitted, the run would end with an error."
         ),
         &["callers", "decisions/s", "admitted", "bound"],
     );
@@ -220,8 +228,8 @@ fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Tab
         let ours = Arc::new(Ours::new(store, policy.clone(), 1));
         let load = load::run(runtime, server, &ours, Crowd { callers, keys: 1 }, pace.load.turn * 2);
         let bound = f64::from(BURST) + f64::from(RATE) * load.elapsed.as_secs_f64();
-        assert!(load.admitted as f64 <= bound, "{} admitted, {bound} allowed", load.admitted);
-        assert!(load.admitted as f64 >= 0.9 * bound, "{} admitted of {bound}: denied wrongly", load.admitted);
+        assert!(load.admitted as f64 <= bound, "{} admitted, the bound is {bound}", load.admitted);
+        assert!(load.admitted as f64 >= 0.9 * bound, "{} admitted of {bound}: some were denied wrongly", load.admitted);
         table.row([
             callers.to_string(),
             figure(load.per_second()),
