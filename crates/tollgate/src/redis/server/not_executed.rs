@@ -101,15 +101,52 @@ mod tests {
         }
     }
 
+    /// Returns the error of a reply as the server writes it.
+    fn reply(line: &str) -> RedisError {
+        match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+            Ok(redis::Value::ServerError(error)) => error.into(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn is_not_executed(error: &RedisError) -> bool {
+        matches!(CallError::new(error, Error::config("as it was")), CallError::NotExecuted(_))
+    }
+
     #[test]
     fn a_call_that_may_have_been_executed_is_not_reported_as_not_executed() {
-        let is_not_executed =
-            |error: &RedisError| matches!(CallError::new(error, Error::config("as it was")), CallError::NotExecuted(_));
-        for (code, detail) in [("OOM", "no room"), ("BUSY", "a script runs")] {
-            assert!(!is_not_executed(&redis::make_extension_error(code.to_owned(), Some(detail.to_owned()))), "{code}");
+        let lines = [
+            "ERR any text",
+            "OOM no room",
+            "BUSY a script runs",
+            "MISCONF no disk",
+            "NOREPLICAS too few",
+            "EXECABORT aborted",
+            "CROSSSLOT two slots",
+            "CLUSTERDOWN the cluster is down",
+            "NOPERM no right",
+            "WRONGTYPE a list",
+        ];
+        for line in lines {
+            assert!(!is_not_executed(&reply(line)), "{line}");
         }
         for kind in [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::TimedOut] {
             assert!(!is_not_executed(&RedisError::from(std::io::Error::from(kind))), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_or_a_server_that_is_not_the_one_to_ask_did_not_execute_the_call() {
+        let lines = [
+            "MOVED 7 10.0.0.1:7000",
+            "ASK 7 10.0.0.1:7000",
+            "TRYAGAIN some keys are moving",
+            "READONLY a replica",
+            "MASTERDOWN no master",
+            "LOADING the data",
+        ];
+        for line in lines {
+            assert!(is_not_executed(&reply(line)), "{line}");
         }
     }
 }
