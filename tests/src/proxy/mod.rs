@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 mod connection;
 
-/// What the proxy does with the bytes of its connections.
+/// Selects the treatment of the bytes on all connections of a proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {

@@ -47,7 +47,7 @@ struct Landed {
     after: u64,
 }
 
-/// What a key was given around a jump.
+/// Holds the answers for a key around a jump of the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Landing {
     /// The units admitted before the jump.

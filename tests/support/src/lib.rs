@@ -1,4 +1,4 @@
-//! What the tests of several files share.
+//! Provides what the tests of several files share.
 //!
 //! `tollgate-tests` starts servers and programs and does not know Tollgate, because the crates use it in their own tests.
 //! This crate knows Tollgate: it builds limiters, drives both stores on a clock that the test moves, generates streams

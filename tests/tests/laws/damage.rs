@@ -13,7 +13,7 @@ use tollgate_tests::{RedisServer, Reply};
 const AMOUNT: u32 = 5;
 const PERIOD: Duration = Duration::from_secs(3_600);
 
-/// What is planted under the key, and the commands that plant it.
+/// Lists the foreign states, and the commands that plant them.
 type Plant = (String, Vec<Vec<u8>>);
 
 fn command<const N: usize>(what: impl Into<String>, words: [&[u8]; N]) -> Plant {

@@ -36,7 +36,7 @@ impl Pace {
 pub(crate) struct Options {
     pub(crate) pace: Pace,
     pub(crate) runs: u32,
-    /// Whether the page is written.
+    /// Tells whether the page is written.
     pub(crate) write: bool,
     /// The name of the server, or `soak`; nothing for the rows on the system's server.
     pub(crate) about: Option<String>,

@@ -9,7 +9,7 @@ use super::{
     uses::Uses,
 };
 
-/// Which file takes which names from which other file.
+/// Holds the names that each file takes from each other file.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) files: Vec<String>,

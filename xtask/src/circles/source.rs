@@ -36,7 +36,7 @@ pub(super) struct Module {
     globs: Vec<Vec<String>>,
 }
 
-/// What a name in a module stands for.
+/// Describes the meaning of a name in a module.
 #[derive(Clone, Debug)]
 enum Definition {
     /// A child module.
@@ -47,7 +47,7 @@ enum Definition {
     Import(Vec<String>),
 }
 
-/// What a path leads to.
+/// Describes the target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// An item that this file defines.

@@ -37,7 +37,7 @@ pub(super) enum Headers {
 pub(super) struct HeaderLine {
     name: HeaderName,
     value: HeaderValue,
-    /// Whether stacked layers append to the value. Otherwise one layer sets it.
+    /// Tells whether stacked layers append to the value. Otherwise one layer sets it.
     is_list: bool,
 }
 
@@ -116,7 +116,7 @@ impl HeaderUpdate {
 /// Adds headers to a rejection that the responder has not set.
 pub(crate) struct MissingHeaders<'a> {
     headers: &'a mut HeaderMap,
-    /// Whether the responder has set no header, or the type of the content alone. Most do, and then nothing has to be
+    /// Tells whether the responder has set no header, or the type of the content alone. Most do, and then nothing has to be
     /// looked up.
     is_plain: bool,
 }

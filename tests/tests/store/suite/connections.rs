@@ -1,4 +1,4 @@
-//! What a store does with its connections, and when a server forgets or breaks one.
+//! Connections of a store, also when a server forgets or breaks one.
 
 use std::{thread, time::Duration};
 

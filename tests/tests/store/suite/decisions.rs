@@ -1,4 +1,4 @@
-//! What a store decides.
+//! Decisions of a store.
 
 use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
