@@ -66,7 +66,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What `cargo xtask faults` starts in addition, where it runs as root.
+/// Lists the programs that `cargo xtask faults` starts in addition when it runs as root.
 const FAULT_NEEDS: &[Need] = &[Need {
     name: "a packet filter",
     binaries: &["nft"],
