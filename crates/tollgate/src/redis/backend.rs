@@ -5,11 +5,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     cluster::{Cluster, unused_key},
-    dispatch::{CheckRequest, PendingCheck, ServerHandle},
+    dispatch::{CheckRequest, PendingCheck, ServerHandle, timed_out},
     protocol::Script,
     server::{ScriptCall, Server},
 };
-use crate::{CheckFuture, Error, ErrorKind, Key, StoreFuture};
+use crate::{CheckFuture, Error, Key, StoreFuture};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
@@ -45,9 +45,7 @@ impl Backend {
                 let route = cluster.clone().check(request);
                 match deadline.and_then(|deadline| Some((deadline.instant()?, deadline.timeout()))) {
                     Some((end, timeout)) => StoreFuture::pending(async move {
-                        timeout_at(Instant::from_std(end), route).await.unwrap_or_else(|_| {
-                            Err(Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}")))
-                        })
+                        timeout_at(Instant::from_std(end), route).await.unwrap_or_else(|_| Err(timed_out(timeout)))
                     }),
                     None => StoreFuture::pending(route),
                 }

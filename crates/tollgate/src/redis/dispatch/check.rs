@@ -114,7 +114,7 @@ impl PendingCheck {
             NoReply::Late => {
                 server.missed();
                 let timeout = self.request().deadline.map(|deadline| deadline.timeout()).unwrap_or_default();
-                Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}"))
+                request::timed_out(timeout)
             }
             NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
                 server.overtaken()

@@ -7,12 +7,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::queue::Queued;
 use crate::{
-    Check, Cost, Deadline, Decision, Error, Key, PolicySet,
+    Check, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
     redis::{
         deny_cache::Epoch,
         server::{CallError, NotExecuted},
@@ -151,6 +151,11 @@ impl CheckRequest {
     }
 }
 
+/// Creates the error of a check that was not answered within its timeout.
+pub(in crate::redis) fn timed_out(timeout: Duration) -> Error {
+    Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}"))
+}
+
 /// Returns the two sides of a request.
 pub(super) fn channel(request: Arc<CheckRequest>) -> (ReplySender, ReplyReceiver) {
     (ReplySender(Arc::clone(&request)), ReplyReceiver(request))
@@ -240,10 +245,10 @@ impl fmt::Debug for CheckRequest {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{task::Waker, time::Duration};
+    use std::task::Waker;
 
     use super::*;
-    use crate::{ErrorKind, Policy, Quota};
+    use crate::{Policy, Quota};
 
     pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
