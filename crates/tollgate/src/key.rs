@@ -1,4 +1,6 @@
+mod address;
 mod from;
+mod level;
 mod secret;
 mod tables;
 #[cfg(test)]
@@ -8,15 +10,18 @@ use std::{
     cmp::Ordering,
     fmt::{self, Write as _},
     hash::{Hash, Hasher},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
 };
 
 use hmac::Mac;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
+pub(crate) use level::KeyLevel;
+pub(crate) use level::MAX_LEVELS;
 pub use secret::KeySecret;
-use tables::{OCTETS, PLAIN, hex};
+use level::LongText;
+use tables::{PLAIN, hex};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -26,6 +31,9 @@ use tables::{OCTETS, PLAIN, hex};
 ///
 /// The store holds a key as readable text of at most 64 bytes. A longer text is replaced by a
 /// digest of it: 160 bits of its SHA-256.
+///
+/// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child). Each level then has a
+/// text of at most 64 bytes.
 ///
 /// ```
 /// use tollgate::Key;
@@ -42,17 +50,36 @@ use tables::{OCTETS, PLAIN, hex};
 /// Neither `Debug` nor an error message of this crate shows a key.
 #[derive(Clone)]
 pub struct Key {
+    /// The length of the text; [`LONG`] when the text is not stored in place.
     len: u8,
+    /// The number of levels, 1 to [`MAX_LEVELS`].
+    levels: u8,
+    /// The end of each level in the text, except the innermost level.
+    ends: [u8; MAX_LEVELS - 1],
     /// The text, padded with the digit `0`.
-    text: [u8; KEY_BYTES],
+    text: [u8; INLINE_BYTES],
+    /// The text of a nested key that does not fit in place.
+    long: Option<Arc<LongText>>,
 }
 
-/// The greatest length of a key in bytes. A longer text becomes a digest, so a key never allocates.
+/// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level never allocates.
 const KEY_BYTES: usize = 64;
+
+/// The longest text that is stored in place. It holds three nested IPv6 networks of up to 64 bits.
+const INLINE_BYTES: usize = 75;
+
+/// Marks a text that is not stored in place.
+const LONG: u8 = u8::MAX;
+
+const _: () = assert!(size_of::<Key>() <= 88);
 
 type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
 impl Key {
+    /// A key without text, which no function returns.
+    const EMPTY: Self =
+        Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [b'0'; INLINE_BYTES], long: None };
+
     /// Creates a key of one part.
     ///
     /// The part may be a text, bytes, a number, an address or another key.
@@ -61,9 +88,10 @@ impl Key {
         part.into()
     }
 
-    /// Appends a part to the key.
+    /// Appends a part to the innermost level of the key.
     ///
-    /// A key of several parts is appended as one part.
+    /// A key of several parts is appended as one part. Of a nested key, the outermost level is appended, and its other
+    /// levels become inner levels.
     ///
     /// ```
     /// use tollgate::Key;
@@ -75,16 +103,20 @@ impl Key {
     #[must_use]
     pub fn join(self, part: impl Into<Self>) -> Self {
         let part = part.into();
-        let mut text = Buffer::from_slice(self.as_bytes());
-        text.push(b',');
-        if part.is_joined() {
-            text.push(b'(');
-            text.extend_from_slice(part.as_bytes());
-            text.push(b')');
-        } else {
-            text.extend_from_slice(part.as_bytes());
+        let mut levels = part.each_level();
+        let mut key = self;
+        if let Some(outermost) = levels.next() {
+            key = key.joined(outermost);
         }
-        Self::from_text(&text)
+        levels.fold(key, Self::below)
+    }
+
+    /// Appends a part, which is the text of a level, to the innermost level.
+    fn joined(self, part: &[u8]) -> Self {
+        let mut text = Buffer::from_slice(self.innermost());
+        text.push(b',');
+        push_part(&mut text, part);
+        self.with_innermost(&text)
     }
 
     /// Creates a key of one part from any bytes.
@@ -93,7 +125,7 @@ impl Key {
     #[must_use]
     pub fn bytes(part: &[u8]) -> Self {
         // Nearly every part is short and needs no escapes.
-        let mut key = Self { len: 0, text: [b'0'; KEY_BYTES] };
+        let mut key = Self::EMPTY;
         if !key.is_plain(part) {
             key = Self::escaped(part);
         }
@@ -116,47 +148,6 @@ impl Key {
             }
         }
         Self::from_text(&text)
-    }
-
-    /// Creates a key of the network of an address: its first `prefix` bits.
-    ///
-    /// Use a prefix of 64 for IPv6 clients: one client often has a whole /64 network and could
-    /// otherwise use a new address for each request. An IPv4-mapped IPv6 address counts as its IPv4
-    /// address. A prefix longer than the address selects the whole address.
-    ///
-    /// ```
-    /// use tollgate::Key;
-    ///
-    /// let one = Key::network("2001:db8::1".parse().unwrap(), 64);
-    /// let two = Key::network("2001:db8::ffff:2".parse().unwrap(), 64);
-    /// assert_eq!(one, two);
-    /// assert_eq!(one.encoded(), "*2001:db8::/64");
-    /// ```
-    #[must_use]
-    #[inline]
-    pub fn network(address: IpAddr, prefix: u8) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) if prefix >= 32 => Self::dotted(v4),
-            address => Self::masked(address, prefix),
-        }
-    }
-
-    /// Creates a key of the first `prefix` bits of an address.
-    fn masked(address: IpAddr, prefix: u8) -> Self {
-        let v6 = match address {
-            IpAddr::V4(v4) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                return Self::written(format_args!("*{}/{prefix}", Ipv4Addr::from_bits(v4.to_bits() & mask)));
-            }
-            IpAddr::V6(v6) => v6,
-        };
-        let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
-        let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
-        if prefix < 128 {
-            Self::written(format_args!("*{network}/{prefix}"))
-        } else {
-            Self::written(format_args!("*{network}"))
-        }
     }
 
     /// Creates a key from an API key, a token or another secret.
@@ -184,7 +175,9 @@ impl Key {
         Self::from_text(&text)
     }
 
-    /// Returns the text of the key in the store: 1 to 64 bytes of printable ASCII without braces.
+    /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.
+    ///
+    /// A `>` separates two levels.
     #[must_use]
     pub fn encoded(&self) -> &str {
         // The text is always ASCII, so the conversion cannot fail.
@@ -193,24 +186,15 @@ impl Key {
 
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.text[..usize::from(self.len).min(KEY_BYTES)]
+        match self.text.get(..usize::from(self.len)) {
+            Some(text) => text,
+            None => self.long_text(),
+        }
     }
 
-    /// Returns the first `N` bytes with the padding, when the key is not longer.
-    #[inline]
-    pub(crate) fn padded<const N: usize>(&self) -> Option<&[u8; N]> {
-        if usize::from(self.len) <= N { self.text.first_chunk() } else { None }
-    }
-
-    /// Returns `true` when the key has several parts.
-    fn is_joined(&self) -> bool {
-        let text = self.as_bytes();
-        text.contains(&b',') || text.starts_with(b"!!")
-    }
-
-    /// Creates a key from a text of at most [`KEY_BYTES`].
+    /// Creates a key of one level from a text of at most [`KEY_BYTES`].
     fn of(text: &[u8]) -> Self {
-        let mut key = Self { len: text.len() as u8, text: [b'0'; KEY_BYTES] };
+        let mut key = Self { len: text.len() as u8, ..Self::EMPTY };
         key.text[..text.len()].copy_from_slice(text);
         key
     }
@@ -237,22 +221,6 @@ impl Key {
         plain
     }
 
-    /// Creates the key of an IPv4 address. It equals the text of `Display` and takes a fraction of the time, because most
-    /// requests are limited by address. The text fits in 16 bytes, which are written at once.
-    #[inline]
-    fn dotted(address: Ipv4Addr) -> Self {
-        // The text is combined as its difference (XOR) from the padding.
-        let (mut text, mut len) = (u128::from(b'*' ^ b'.'), 0);
-        for octet in address.octets() {
-            let (digits, count) = OCTETS[usize::from(octet)];
-            text ^= u128::from(digits) << (8 * len);
-            len += usize::from(count);
-        }
-        let mut key = Self { len: len as u8, text: [b'0'; KEY_BYTES] };
-        key.text[..16].copy_from_slice(&(text ^ u128::from_ne_bytes([b'0'; 16])).to_le_bytes());
-        key
-    }
-
     /// Creates a key of formatted text that needs no escapes.
     fn written(text: fmt::Arguments<'_>) -> Self {
         let mut buffer = Text(Buffer::new());
@@ -261,7 +229,7 @@ impl Key {
         Self::from_text(&buffer.0)
     }
 
-    /// Creates a key of encoded text. Text longer than a key becomes a digest.
+    /// Creates a key of one level from encoded text. Text longer than a level becomes a digest.
     fn from_text(text: &[u8]) -> Self {
         if text.len() <= KEY_BYTES {
             return Self::of(text);
@@ -277,6 +245,22 @@ impl Key {
         }
         Self::of(&digest)
     }
+}
+
+/// Appends the text of a level as one part. Parentheses keep several parts together.
+fn push_part(text: &mut Buffer, part: &[u8]) {
+    if is_joined(part) {
+        text.push(b'(');
+        text.extend_from_slice(part);
+        text.push(b')');
+    } else {
+        text.extend_from_slice(part);
+    }
+}
+
+/// Returns `true` when the text of a level has several parts.
+fn is_joined(level: &[u8]) -> bool {
+    level.contains(&b',') || level.starts_with(b"!!")
 }
 
 impl PartialEq for Key {

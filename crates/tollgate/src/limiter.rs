@@ -66,7 +66,8 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`] when the cost is above the burst of
-    /// a policy; the store is not asked then.
+    /// a policy, and with [`ErrorKind::KeyLevels`] when the key has fewer levels than a policy meters; the store is not
+    /// asked then.
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
         self.check_key(&key.into(), cost)
     }
@@ -170,6 +171,31 @@ impl Limiter {
 
     /// Makes the key fresh: every policy has its whole burst again.
     ///
+    /// Resets only the states that belong to this key alone. The outer levels of a nested key are shared with other keys
+    /// and stay as they are. Reset an outer level with the key of that level, [`Key::parent`]:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let policies = [
+    ///     Policy::fixed_window("tenant", Quota::per_hour(100)).at_level(1),
+    ///     Policy::fixed_window("user", Quota::per_hour(10)),
+    /// ];
+    /// let limiter = Limiter::new(MemoryStore::new(), policies);
+    /// let ann = Key::new("acme").child("ann");
+    /// let _ = limiter.check(&ann).await?;
+    ///
+    /// limiter.reset(&ann).await?;
+    /// let state = limiter.peek(&ann).await?;
+    /// assert_eq!(state.state("user").unwrap().remaining(), 10);
+    /// assert_eq!(state.state("tenant").unwrap().remaining(), 99);
+    ///
+    /// limiter.reset(Key::new("acme")).await?;
+    /// assert_eq!(limiter.peek(&ann).await?.state("tenant").unwrap().remaining(), 100);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// The store cannot be reached before the deadline.
@@ -183,10 +209,12 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when no policy is a sliding log or the store lists no entries. Any other kind when
-    /// the store cannot be reached before the deadline.
+    /// [`ErrorKind::Unsupported`] when no policy is a sliding log or the store lists no entries.
+    /// [`ErrorKind::KeyLevels`] when the key has fewer levels than a policy meters. Any other kind when the store cannot
+    /// be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
+        self.0.policies.reaches(&key)?;
         self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
     }
 
@@ -221,7 +249,7 @@ impl Inner {
             let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
             return StoreFuture::ready(Err(error));
         }
-        if let Err(error) = self.policies.admits(cost) {
+        if let Err(error) = self.policies.admits(cost).and_then(|()| self.policies.reaches(key)) {
             return StoreFuture::ready(Err(error));
         }
         let check = Check::new(&self.policies, key, cost).with_tag(tag);
@@ -269,6 +297,7 @@ impl Inner {
         if cost == Cost::ZERO {
             return Ok(());
         }
+        self.policies.reaches(&key)?;
         let check = Check::new(&self.policies, &key, cost);
         self.within_timeout(self.store.refund(check, decision)).await
     }

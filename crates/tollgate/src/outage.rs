@@ -97,7 +97,7 @@ impl Fallback {
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         let kind = error.kind();
-        if matches!(kind, ErrorKind::CostExceedsBurst | ErrorKind::Unsupported) {
+        if matches!(kind, ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported) {
             return Err(error);
         }
         if !self.is_away.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,5 @@
 mod constructors;
+mod level;
 mod validity;
 
 use std::{fmt, hash::Hash, sync::Arc};
@@ -9,7 +10,8 @@ use validity::{InvalidPolicy, check};
 /// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
 ///
 /// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same
-/// store that use the same policy name for the same key therefore spend from one counter.
+/// store that use the same policy name for the same key therefore spend from one counter. A policy
+/// may meter an outer level of a nested key: see [`at_level`](Self::at_level).
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
 /// response headers.
@@ -38,6 +40,8 @@ pub struct Policy {
     name: Name,
     algorithm: Algorithm,
     quota: Quota,
+    /// The number of levels of the key that are metered; 0 for the whole key.
+    depth: u8,
     /// Separates the states of one key in the in-process store. Computed once, because every check needs it.
     name_hash: u64,
 }
@@ -61,7 +65,7 @@ impl Policy {
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => {
                 let name_hash = name_hash(name.as_bytes());
-                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, name_hash })
+                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, depth: 0, name_hash })
             }
             Err(invalid) => Err(Error::config(match invalid {
                 InvalidPolicy::Name => format!("{}, got {name:?}", invalid.text()),
@@ -81,7 +85,7 @@ impl Policy {
         if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", invalid.text());
         }
-        Self { name: Name::Literal(name), algorithm, quota, name_hash: name_hash(name.as_bytes()) }
+        Self { name: Name::Literal(name), algorithm, quota, depth: 0, name_hash: name_hash(name.as_bytes()) }
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
@@ -125,7 +129,7 @@ impl Policy {
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
-        Self { name: self.name.clone(), algorithm: self.algorithm, quota, name_hash: self.name_hash }
+        Self { quota, ..self.clone() }
     }
 
     /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
@@ -151,7 +155,11 @@ const fn name_hash(name: &[u8]) -> u64 {
 
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?}, {:?}", self.name(), self.algorithm, self.quota)
+        write!(f, "{}: {:?}, {:?}", self.name(), self.algorithm, self.quota)?;
+        match self.level() {
+            Some(level) => write!(f, ", level {level}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,12 +4,12 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 #[cfg(feature = "redis")]
 use crate::redis::ScriptSet;
-use crate::{Algorithm, Cost, Error, ErrorKind, Policy};
+use crate::{Algorithm, Cost, Error, ErrorKind, Key, Policy};
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
 /// One request can thus be limited per second, per hour and per day in one atomic step. The
-/// policies may use different algorithms. A set is made from one policy, an array or a vector, and
+/// policies may use different algorithms, and meter different levels of a nested [`Key`]. A set is made from one policy, an array or a vector, and
 /// is cheap to clone.
 ///
 /// ```
@@ -28,6 +28,8 @@ struct Set {
     policies: Box<[Arc<Policy>]>,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
     max_cost: u32,
+    /// The most levels that a policy meters; 0 when all meter the whole key.
+    depth: u8,
     /// The scripts of this set, assembled at the first call to a Redis server.
     #[cfg(feature = "redis")]
     scripts: OnceLock<ScriptSet>,
@@ -105,6 +107,7 @@ impl PolicySet {
     fn of(policies: Box<[Arc<Policy>]>) -> Self {
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
+            depth: policies.iter().map(|policy| policy.depth()).max().unwrap_or(0),
             policies,
             #[cfg(feature = "redis")]
             scripts: OnceLock::new(),
@@ -132,6 +135,35 @@ impl PolicySet {
     #[inline]
     pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
         if cost <= self.most() { Ok(()) } else { self.refuse(cost) }
+    }
+
+    /// Returns `true` when a policy meters an outer level, so that keys may share a state.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_nested(&self) -> bool {
+        self.0.depth > 0
+    }
+
+    /// Refuses a key with fewer levels than a policy meters, before the store is called.
+    #[inline]
+    pub(crate) fn reaches(&self, key: &Key) -> Result<(), Error> {
+        if usize::from(self.0.depth) <= key.levels() { Ok(()) } else { self.refuse_levels(key) }
+    }
+
+    #[cold]
+    fn refuse_levels(&self, key: &Key) -> Result<(), Error> {
+        match self.iter().find(|policy| usize::from(policy.depth()) > key.levels()) {
+            None => Ok(()),
+            Some(policy) => Err(Error::new(
+                ErrorKind::KeyLevels,
+                format!(
+                    "policy {} meters level {} of a key, got a key with {} of them",
+                    policy.name(),
+                    policy.depth(),
+                    key.levels()
+                ),
+            )),
+        }
     }
 
     #[cold]

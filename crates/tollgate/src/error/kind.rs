@@ -30,6 +30,8 @@ pub enum ErrorKind {
     ClusterMismatch,
     /// TLS failed: a certificate was refused, or one side does not use TLS. Word: `tls`.
     Tls,
+    /// The key has fewer levels than a policy [meters](crate::Policy::at_level). Word: `levels`.
+    KeyLevels,
     /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is
     /// unchanged. Split the work, or refuse it for good. Word: `cost`.
     CostExceedsBurst,
@@ -71,7 +73,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 26] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,
@@ -79,6 +81,7 @@ impl ErrorKind {
         Self::CrossSlot,
         Self::ClusterMismatch,
         Self::Tls,
+        Self::KeyLevels,
         Self::CostExceedsBurst,
         Self::Unsupported,
         Self::Protocol,
@@ -120,6 +123,7 @@ impl ErrorKind {
             Self::CrossSlot => "crossslot",
             Self::ClusterMismatch => "cluster",
             Self::Tls => "tls",
+            Self::KeyLevels => "levels",
             Self::CostExceedsBurst => "cost",
             Self::Unsupported => "unsupported",
             Self::Protocol => "protocol",
@@ -154,6 +158,7 @@ impl ErrorKind {
                 | Self::CrossSlot
                 | Self::ClusterMismatch
                 | Self::Tls
+                | Self::KeyLevels
         )
     }
 

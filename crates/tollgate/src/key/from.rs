@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Buffer, Key};
+use super::{Buffer, Key, is_joined, push_part};
 
 impl From<&Self> for Key {
     /// Copies the key.
@@ -84,15 +84,13 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, 
 }
 
 impl Key {
-    /// Returns this key as the first element of a tuple. A key of several parts stays one element.
+    /// Returns this key as the first element of a tuple. An innermost level of several parts stays one element.
     fn first(self) -> Self {
-        if !self.is_joined() {
+        if !is_joined(self.innermost()) {
             return self;
         }
         let mut text = Buffer::new();
-        text.push(b'(');
-        text.extend_from_slice(self.as_bytes());
-        text.push(b')');
-        Self::from_text(&text)
+        push_part(&mut text, self.innermost());
+        self.with_innermost(&text)
     }
 }

@@ -34,7 +34,7 @@ impl Lockless {
         self.0.refund(hash(check.key), check, now_us, spent_us);
     }
 
-    /// Removes the states of the key.
+    /// Removes the states that belong to the key alone.
     pub fn reset(&mut self, policies: &PolicySet, key: &Key) {
         self.0.reset(hash(key), policies, key);
     }
@@ -47,5 +47,5 @@ impl Lockless {
 }
 
 fn hash(key: &Key) -> u64 {
-    hash_key(&HASHER, key.as_bytes())
+    hash_key(&HASHER, key.outermost())
 }

@@ -3,7 +3,8 @@
 
 use super::sync::{Mutex, MutexGuard};
 
-/// Splits a store into shards with one lock each. The hash of a key selects its shard.
+/// Splits a store into shards with one lock each. The hash of the outermost level of a key selects
+/// its shard.
 pub(super) struct Shards<S>(Box<[Mutex<Timed<S>>]>);
 
 /// A shard and the time of its latest decision.

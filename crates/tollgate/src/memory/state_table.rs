@@ -15,7 +15,10 @@ use crate::{
     policy_levels::PolicyLevels,
 };
 
-/// Holds the states of one shard. All policies of a key are in the same shard, so one lock covers a whole decision.
+/// Holds the states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
+/// covers a whole decision.
+///
+/// The hash that a function takes is that of the outermost level. It is the hash of the whole key for a key of one level.
 #[derive(Debug)]
 pub(super) struct StateTable {
     states: HashTable<StateEntry>,
@@ -47,7 +50,7 @@ struct LoadedState {
 impl StateEntry {
     #[inline]
     fn is_of(&self, key: &Key, policy: &Policy) -> bool {
-        self.key.is(key) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
+        self.key.is(key.level(policy.depth())) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
     }
 
     /// Records the policy that wrote the state.
@@ -89,7 +92,7 @@ impl StateTable {
     #[inline]
     fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
         let cost = check.cost.get();
-        let slot = slot_hash(hash, policy);
+        let slot = self.slot(hash, check.key, policy);
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(check.key, policy)) {
             let (level, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
             if is_written {
@@ -126,7 +129,8 @@ impl StateTable {
     /// Loads the states of a decision. A state that was moved out has to be written or put back.
     fn load(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[LoadedState; 4]> {
         let load = |policy: &Arc<Policy>| {
-            let index = self.states.find_bucket_index(slot_hash(hash, policy), |entry| entry.is_of(check.key, policy));
+            let slot = slot(&self.hasher, hash, check.key, policy);
+            let index = self.states.find_bucket_index(slot, |entry| entry.is_of(check.key, policy));
             let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
                 Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
                 None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
@@ -159,7 +163,7 @@ impl StateTable {
         }
         // New states are inserted last, because an insertion may move the other states.
         for (policy, state) in absent {
-            self.insert(slot_hash(hash, policy), check.key, policy, state, now_us);
+            self.insert(self.slot(hash, check.key, policy), check.key, policy, state, now_us);
         }
     }
 
@@ -181,17 +185,22 @@ impl StateTable {
         }
     }
 
-    /// Removes the states of the key.
+    /// Removes the states that belong to the key alone.
     pub(super) fn reset(&mut self, hash: u64, policies: &PolicySet, key: &Key) {
-        for policy in policies.iter() {
+        for policy in policies.iter().filter(|policy| policy.is_own(key)) {
             self.remove(hash, key, policy);
         }
     }
 
     /// Returns the state of a key and the policy that wrote it.
     pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(&State, &Policy)> {
-        let entry = self.states.find(slot_hash(hash, policy), |entry| entry.is_of(key, policy))?;
+        let entry = self.states.find(self.slot(hash, key, policy), |entry| entry.is_of(key, policy))?;
         Some((&entry.state, &entry.policy))
+    }
+
+    #[inline]
+    fn slot(&self, hash: u64, key: &Key, policy: &Policy) -> u64 {
+        slot(&self.hasher, hash, key, policy)
     }
 
     /// Adds the state of a key that has none.
@@ -208,13 +217,14 @@ impl StateTable {
         }
         self.states.insert_unique(
             slot,
-            StateEntry { key: StoredKey::of(key), policy: Arc::clone(policy), state },
+            StateEntry { key: StoredKey::of(key.level(policy.depth())), policy: Arc::clone(policy), state },
             rehash,
         );
     }
 
     fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
-        if let Ok(entry) = self.states.find_entry(slot_hash(hash, policy), |entry| entry.is_of(key, policy)) {
+        let slot = self.slot(hash, key, policy);
+        if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(key, policy)) {
             entry.remove();
         }
     }
@@ -260,7 +270,16 @@ impl StateEntry {
     }
 }
 
-/// Returns the hash of a key's state under one policy.
+/// Returns the hash of the state of a key under one policy. `hash` is that of the outermost level.
+#[inline]
+fn slot(hasher: &RandomState, hash: u64, key: &Key, policy: &Policy) -> u64 {
+    if key.levels() == 1 {
+        return slot_hash(hash, policy);
+    }
+    slot_hash(hash_key(hasher, key.level(policy.depth()).as_bytes()), policy)
+}
+
+/// Returns the hash of a stored state. `hash` is that of the levels which the policy meters.
 #[inline]
 fn slot_hash(hash: u64, policy: &Policy) -> u64 {
     (hash ^ policy.name_hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -21,6 +21,9 @@ use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, S
 /// smallest share of their burst. Exhausted states are dropped last, so a flood of new keys evicts
 /// idle keys before it resets the limit of an exhausted one. No background task runs.
 ///
+/// All states of [nested](Key::child) keys with the same outermost level lie in one of 64 or more parts of the store, so
+/// that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
+///
 /// Clones share the states.
 ///
 /// ```
@@ -110,9 +113,10 @@ impl MemoryStore {
         timed.shard.refund(hash, check, now_us, spent_us);
     }
 
+    /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
     #[inline]
     fn hash(&self, key: &Key) -> u64 {
-        hash_key(&self.0.hasher, key.as_bytes())
+        hash_key(&self.0.hasher, key.outermost())
     }
 
     /// Returns the state as text. Tests use it to see whether the state changed.

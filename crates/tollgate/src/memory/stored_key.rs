@@ -1,8 +1,8 @@
 use std::fmt;
 
-use crate::Key;
+use crate::key::KeyLevel;
 
-/// Stores a key beside its state. Most keys fit in place, a longer one is one allocation.
+/// Stores a key, or outer levels of a key, beside the state. Most fit in place, a longer one is one allocation.
 pub(super) enum StoredKey {
     /// The bytes of the key, with the key's own padding.
     Short {
@@ -16,20 +16,22 @@ pub(super) enum StoredKey {
 const SHORT: usize = 30;
 
 impl StoredKey {
-    pub(super) fn of(key: &Key) -> Self {
-        match key.padded::<SHORT>() {
-            Some(text) => Self::Short { len: key.as_bytes().len() as u8, text: *text },
-            None => Self::Long(key.as_bytes().into()),
+    pub(super) fn of(key: KeyLevel<'_>) -> Self {
+        let bytes = key.as_bytes();
+        if bytes.len() > SHORT {
+            return Self::Long(bytes.into());
         }
+        let mut text = [b'0'; SHORT];
+        text[..bytes.len()].copy_from_slice(bytes);
+        Self::Short { len: bytes.len() as u8, text }
     }
 
-    /// Returns `true` when this is `key`. Two short keys are compared with their padding, without a loop.
+    /// Returns `true` when this is `key`. Two short whole keys are compared with their padding, without a loop.
     #[inline]
-    pub(super) fn is(&self, key: &Key) -> bool {
+    pub(super) fn is(&self, key: KeyLevel<'_>) -> bool {
         match (self, key.padded::<SHORT>()) {
             (Self::Short { len, text }, Some(other)) => usize::from(*len) == key.as_bytes().len() && text == other,
-            (Self::Long(text), None) => **text == *key.as_bytes(),
-            _ => false,
+            _ => self.as_bytes() == key.as_bytes(),
         }
     }
 
@@ -51,16 +53,22 @@ impl fmt::Debug for StoredKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Key;
 
     #[test]
     fn a_stored_key_equals_only_its_own_key() {
         // Keys around the longest short one, and keys that equal another one plus its padding.
         let texts = ["a", "a0", "a00", &"x".repeat(29), &"x".repeat(30), &"x".repeat(31), &"x".repeat(64)];
         for (at, text) in texts.iter().enumerate() {
-            let stored = StoredKey::of(&Key::from(*text));
+            let key = Key::from(*text);
+            let stored = StoredKey::of(key.level(0));
             assert_eq!(stored.as_bytes(), text.as_bytes());
             for (other_at, other) in texts.iter().enumerate() {
-                assert_eq!(stored.is(&Key::from(*other)), at == other_at, "{text} {other}");
+                assert_eq!(stored.is(Key::from(*other).level(0)), at == other_at, "{text} {other}");
+                let nested = Key::from(*other).child("inner");
+                assert_eq!(stored.is(nested.level(1)), at == other_at, "{text} around inner: {other}");
+                assert!(!stored.is(nested.level(2)), "{text} {other}");
+                assert_eq!(StoredKey::of(nested.level(1)).is(key.level(0)), at == other_at, "{text} {other}");
             }
         }
     }

@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     backend::Backend,
-    deny_cache::DenyCache,
+    deny_cache::{DenyCache, KeyHash},
     dispatch::CheckRequest,
     protocol::{self, Script},
     server::Server,
@@ -21,7 +21,8 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, S
 /// the server nothing. A refund, a reset or a raised quota in *another* process may be seen that much later: see
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
-/// States are stored under `prefix:{key}:policy:version`. Every state expires by itself.
+/// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
+/// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -73,10 +74,21 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Returns the hashes of a key. A key of one level has one, and so has every key whose policies meter it whole.
+    #[inline]
+    fn hash(&self, policies: &PolicySet, key: &Key) -> KeyHash {
+        // The hash of a level equals the hash of the key that has this level alone.
+        let outermost = || self.hasher.hash_one(key.outermost());
+        KeyHash {
+            whole: self.hasher.hash_one(key),
+            outermost: (policies.is_nested() && key.levels() > 1).then(outermost),
+        }
+    }
+
     /// Forgets remembered denials of a key, because units may have come back.
-    fn forget(&self, key: &Key) {
+    fn forget(&self, policies: &PolicySet, key: &Key) {
         if let Some(cache) = &self.deny_cache {
-            cache.forget(key, self.hasher.hash_one(key));
+            cache.forget(key, self.hash(policies, key));
         }
     }
 }
@@ -84,17 +96,17 @@ impl Inner {
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
-        let hash = inner.hasher.hash_one(check.key);
+        let hash = inner.hash(check.policies, check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
-            if let Some(denied) = cache.look_up(&check, hash) {
+            if let Some(denied) = cache.look_up(&check, hash.whole) {
                 return denied;
             }
             deny_epoch = Some(cache.epoch(hash));
         }
         match inner.backend.refusal(check.key) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
+            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash.whole, deny_epoch))),
         }
     }
 
@@ -113,22 +125,23 @@ impl Store for RedisStore {
                 command.arg(&*scripts.pack(&[server.now(), cost.units().into(), spent]));
             });
             let reply = reply.await;
-            inner.forget(&key);
+            inner.forget(&policies, &key);
             reply.map(drop)
         })
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        if !policies.iter().any(|policy| policy.is_own(key)) {
+            return StoreFuture::ready(Ok(()));
+        }
         if let Some(refusal) = self.0.backend.refusal(key) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
-            let keys = |server: &Server, command: &mut redis::Cmd| {
-                server.add_keys(policies.scripts(), iter::once(&key), command);
-            };
+            let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
             let reply = inner.backend.query(&key, "DEL", keys).await;
-            inner.forget(&key);
+            inner.forget(&policies, &key);
             reply.map(drop)
         })
     }

@@ -11,7 +11,8 @@ use crate::{Cost, Key, PolicySet};
 pub struct Check<'a> {
     /// The policies that are checked together.
     pub policies: &'a PolicySet,
-    /// The key that is charged.
+    /// The key that is charged. It has at least as many levels as each policy meters: a [`Limiter`](crate::Limiter)
+    /// refuses other keys. A policy charges the levels that it [meters](crate::Policy::at_level).
     pub key: &'a Key,
     /// The units to charge. At most the smallest burst of the policies.
     pub cost: Cost,

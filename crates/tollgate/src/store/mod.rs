@@ -21,7 +21,8 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 ///
 /// # Contract
 ///
-/// Each check is one atomic step over all policies of the check. `n` is the amount of a quota, `b` its burst and `W`
+/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the levels of
+/// the key that the policy [meters](crate::Policy::at_level): all by default. `n` is the amount of a quota, `b` its burst and `W`
 /// its period. Every store keeps these laws, for every algorithm:
 ///
 /// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
@@ -43,7 +44,8 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 ///     fresh.
 /// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
 ///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
-/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the key fresh. A refund returns at most what was
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key alone,
+///     and leaves those of outer levels, which other keys share. A refund returns at most what was
 ///     spent, never to a newer window, and creates no state.
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
@@ -93,7 +95,7 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for these policies.
+    /// Makes the key fresh for these policies. A policy that meters other levels than the whole key is left out.
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
 
     /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the

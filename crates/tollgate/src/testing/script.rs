@@ -49,7 +49,7 @@ impl Script {
     /// Returns the key of each policy on the server.
     #[must_use]
     pub fn keys(&self, key: &Key) -> Vec<String> {
-        self.policies.scripts().keys("tollgate", key.encoded()).collect()
+        self.policies.scripts().keys("tollgate", key).collect()
     }
 
     /// Returns the words of `EVALSHA` for a check at `now_us`, or at the server's time.

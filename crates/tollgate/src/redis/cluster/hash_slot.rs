@@ -9,10 +9,10 @@ const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// Returns the slot of a key.
 ///
-/// The text in the hash tag decides. That is the whole text of the key, which is never empty and holds no brace. The
-/// prefix holds no brace either.
+/// The text in the hash tag decides. That is the outermost level of the key, which is never empty and holds no brace. The
+/// prefix holds no brace either. So all levels of a key lie in one slot.
 pub(super) fn of(key: &Key) -> u16 {
-    CRC.checksum(key.as_bytes()) % SLOTS as u16
+    CRC.checksum(key.outermost()) % SLOTS as u16
 }
 
 /// Returns a key that no other program uses.
@@ -40,6 +40,7 @@ mod tests {
         assert_eq!(CRC.checksum(b"123456789"), 0x31c3);
         for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("somekey", 11_058)] {
             assert_eq!(of(&Key::new(key)), slot, "{key}");
+            assert_eq!(of(&Key::new(key).child("inner").child(7_u64)), slot, "{key}, nested");
         }
     }
 }

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::table::{Epoch, EpochTable};
+use super::table::{self, EpochTable};
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels,
 };
@@ -15,14 +15,40 @@ use crate::{
 /// reset, the quota is raised, the state is lost, or the clock steps. A refund or a reset in this process clears the
 /// entry. For all other cases an entry is kept no longer than the cap.
 ///
+/// A denial is remembered for a whole key. When the policies meter an outer level too, the entry also depends on the other
+/// keys that share this level: it holds as long as the epoch of the outermost level is the one from before the check.
+///
 /// The memory is allocated once. A lookup takes no lock.
 pub(in crate::redis) struct DenyCache {
     table: EpochTable<Denial>,
     cap: Duration,
 }
 
+/// Marks the time before a check was sent.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::redis) struct Epoch {
+    whole: table::Epoch,
+    outermost: Option<Outermost>,
+}
+
+/// The outermost level of a nested key, and its epoch before the check was sent.
+#[derive(Clone, Copy, Debug)]
+struct Outermost {
+    hash: u64,
+    epoch: table::Epoch,
+}
+
+/// The hashes of a key.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::redis) struct KeyHash {
+    pub(in crate::redis) whole: u64,
+    /// The hash of the outermost level of a nested key, when other keys of the same level matter.
+    pub(in crate::redis) outermost: Option<u64>,
+}
+
 struct Denial {
     key: Key,
+    outermost: Option<Outermost>,
     policies: PolicySet,
     cost: Cost,
     sent: Instant,
@@ -42,11 +68,11 @@ impl DenyCache {
         Self { table: EpochTable::new(ENTRIES), cap }
     }
 
-    /// Returns the answer to a check that is known to be denied. `hash` is the hash of its key, here and below.
+    /// Returns the answer to a check that is known to be denied. `hash` is the hash of its whole key, here and below.
     #[inline]
     pub(in crate::redis) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
         self.table.find(hash, |denial| {
-            if !denial.is_of(check.policies, check.key, check.cost) {
+            if !denial.is_of(check.policies, check.key, check.cost) || !self.is_current(denial) {
                 return None;
             }
             // The start of the check saves a look at the clock, which takes a fifth of the time of this answer.
@@ -58,8 +84,9 @@ impl DenyCache {
 
     /// Returns the epoch of a key. Take it before the check is sent.
     #[inline]
-    pub(in crate::redis) fn epoch(&self, hash: u64) -> Epoch {
-        self.table.epoch(hash)
+    pub(in crate::redis) fn epoch(&self, hash: KeyHash) -> Epoch {
+        let outermost = hash.outermost.map(|hash| Outermost { hash, epoch: self.table.epoch(hash) });
+        Epoch { whole: self.table.epoch(hash.whole), outermost }
     }
 
     /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken before.
@@ -77,16 +104,26 @@ impl DenyCache {
             at_us: decision.at_us(),
             levels: decision.levels().clone(),
             key: key.clone(),
+            outermost: epoch.outermost,
         };
         // Replaces the entry of the same check, or the entry that ends first.
-        self.table.insert(hash, epoch, denial, |held| {
+        self.table.insert(hash, epoch.whole, denial, |held| {
             held.filter(|held| !held.is_of(decision.policies(), key, decision.cost())).map(|held| held.until)
         });
     }
 
-    /// Forgets the denials of a key.
-    pub(in crate::redis) fn forget(&self, key: &Key, hash: u64) {
-        self.table.forget(hash, |denial| denial.key == *key);
+    /// Forgets the denials of a key, and of all keys with the same outermost level.
+    pub(in crate::redis) fn forget(&self, key: &Key, hash: KeyHash) {
+        self.table.forget(hash.whole, |denial| denial.key == *key);
+        if let Some(outermost) = hash.outermost {
+            self.table.advance(outermost);
+        }
+    }
+
+    /// Returns `false` when units may have come back to an outer level of the key.
+    #[inline]
+    fn is_current(&self, denial: &Denial) -> bool {
+        denial.outermost.is_none_or(|outermost| self.table.epoch(outermost.hash) == outermost.epoch)
     }
 }
 

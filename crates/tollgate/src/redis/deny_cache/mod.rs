@@ -3,5 +3,4 @@
 mod cache;
 mod table;
 
-pub(in crate::redis) use cache::{DEFAULT_CAP, DenyCache};
-pub(in crate::redis) use table::Epoch;
+pub(in crate::redis) use cache::{DEFAULT_CAP, DenyCache, Epoch, KeyHash};

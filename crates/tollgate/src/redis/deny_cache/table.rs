@@ -84,6 +84,11 @@ impl<T> EpochTable<T> {
         }
     }
 
+    /// Starts a new epoch of a key. Its entries stay.
+    pub(in crate::redis) fn advance(&self, hash: u64) {
+        self.pair(hash).epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
     #[inline]
     fn pair(&self, hash: u64) -> &Pair<T> {
         &self.0[hash as usize % self.0.len()]

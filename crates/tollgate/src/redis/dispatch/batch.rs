@@ -15,8 +15,9 @@ use crate::{
 /// Holds checks that leave together.
 ///
 /// Checks with the same policies, cost and tag are one call of a script over many keys. Checks of the same key are
-/// combined, and answered in the order in which they came. At a server of a cluster each key is a call of its own. All
-/// calls are written at once.
+/// combined, and answered in the order in which they came. At a server of a cluster each key is a call of its own. Keys that
+/// share a state, because a policy meters their common outer level, are in different calls too: the script reads all keys
+/// at its start. All calls are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     groups: SmallVec<[Group; 1]>,

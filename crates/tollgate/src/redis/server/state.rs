@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::{breaker::Breaker, config::ServerConfig, health::Health, not_executed::CallError, probe::Probe};
 use crate::{
-    Clock, Error, ErrorKind, Key,
+    Clock, Error, ErrorKind, Key, PolicySet,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass, ScriptSet},
@@ -114,13 +114,21 @@ impl Server {
         let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
         text.extend_from_slice(self.key_head.as_bytes());
         for key in subjects {
-            text.truncate(self.key_head.len());
-            text.extend_from_slice(key.as_bytes());
-            let stem = text.len();
-            for suffix in &scripts.suffixes {
-                text.truncate(stem);
-                text.extend_from_slice(suffix.as_bytes());
+            for end in &scripts.key_ends {
+                text.truncate(self.key_head.len());
+                end.write(key, &mut text);
                 command.arg(text.as_slice());
+            }
+        }
+    }
+
+    /// Adds the keys of the states that belong to this key alone.
+    pub(in crate::redis) fn add_own_keys(&self, policies: &PolicySet, key: &Key, command: &mut Cmd) {
+        for (policy, end) in policies.iter().zip(&policies.scripts().key_ends) {
+            if policy.is_own(key) {
+                let mut text = self.key_head.clone().into_bytes();
+                end.write(key, &mut text);
+                command.arg(text);
             }
         }
     }

@@ -1,0 +1,178 @@
+//! Nested keys: levels from the outermost to the innermost.
+
+use std::sync::Arc;
+
+use super::{Buffer, INLINE_BYTES, KEY_BYTES, Key, LONG};
+
+/// The greatest number of levels of a key.
+pub(crate) const MAX_LEVELS: usize = 4;
+
+/// Stands between two levels. No level contains it, so the text of a key shows its levels.
+const SEPARATOR: u8 = b'>';
+
+/// Stores the text of a nested key that does not fit in place. The size is fixed, so the pointer to it is thin and a key
+/// stays small.
+pub(super) struct LongText {
+    len: u16,
+    text: [u8; LONG_BYTES],
+}
+
+/// The greatest length of a nested key in bytes.
+const LONG_BYTES: usize = MAX_LEVELS * (KEY_BYTES + 1) - 1;
+
+/// Borrows the part of a key that a policy meters: all levels, or the outer ones.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyLevel<'a> {
+    bytes: &'a [u8],
+    /// The key, when it is metered whole.
+    whole: Option<&'a Key>,
+}
+
+impl Key {
+    /// Nests a key within this one, as its new innermost level.
+    ///
+    /// Use nested keys to limit a user, the user's tenant and all tenants together in one decision. A [`Policy`] meters
+    /// the whole key by default, and the outer levels with [`Policy::at_level`]. All states of one decision lie in one
+    /// slot of a Redis Cluster, which the outermost level selects. So keep the outermost level as narrow as the limits
+    /// allow: everything below one outermost level is decided by one server.
+    ///
+    /// The levels of a nested part are all appended. A key has at most four levels; a part beyond them is joined to the
+    /// innermost level.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// let ann = Key::new("acme").child("ann");
+    /// assert_eq!(ann.encoded(), "acme>ann");
+    /// assert_eq!(ann.parent(), Some(Key::new("acme")));
+    ///
+    /// let limiter = Limiter::new(
+    ///     MemoryStore::new(),
+    ///     [
+    ///         Policy::fixed_window("tenant", Quota::per_hour(3)).at_level(1),
+    ///         Policy::fixed_window("user", Quota::per_hour(2)),
+    ///     ],
+    /// );
+    /// for _ in 0..2 {
+    ///     assert!(limiter.check(&ann).await?.is_allowed());
+    /// }
+    /// assert!(limiter.check(&ann).await?.is_denied()); // The user has spent her quota.
+    ///
+    /// let bob = Key::new("acme").child("bob");
+    /// assert!(limiter.check(&bob).await?.is_allowed());
+    /// assert!(limiter.check(&bob).await?.is_denied()); // The tenant has spent its quota.
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// [`Policy`]: crate::Policy
+    /// [`Policy::at_level`]: crate::Policy::at_level
+    #[must_use]
+    pub fn child(self, part: impl Into<Self>) -> Self {
+        part.into().each_level().fold(self, Self::below)
+    }
+
+    /// Returns the key without its innermost level, and `None` for a key of one level.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        self.outer().map(|outer| Self::nested(outer, self.levels - 1, self.ends))
+    }
+
+    /// Returns the number of levels, 1 to 4.
+    #[must_use]
+    #[inline]
+    pub fn levels(&self) -> usize {
+        self.levels.into()
+    }
+
+    /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has no more.
+    #[inline]
+    pub(crate) fn level(&self, count: u8) -> KeyLevel<'_> {
+        if count == 0 || count >= self.levels {
+            return KeyLevel { bytes: self.as_bytes(), whole: Some(self) };
+        }
+        KeyLevel { bytes: &self.as_bytes()[..self.end(count)], whole: None }
+    }
+
+    /// Returns the text of the outermost level.
+    #[inline]
+    pub(crate) fn outermost(&self) -> &[u8] {
+        self.level(1).bytes
+    }
+
+    /// Appends the text of a level. At the greatest number of levels, joins it to the innermost one.
+    pub(super) fn below(self, level: &[u8]) -> Self {
+        if self.levels() == MAX_LEVELS {
+            return self.joined(level);
+        }
+        let outer = self.as_bytes();
+        let mut ends = self.ends;
+        // The outer levels have at most 3 × 64 bytes and two separators.
+        ends[self.levels() - 1] = outer.len() as u8;
+        let mut text = Buffer::from_slice(outer);
+        text.push(SEPARATOR);
+        text.extend_from_slice(level);
+        Self::nested(&text, self.levels + 1, ends)
+    }
+
+    /// Replaces the innermost level by encoded text.
+    pub(super) fn with_innermost(self, text: &[u8]) -> Self {
+        let level = Self::from_text(text);
+        match self.parent() {
+            Some(parent) => parent.below(level.as_bytes()),
+            None => level,
+        }
+    }
+
+    /// Returns the text of the innermost level.
+    pub(super) fn innermost(&self) -> &[u8] {
+        self.outer().map_or(self.as_bytes(), |outer| &self.as_bytes()[outer.len() + 1..])
+    }
+
+    /// Returns the text of each level, outermost first.
+    pub(super) fn each_level(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = (0..self.levels).map(|outer| if outer == 0 { 0 } else { self.end(outer) + 1 });
+        let ends = (1..self.levels).map(|level| self.end(level)).chain([self.as_bytes().len()]);
+        starts.zip(ends).map(|(start, end)| &self.as_bytes()[start..end])
+    }
+
+    #[cold]
+    pub(super) fn long_text(&self) -> &[u8] {
+        self.long.as_ref().map_or(&[], |long| &long.text[..usize::from(long.len)])
+    }
+
+    /// Returns the levels around the innermost one.
+    fn outer(&self) -> Option<&[u8]> {
+        (self.levels > 1).then(|| &self.as_bytes()[..self.end(self.levels - 1)])
+    }
+
+    /// Returns the end of an outer level, which is counted from 1.
+    #[inline]
+    fn end(&self, level: u8) -> usize {
+        self.ends[usize::from(level) - 1].into()
+    }
+
+    /// Creates a key from the text of all its levels.
+    fn nested(text: &[u8], levels: u8, ends: [u8; MAX_LEVELS - 1]) -> Self {
+        if text.len() <= INLINE_BYTES {
+            return Self { levels, ends, ..Self::of(text) };
+        }
+        let mut long = LongText { len: text.len() as u16, text: [0; LONG_BYTES] };
+        long.text[..text.len()].copy_from_slice(text);
+        Self { len: LONG, levels, ends, long: Some(Arc::new(long)), ..Self::EMPTY }
+    }
+}
+
+impl<'a> KeyLevel<'a> {
+    #[inline]
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the first `N` bytes of a whole key with its padding, when the key is not longer.
+    #[inline]
+    pub(crate) fn padded<const N: usize>(self) -> Option<&'a [u8; N]> {
+        let key = self.whole?;
+        if usize::from(key.len) <= N { key.text.first_chunk() } else { None }
+    }
+}
