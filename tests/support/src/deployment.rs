@@ -91,7 +91,10 @@ impl Deployment {
     pub fn owner(&self, key: &Key) -> &RedisServer {
         match self {
             Self::Single(server) => server,
-            Self::Cluster(cluster) => cluster.owner(cluster.slot(key.encoded()), &cluster.nodes()[0]),
+            Self::Cluster(cluster) => {
+                let outermost = key.encoded().split('>').next().unwrap_or_default();
+                cluster.owner(cluster.slot(outermost), &cluster.nodes()[0])
+            },
         }
     }
 

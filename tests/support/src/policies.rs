@@ -90,6 +90,16 @@ pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies)
 }
 
+/// Draws a set as [`set`] does, for keys of three levels. Each policy meters the whole key or outer levels.
+pub fn nested_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
+    let flat = set(dice, first, most);
+    let policies = flat.iter().map(|policy| match dice.below(4) as u8 {
+        0 => policy.clone(),
+        level => policy.clone().at_level(level),
+    });
+    PolicySet::from(policies.collect::<Vec<_>>())
+}
+
 /// Returns the most units that may be admitted in any half-open interval of `span_us`.
 ///
 /// # Panics

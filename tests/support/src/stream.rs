@@ -7,7 +7,7 @@ use tollgate::{
     testing::{Script, Stored},
 };
 
-use crate::{Dice, InMemory, InRedis, START_US, Subject, integers, policies, state_commands, stored_state};
+use crate::{Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, state_commands, stored_state};
 
 /// The number of steps that travel to the server together.
 pub const BATCH: usize = 4_000;
@@ -45,6 +45,8 @@ pub struct Stream {
     dice: Dice,
     oracle: InMemory,
     first: Algorithm,
+    draw_set: fn(&mut Dice, Algorithm, u64) -> PolicySet,
+    draw_key: fn(&mut Dice) -> Key,
     policies: PolicySet,
     last: Option<(u64, Decision)>,
 }
@@ -53,16 +55,32 @@ impl Stream {
     /// Creates the stream of this seed. The first policy of its sets is of this algorithm.
     #[must_use]
     pub fn new(seed: u64, first: Algorithm) -> Self {
+        Self::over(seed, first, policies::set, |dice| Key::from(dice.below(3)))
+    }
+
+    /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
+    #[must_use]
+    pub fn nested(seed: u64, first: Algorithm) -> Self {
+        let key = |dice: &mut Dice| Key::from(dice.below(2)).child(dice.below(2)).child(dice.below(2));
+        Self::over(seed, first, policies::nested_set, key)
+    }
+
+    fn over(
+        seed: u64,
+        first: Algorithm,
+        draw_set: fn(&mut Dice, Algorithm, u64) -> PolicySet,
+        draw_key: fn(&mut Dice) -> Key,
+    ) -> Self {
         let mut dice = Dice::new(seed);
-        let policies = policies::set(&mut dice, first, 5);
-        Self { dice, oracle: InMemory::new(), first, policies, last: None }
+        let policies = draw_set(&mut dice, first, 5);
+        Self { dice, oracle: InMemory::new(), first, draw_set, draw_key, policies, last: None }
     }
 
     fn take(&mut self) -> Taken {
         let dice = &mut self.dice;
         if dice.below(400) == 0 {
             // Another configuration, over the states that the old one left.
-            self.policies = policies::set(dice, self.first, 5);
+            self.policies = (self.draw_set)(dice, self.first, 5);
         }
         let quotas: Vec<_> = self.policies.iter().map(|policy| policy.quota()).collect();
         let quota = dice.pick(&quotas);
@@ -93,7 +111,7 @@ impl Stream {
         // The clock wanders within some 60 years around the start.
         let now_us = next.clamp(START_US - 1_000_000_000_000_000, START_US + 1_000_000_000_000_000);
         self.oracle.set_now(now_us);
-        let key = Key::from(self.dice.below(3));
+        let key = (self.draw_key)(&mut self.dice);
         let burst = self.policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
         let cost = match self.dice.below(8) {
             0 => 0,
@@ -130,7 +148,11 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     let mut step = match taken.step {
         Step::Check { cost, .. } => script.check(&taken.key, Cost::new(cost), Some(taken.now_us)),
         Step::Refund { cost, spent_us } => script.refund(&taken.key, Cost::new(cost), Some(taken.now_us), spent_us),
-        Step::Reset => std::iter::once("DEL".to_owned()).chain(keys.clone()).map(String::into_bytes).collect(),
+        Step::Reset => {
+            // `DEL` needs a key, also where no state belongs to the key alone.
+            let names = ["DEL", "absent"].map(str::to_owned).into_iter();
+            names.chain(own_keys(&taken.policies, &taken.key)).map(String::into_bytes).collect()
+        }
     };
     if let Some(name) = names.get(&*String::from_utf8_lossy(&step[1])) {
         step[1] = name.as_bytes().to_vec();

@@ -178,7 +178,7 @@ impl Subject for InRedis {
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        for at in Script::new(policies.clone()).keys(key) {
+        for at in own_keys(policies, key) {
             self.run(&["DEL".into(), at]);
         }
     }
@@ -188,6 +188,14 @@ impl Subject for InRedis {
         let [value, expires] = state_commands(policy, at);
         stored_state(&self.run(&value), &self.run(&expires))
     }
+}
+
+/// Returns the keys on the server of the states that belong to this key alone. A reset removes them.
+#[must_use]
+pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
+    let is_own = |policy: &Policy| policy.level().is_none_or(|level| usize::from(level) == key.levels());
+    let keys = Script::new(policies.clone()).keys(key);
+    policies.iter().zip(keys).filter(|(policy, _)| is_own(policy)).map(|(_, at)| at).collect()
 }
 
 /// Returns the commands that show a state and its expiry.

@@ -10,6 +10,7 @@ mod clock;
 mod cost;
 mod damage;
 mod expiry;
+mod levels;
 mod refunds;
 mod sets;
 

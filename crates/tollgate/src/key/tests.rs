@@ -1,3 +1,5 @@
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::*;
 use proptest::prelude::*;
 
@@ -40,10 +42,22 @@ fn decode(text: &str) -> Vec<Part> {
         .collect()
 }
 
+fn encode_levels(levels: &[Vec<Part>]) -> Key {
+    levels[1..].iter().fold(encode(&levels[0]), |key, level| key.child(encode(level)))
+}
+
+fn decode_levels(text: &str) -> Vec<Vec<Part>> {
+    text.split('>').map(decode).collect()
+}
+
+fn levels() -> impl Strategy<Value = Vec<Vec<Part>>> {
+    prop::collection::vec(prop::collection::vec(part(), 1..3), 1..=MAX_LEVELS)
+}
+
 fn part() -> impl Strategy<Value = Part> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..8).prop_map(Part::Bytes),
-        "[a-z{},%#*~!() .:]{0,8}".prop_map(|text| Part::Bytes(text.into_bytes())),
+        "[a-z{},%#*~!()> .:]{0,8}".prop_map(|text| Part::Bytes(text.into_bytes())),
         any::<u64>().prop_map(Part::Number),
         any::<u32>().prop_map(|bits| Part::Address(IpAddr::V4(bits.into()))),
     ]
@@ -65,6 +79,74 @@ proptest! {
         let safe = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
         prop_assert!(key.encoded().bytes().all(safe));
     }
+}
+
+proptest! {
+    #[test]
+    fn decoding_returns_the_levels(levels in levels()) {
+        let key = encode_levels(&levels);
+        prop_assert_eq!(key.levels(), levels.len());
+        let is_digest = |level: &str| level.starts_with('!');
+        if !key.encoded().split('>').any(is_digest) {
+            prop_assert_eq!(decode_levels(key.encoded()), &levels[..]);
+        }
+        let texts: Vec<_> = key.each_level().map(<[u8]>::to_vec).collect();
+        prop_assert_eq!(texts, levels.iter().map(|level| encode(level).as_bytes().to_vec()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_outer_levels_of_a_key_are_the_key_of_these_levels(levels in levels()) {
+        let key = encode_levels(&levels);
+        let mut parent = Some(key.clone());
+        for count in (1..=levels.len()).rev() {
+            let outer = encode_levels(&levels[..count]);
+            prop_assert_eq!(parent.as_ref(), Some(&outer));
+            prop_assert_eq!(key.level(count as u8).as_bytes(), outer.as_bytes());
+            prop_assert_eq!(outer.outermost().to_vec(), encode(&levels[0]).as_bytes().to_vec());
+            parent = parent.and_then(|key| key.parent());
+        }
+        prop_assert_eq!(parent, None);
+        prop_assert_eq!(key.level(0).as_bytes(), key.as_bytes());
+        let safe = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
+        prop_assert!(key.encoded().bytes().all(safe));
+    }
+}
+
+#[test]
+fn a_part_beyond_four_levels_is_joined_to_the_innermost() {
+    let four = Key::new("a").child("b").child("c").child("d");
+    assert_eq!(four.clone().child("e").encoded(), "a>b>c>d,e");
+    assert_eq!(four.clone().child("e"), four.join("e"));
+    let nested = Key::new("d").child("e");
+    assert_eq!(Key::new("a").child("b").child("c").child(nested).encoded(), "a>b>c>d,e");
+}
+
+#[test]
+fn parts_are_joined_to_the_innermost_level_and_levels_stay() {
+    let nested = Key::new("a").child(("b", "c"));
+    assert_eq!(nested.encoded(), "a>b,c");
+    assert_eq!(nested.clone().join("d").encoded(), "a>b,c,d");
+    assert_eq!(Key::from((nested.clone(), "d")).encoded(), "a>(b,c),d");
+    assert_eq!(Key::new("GET").join(nested.clone()).encoded(), "GET,a>b,c");
+    assert_eq!(Key::from(("GET", nested)).levels(), 2);
+}
+
+#[test]
+fn each_level_has_a_text_of_at_most_64_bytes() {
+    let long = "x".repeat(64);
+    let key = Key::new(&long).child(&long).child(&long).child(&long);
+    assert_eq!(key.encoded(), [&*long; 4].join(">"));
+    let copy = key.clone();
+    assert!(copy == key && copy.parent() != Some(key.clone()) && copy.parent().is_some());
+    assert_eq!(key.join("more").each_level().map(<[u8]>::len).collect::<Vec<_>>(), [64, 64, 64, 42]);
+}
+
+#[test]
+fn a_secret_is_a_level_of_its_own_digest() {
+    let secret = KeySecret::new("pepper");
+    let key = Key::new("acme").child(Key::secret("sk_live", &secret));
+    assert_eq!(key.encoded(), format!("acme>{}", Key::secret("sk_live", &secret).encoded()));
+    assert_eq!(format!("{key:?}"), "Key(..)");
 }
 
 #[test]
@@ -104,6 +186,17 @@ fn keys_of_different_parts_differ() {
         Key::from((("a", "x".repeat(60)), "b")),
         Key::from(("b", "a", "x".repeat(65))),
         Key::from(("b", ("a", "x".repeat(65)))),
+        Key::new("a").child("b"),
+        Key::new("a").child("b").child("c"),
+        Key::new("a").child(("b", "c")),
+        Key::from(("a", "b")).child("c"),
+        Key::from("a>b"),
+        Key::from("a>b").child("c"),
+        Key::from(7_u64).child("b"),
+        Key::new("a").child("x".repeat(65)),
+        Key::new("a").child(("x".repeat(65), "b")),
+        Key::new("x".repeat(65)).child("a"),
+        Key::new("a").child("").child("b"),
     ];
     for (at, key) in keys.iter().enumerate() {
         assert!(keys[..at].iter().all(|other| other != key), "{}", key.encoded());

@@ -74,21 +74,18 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Returns the hashes of a key. A key of one level has one, and so has every key whose policies meter it whole.
     #[inline]
-    fn hash(&self, policies: &PolicySet, key: &Key) -> KeyHash {
+    fn hash(&self, key: &Key) -> KeyHash {
+        let whole = self.hasher.hash_one(key);
         // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = || self.hasher.hash_one(key.outermost());
-        KeyHash {
-            whole: self.hasher.hash_one(key),
-            outermost: (policies.is_nested() && key.levels() > 1).then(outermost),
-        }
+        let outermost = if key.levels() == 1 { whole } else { self.hasher.hash_one(key.outermost()) };
+        KeyHash { whole, outermost }
     }
 
     /// Forgets remembered denials of a key, because units may have come back.
-    fn forget(&self, policies: &PolicySet, key: &Key) {
+    fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {
-            cache.forget(key, self.hash(policies, key));
+            cache.forget(key, self.hash(key));
         }
     }
 }
@@ -96,17 +93,17 @@ impl Inner {
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
-        let hash = inner.hash(check.policies, check.key);
+        let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
             if let Some(denied) = cache.look_up(&check, hash.whole) {
                 return denied;
             }
-            deny_epoch = Some(cache.epoch(hash));
+            deny_epoch = Some(cache.epoch(&check, hash));
         }
         match inner.backend.refusal(check.key) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash.whole, deny_epoch))),
+            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
     }
 
@@ -125,7 +122,7 @@ impl Store for RedisStore {
                 command.arg(&*scripts.pack(&[server.now(), cost.units().into(), spent]));
             });
             let reply = reply.await;
-            inner.forget(&policies, &key);
+            inner.forget(&key);
             reply.map(drop)
         })
     }
@@ -141,7 +138,7 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
             let reply = inner.backend.query(&key, "DEL", keys).await;
-            inner.forget(&policies, &key);
+            inner.forget(&key);
             reply.map(drop)
         })
     }

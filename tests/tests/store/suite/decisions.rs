@@ -11,7 +11,7 @@ use tollgate_test_support::{
 };
 
 /// The commands that run a script.
-const SCRIPTS: &[&str] = &["evalsha", "eval"];
+pub(super) const SCRIPTS: &[&str] = &["evalsha", "eval"];
 
 /// A policy per algorithm, each with a name of its own.
 fn each_algorithm(quota: Quota) -> Vec<Policy> {
@@ -67,7 +67,7 @@ async fn agree(
 }
 
 /// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.
-async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
+pub(super) async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
     let mut decisions: Vec<Option<Decision>> = vec![None; checks.len()];
     poll_fn(|cx| {
         for (check, decision) in checks.iter_mut().zip(&mut decisions).filter(|(_, decision)| decision.is_none()) {

@@ -1,10 +1,11 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`] or [`connections`], and is a test on each deployment:
+//! Each case is written once, in [`decisions`], [`levels`] or [`connections`], and is a test on each deployment:
 //! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod connections;
 mod decisions;
+mod levels;
 
 use std::sync::LazyLock;
 
@@ -65,6 +66,12 @@ on_every_deployment! {
     "current_thread" decisions::foreign_state_counts_as_absent,
     "current_thread" decisions::replicas_of_the_application_share_one_limit,
     "current_thread" decisions::stores_with_different_prefixes_do_not_share,
+    "current_thread" levels::a_batch_spends_exactly_the_quota_of_an_outer_level,
+    "multi_thread" levels::many_tasks_get_exactly_the_quota_of_an_outer_level,
+    "current_thread" levels::nested_decisions_are_those_of_the_in_process_store,
+    "current_thread" levels::all_states_of_a_nested_key_lie_in_one_slot,
+    "current_thread" levels::a_denied_flood_of_inner_keys_leaves_no_key,
+    "current_thread" levels::a_reset_leaves_outer_levels_and_a_refund_reaches_them,
     "current_thread" connections::a_forgotten_script_is_sent_once_and_charged_once,
     "multi_thread" connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
     "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,

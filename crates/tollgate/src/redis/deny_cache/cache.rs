@@ -42,8 +42,8 @@ struct Outermost {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct KeyHash {
     pub(in crate::redis) whole: u64,
-    /// The hash of the outermost level of a nested key, when other keys of the same level matter.
-    pub(in crate::redis) outermost: Option<u64>,
+    /// The hash of the outermost level. It equals `whole` for a key of one level.
+    pub(in crate::redis) outermost: u64,
 }
 
 struct Denial {
@@ -84,9 +84,10 @@ impl DenyCache {
 
     /// Returns the epoch of a key. Take it before the check is sent.
     #[inline]
-    pub(in crate::redis) fn epoch(&self, hash: KeyHash) -> Epoch {
-        let outermost = hash.outermost.map(|hash| Outermost { hash, epoch: self.table.epoch(hash) });
-        Epoch { whole: self.table.epoch(hash.whole), outermost }
+    pub(in crate::redis) fn epoch(&self, check: &Check<'_>, hash: KeyHash) -> Epoch {
+        let outermost = || Outermost { hash: hash.outermost, epoch: self.table.epoch(hash.outermost) };
+        let is_shared = check.policies.is_nested() && check.key.levels() > 1;
+        Epoch { whole: self.table.epoch(hash.whole), outermost: is_shared.then(outermost) }
     }
 
     /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken before.
@@ -115,8 +116,8 @@ impl DenyCache {
     /// Forgets the denials of a key, and of all keys with the same outermost level.
     pub(in crate::redis) fn forget(&self, key: &Key, hash: KeyHash) {
         self.table.forget(hash.whole, |denial| denial.key == *key);
-        if let Some(outermost) = hash.outermost {
-            self.table.advance(outermost);
+        if key.levels() > 1 {
+            self.table.advance(hash.outermost);
         }
     }
 

@@ -1,4 +1,7 @@
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -33,7 +36,7 @@ struct Group {
     checks: usize,
 }
 
-/// The checks of one key, in the order in which they came. At least one.
+/// Checks of one key, in the order in which they came. At least one.
 type Subject = SmallVec<[ReplySender; 1]>;
 
 /// Limits the size of a batch.
@@ -54,10 +57,11 @@ impl Batch {
     /// Takes checks from the front of the queue: at least one, if one waits.
     ///
     /// A check of a key that the batch already holds with other policies or another cost waits for the next batch. So
-    /// checks of one key are decided in the order in which they came.
+    /// checks of one key are decided in the order in which they came. Where a policy meters outer levels, the same holds
+    /// for all keys with one outermost level.
     pub(super) fn cut(queue: &mut VecDeque<QueuedCheck>, limit: BatchLimit) -> Self {
         let mut batch = Self::default();
-        // Finds a key in the batch: its group, and its index there.
+        // Finds a key in the batch, or an outermost level: the group, and the index of the latest subject there.
         let mut index: HashTable<(u64, usize, usize)> = HashTable::with_capacity(queue.len().min(MOST_KEYS));
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(queued) = queue.pop_front() {
@@ -66,14 +70,18 @@ impl Batch {
             }
             let request = queued.sender.request();
             let group = batch.groups.iter().position(|group| group.sample.is_alike(request));
-            let is_same_key = |&(hash, group, subject): &(u64, usize, usize)| {
-                hash == request.hash && batch.groups[group].key(subject) == &request.key
+            let (hash, text) = request.order();
+            let is_same = |groups: &[Group], &(held, group, subject): &(u64, usize, usize)| {
+                held == hash && groups[group].request(subject).order().1 == text
             };
-            let found = index.find(request.hash, is_same_key).map(|&(_, group, subject)| (group, subject));
-            let fits = match found {
-                Some((at, _)) => Some(at) == group,
-                None => keys == 0 || (subjects < limit.subjects && keys + request.policies.len() <= MOST_KEYS),
-            };
+            let latest = index.find(hash, |held| is_same(&batch.groups, held)).map(|&(_, group, at)| (group, at));
+            let is_in_order = latest.is_none_or(|(held, _)| Some(held) == group);
+            // Between two checks of a key, another key may have changed an outer level that both share.
+            let found = latest.filter(|&(held, subject)| batch.groups[held].key(subject) == &request.key);
+            let fits = is_in_order
+                && (found.is_some()
+                    || keys == 0
+                    || (subjects < limit.subjects && keys + request.policies.len() <= MOST_KEYS));
             if !fits || checks == limit.checks.min(MOST_CHECKS) {
                 queue.push_front(queued);
                 break;
@@ -88,15 +96,18 @@ impl Batch {
                 batch.groups.push(Group { sample: Arc::clone(request), subjects, checks: 0 });
                 batch.groups.len() - 1
             });
-            let hash = request.hash;
+            if found.is_none() {
+                let subject = batch.groups[at].subjects.len();
+                match index.find_mut(hash, |held| is_same(&batch.groups, held)) {
+                    Some(held) => *held = (hash, at, subject),
+                    None => _ = index.insert_unique(hash, (hash, at, subject), |&(hash, ..)| hash),
+                }
+            }
             let group = &mut batch.groups[at];
             group.checks += 1;
             match found {
                 Some((_, subject)) => group.subjects[subject].push(queued.sender),
-                None => {
-                    index.insert_unique(hash, (hash, at, group.subjects.len()), |&(hash, ..)| hash);
-                    group.subjects.push(SmallVec::from_buf([queued.sender]));
-                }
+                None => group.subjects.push(SmallVec::from_buf([queued.sender])),
             }
         }
         batch
@@ -109,9 +120,12 @@ impl Batch {
 
     /// Asks the server, and replies to every check.
     pub(super) async fn run(self, server: &Server) {
-        let groups: SmallVec<[Group; 1]> = match server.is_in_cluster() {
-            true => self.groups.into_iter().flat_map(Group::split).collect(),
-            false => self.groups,
+        let groups: SmallVec<[Group; 1]> = if server.is_in_cluster() {
+            self.groups.into_iter().flat_map(Group::split).collect()
+        } else if self.groups.iter().any(Group::may_share_states) {
+            self.groups.into_iter().flat_map(Group::rounds).collect()
+        } else {
+            self.groups
         };
         let outcomes = {
             let calls: SmallVec<[_; 1]> = groups.iter().map(|group| group.call(server)).collect();
@@ -134,8 +148,42 @@ impl Group {
         })
     }
 
+    /// Splits the group so that no two keys of a call share a state. The first call has the first subject of each
+    /// outermost level, the next call has the second, and so on.
+    fn rounds(self) -> Vec<Self> {
+        if !self.may_share_states() {
+            return vec![self];
+        }
+        let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(self.subjects.len());
+        let mut rounds_of = SmallVec::<[usize; MOST_KEYS]>::new();
+        for subject in 0..self.subjects.len() {
+            let next = seen.entry(self.key(subject).outermost()).or_default();
+            rounds_of.push(*next);
+            *next += 1;
+        }
+        let mut rounds: Vec<Self> = Vec::new();
+        for (subject, round) in self.subjects.into_iter().zip(rounds_of) {
+            // The rounds of an outermost level come one after the other, so at most one round is new.
+            if round == rounds.len() {
+                rounds.push(Self { sample: Arc::clone(&self.sample), subjects: Vec::new(), checks: 0 });
+            }
+            rounds[round].checks += subject.len();
+            rounds[round].subjects.push(subject);
+        }
+        rounds
+    }
+
+    /// Returns whether two keys of the group may have a state in common.
+    fn may_share_states(&self) -> bool {
+        self.sample.policies.is_nested() && self.subjects.len() > 1
+    }
+
+    fn request(&self, subject: usize) -> &Arc<CheckRequest> {
+        self.subjects[subject][0].request()
+    }
+
     fn key(&self, subject: usize) -> &Key {
-        &self.subjects[subject][0].request().key
+        &self.request(subject).key
     }
 
     fn script(&self) -> &Script {

@@ -102,7 +102,7 @@ impl PendingCheck {
         if decision.is_denied()
             && let (Some(cache), Some(epoch)) = (self.dispatcher.deny_cache(), request.deny_epoch)
         {
-            cache.remember(&request.key, request.hash, request.sent, epoch, decision);
+            cache.remember(&request.key, request.hash.whole, request.sent, epoch, decision);
         }
     }
 

@@ -14,7 +14,7 @@ use super::queue::Queued;
 use crate::{
     Check, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
     redis::{
-        deny_cache::Epoch,
+        deny_cache::{Epoch, KeyHash},
         server::{CallError, NotExecuted},
     },
 };
@@ -26,8 +26,8 @@ use crate::{
 pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) policies: PolicySet,
     pub(in crate::redis) key: Key,
-    /// The hash of the key.
-    pub(in crate::redis) hash: u64,
+    /// The hashes of the key.
+    pub(in crate::redis) hash: KeyHash,
     pub(in crate::redis) cost: Cost,
     /// The tag for the logs among the policies. Empty without a log.
     pub(in crate::redis) tag: Box<[u8]>,
@@ -80,7 +80,7 @@ pub(super) struct QueuedCheck {
 
 impl CheckRequest {
     #[inline]
-    pub(in crate::redis) fn new(check: Check<'_>, hash: u64, deny_epoch: Option<Epoch>) -> Self {
+    pub(in crate::redis) fn new(check: Check<'_>, hash: KeyHash, deny_epoch: Option<Epoch>) -> Self {
         // A tag that no log stores is not sent.
         let tag = if check.policies.scripts().tagged { check.tag.into() } else { Box::default() };
         Self {
@@ -116,6 +116,15 @@ impl CheckRequest {
     /// Ends the wait at the deadline, unless there is a reply by now.
     pub(super) fn expire(&self) {
         self.end(Reply::Late);
+    }
+
+    /// Returns the text on which the order of checks depends, and its hash: checks with the same text may share a state.
+    /// It is the outermost level of the key where a policy meters outer levels, and the whole key otherwise.
+    pub(super) fn order(&self) -> (u64, &[u8]) {
+        match self.policies.is_nested() {
+            true => (self.hash.outermost, self.key.outermost()),
+            false => (self.hash.whole, self.key.as_bytes()),
+        }
     }
 
     /// Returns whether both checks fit into one call of a script over many keys.
@@ -254,7 +263,7 @@ pub(super) mod tests {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
         let key = Key::new("acme");
         let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
-        Arc::new(CheckRequest::new(check, 7, None))
+        Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7 }, None))
     }
 
     fn sides() -> (ReplySender, ReplyReceiver) {

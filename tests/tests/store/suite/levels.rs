@@ -1,0 +1,164 @@
+//! Policies at the levels of a nested key.
+
+use std::time::Duration;
+
+use tollgate::{Check, Clock, Cost, Key, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store, testing::ALGORITHMS};
+use tollgate::testing::Script;
+use tollgate_test_support::{
+    Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each, stream::figures,
+};
+
+use super::decisions::{SCRIPTS, in_order};
+
+/// The quota of the outer level, and the number of inner keys that compete for it.
+const OUTER: u64 = 20;
+const INNER: u64 = 300;
+
+fn policies() -> PolicySet {
+    PolicySet::from([
+        Policy::token_bucket("outer", Quota::per_day(OUTER as u32)).at_level(1),
+        Policy::fixed_window("inner", Quota::per_day(2)),
+    ])
+}
+
+async fn store(deployment: &Deployment, prefix: &str, set: &PolicySet) -> RedisStore {
+    // A call whose script the server does not know is sent again, and may then be decided later than the next.
+    let script = Script::new(set.clone());
+    for text in [script.text(), script.batch_text()] {
+        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
+    }
+    deployment.builder(prefix).connect().await.expect("a store")
+}
+
+pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
+    let set = policies();
+    let store = store(deployment, "one-batch", &set).await;
+    let limiter = patient_limiter(store, set);
+    for outermost in 0..3_u64 {
+        // All checks wait in one task, so they leave in few batches.
+        let checks = (0..INNER).map(|inner| limiter.check(Key::from(outermost).child(inner))).collect();
+        let decisions = in_order(checks).await;
+        let admitted: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+        let first: Vec<_> = (0..INNER).map(|at| at < OUTER).collect();
+        assert_eq!(admitted, first, "the first checks have the quota");
+    }
+    let keys = deployment.masters().iter().map(|master| master.command(&["DBSIZE"]).int() as u64).sum::<u64>();
+    assert_eq!(keys, 3 * (1 + OUTER), "a denial creates no key");
+    deployment.assert_every_key_expires();
+}
+
+pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
+    let set = policies();
+    let store = store(deployment, "tasks", &set).await;
+    let limiter = patient_limiter(store, set);
+    let before = deployment.calls(SCRIPTS);
+    let tasks: Vec<_> = (0..1_000_u64)
+        .map(|at| {
+            let limiter = limiter.clone();
+            // Several outer levels, equal keys and two costs, in one queue.
+            let (outermost, key) = (at % 3, Key::from(at % 3).child(at % 50));
+            let cost = Cost::new(1 + (at % 2) as u32);
+            tokio::spawn(async move {
+                let decision = limiter.check_cost(key, cost).await.expect("a decision");
+                (outermost, if decision.is_allowed() { u64::from(cost.units()) } else { 0 })
+            })
+        })
+        .collect();
+    let mut spent = [0; 3];
+    for task in tasks {
+        let (outermost, units) = task.await.expect("a task");
+        spent[outermost as usize] += units;
+    }
+    assert_eq!(spent, [OUTER; 3]);
+    assert!(deployment.calls(SCRIPTS) - before <= 1_000, "no check is sent twice");
+}
+
+pub(super) async fn nested_decisions_are_those_of_the_in_process_store(deployment: &Deployment) {
+    let clock = Clock::manual(START_US);
+    let redis = deployment.builder("agree").clock(clock.clone()).connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
+        let mut dice = Dice::new(seed);
+        let set = policies::nested_set(&mut dice, algorithm, 4);
+        let script = Script::new(set.clone());
+        for text in [script.text(), script.batch_text()] {
+            deployment.on_every_master(&["SCRIPT", "LOAD", text]);
+        }
+        let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
+        let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+        for _ in 0..15 {
+            clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
+            let checks: Vec<(Key, Cost)> = (0..60)
+                .map(|_| {
+                    let key = Key::from((seed, dice.below(3))).child(dice.below(3)).child(dice.below(2));
+                    (key, Cost::new(dice.pick(&[0, 1, 1, 1, least])))
+                })
+                .collect();
+            let sent = checks.iter().map(|(key, cost)| redis.check(Check::new(&set, key, *cost))).collect();
+            for ((key, cost), decision) in checks.iter().zip(in_order(sent).await) {
+                let expected = memory.check(Check::new(&set, key, *cost)).await.expect("a decision");
+                assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
+            }
+        }
+    }
+    deployment.assert_every_key_expires();
+}
+
+pub(super) async fn all_states_of_a_nested_key_lie_in_one_slot(deployment: &Deployment) {
+    let set = policies();
+    let store = store(deployment, "slot", &set).await;
+    let limiter = patient_limiter(store, set);
+    for outermost in ["acme", "a{b}c", &"long".repeat(40)] {
+        // No text of an inner level selects the slot.
+        let key = Key::new(outermost).child("x{y}z").child("}");
+        assert!(limiter.check(&key).await.expect("a decision").is_allowed());
+        let owner = deployment.owner(&key);
+        let tag = Key::new(outermost).encoded().to_owned();
+        let inner = key.encoded()[tag.len()..].to_owned();
+        for name in [format!("slot:{{{tag}}}:outer:t1"), format!("slot:{{{tag}}}{inner}:inner:f1")] {
+            assert_eq!(owner.command(&["EXISTS", &name]).int(), 1, "{name}");
+        }
+    }
+}
+
+pub(super) async fn a_denied_flood_of_inner_keys_leaves_no_key(deployment: &Deployment) {
+    let set = policies();
+    let store = store(deployment, "flood", &set).await;
+    let limiter = patient_limiter(store, set);
+    let keys = || deployment.masters().iter().map(|master| master.command(&["DBSIZE"]).int()).sum::<i64>();
+    let check = |inner: u64| limiter.check(Key::new("acme").child(inner));
+    for inner in 0..OUTER {
+        assert!(check(inner).await.expect("a decision").is_allowed());
+    }
+    let before = keys();
+    for inner in OUTER..1_000 {
+        assert!(check(inner).await.expect("a decision").is_denied());
+    }
+    assert_eq!(keys(), before);
+}
+
+pub(super) async fn a_reset_leaves_outer_levels_and_a_refund_reaches_them(deployment: &Deployment) {
+    let set = policies();
+    let builder = deployment.builder("refund").deny_cache_cap(Duration::from_secs(3_600));
+    let limiter = patient_limiter(builder.connect().await.expect("a store"), set);
+    let (ann, bob) = (Key::new("acme").child("ann"), Key::new("acme").child("bob"));
+    for _ in 0..2 {
+        assert!(limiter.check(&ann).await.expect("a decision").is_allowed());
+    }
+    assert_eq!(remaining_of_each(&limiter, &ann).await, [OUTER - 2, 0]);
+    limiter.reset(&ann).await.expect("a reset");
+    assert_eq!(remaining_of_each(&limiter, &ann).await, [OUTER - 2, 2]);
+    for inner in 0..OUTER - 2 {
+        assert!(limiter.check(Key::new("acme").child(inner)).await.expect("a decision").is_allowed());
+    }
+    // The denial is remembered, and forgotten when another key of the outer level returns a unit.
+    for _ in 0..2 {
+        assert!(limiter.check(&bob).await.expect("a decision").is_denied());
+    }
+    limiter.refund(Key::new("acme").child(0_u64), Cost::ONE).await.expect("a refund");
+    assert!(limiter.check(&bob).await.expect("a decision").is_allowed());
+    assert!(limiter.check(&bob).await.expect("a decision").is_denied());
+    limiter.reset(Key::new("acme")).await.expect("a reset");
+    assert_eq!(remaining_of_each(&limiter, &bob).await, [OUTER, 1]);
+    assert!(limiter.check(&bob).await.expect("a decision").is_allowed());
+}
