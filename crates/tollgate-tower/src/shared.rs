@@ -189,6 +189,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Ok(decision) => decision,
             Err(error) => {
                 metrics::count_error(error);
+                if error.kind() == ErrorKind::KeyLevels {
+                    return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
+                }
                 if options.is_shadow {
                     tracing::debug!(%error, "no decision, the request passes in shadow mode");
                     return Verdict::Admit(Admission::EXEMPT);

@@ -13,7 +13,9 @@
 //! | [`Global`] | all requests |
 //! | [`key_fn`] | with the same result of a closure |
 //!
-//! A tuple of extractors joins their keys into one. [`KeyExtractor::or`] tries a second extractor when
+//! [`Prefixes`] makes `PeerIp` and `ForwardedIp` return nested keys, against clients that own a large network.
+//!
+//! A tuple of extractors joins their keys into one: put an extractor of nested keys first or last. [`KeyExtractor::or`] tries a second extractor when
 //! the first finds no key. [`KeyExtractor::or_exempt`] exempts such requests from the limit.
 
 mod error;
@@ -25,6 +27,7 @@ mod global;
 mod header;
 mod network;
 mod peer;
+mod prefixes;
 mod route;
 
 pub use error::{KeyError, KeyErrorKind};
@@ -36,6 +39,7 @@ pub use global::Global;
 pub use header::Header;
 pub use network::{Network, NetworkError};
 pub use peer::PeerIp;
+pub use prefixes::Prefixes;
 #[cfg(feature = "axum")]
 pub use route::MatchedPath;
 pub use route::{Method, Path};

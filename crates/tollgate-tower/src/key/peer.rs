@@ -1,22 +1,23 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
-use tollgate::Key;
 
 use super::{
     error::KeyError,
     extractor::{Extraction, KeyExtractor},
+    prefixes::Prefixes,
 };
 
 /// Uses the address at the other end of the connection as the key.
 ///
 /// The key of an IPv6 address is its first 64 bits, the smallest network that a household or a server
-/// usually has. [`ipv6_prefix`] sets another length. An IPv4-mapped IPv6 address counts as IPv4.
-/// Headers are ignored.
+/// usually has. [`ipv6_prefix`] sets another length, and [`prefixes`] nested networks. An IPv4-mapped
+/// IPv6 address counts as IPv4. Headers are ignored.
 ///
 /// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Use
 /// [`ForwardedIp`](super::ForwardedIp) there. With a long IPv6 prefix, a client has one quota for each
-/// address that it owns.
+/// address that it owns. The owner of a larger network has one quota for each /64 in it, unless a
+/// policy limits the larger network too: see [`Prefixes`].
 ///
 /// The server has to provide the address:
 ///
@@ -40,19 +41,20 @@ use super::{
 /// ```
 ///
 /// [`ipv6_prefix`]: Self::ipv6_prefix
+/// [`prefixes`]: Self::prefixes
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
-    ipv6_prefix: u8,
+    prefixes: Prefixes,
 }
 
-/// The default length of an IPv6 key in bits.
-pub(super) const IPV6_PREFIX: u8 = 64;
+/// The default: all of an IPv4 address, 64 bits of an IPv6 address.
+pub(super) const DEFAULT_PREFIXES: Prefixes = Prefixes::ipv6([64]);
 
 impl PeerIp {
     /// Creates an extractor with an IPv6 prefix of 64 bits.
     #[must_use]
     pub const fn new() -> Self {
-        Self { ipv6_prefix: IPV6_PREFIX }
+        Self { prefixes: DEFAULT_PREFIXES }
     }
 
     /// Sets the length of an IPv6 key in bits. The default is 64.
@@ -64,8 +66,25 @@ impl PeerIp {
     ///
     /// Panics if the length is not between 32 and 128. In a `const` this fails the build.
     #[must_use]
-    pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = checked_prefix(bits);
+    pub const fn ipv6_prefix(self, bits: u8) -> Self {
+        self.prefixes(one_prefix(bits))
+    }
+
+    /// Sets the networks of the key. Several networks make a nested key, so that policies can limit each of them.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use std::net::SocketAddr;
+    /// use tollgate_tower::{KeyExtractor, key::{PeerIp, Prefixes}};
+    ///
+    /// let peer: SocketAddr = "[2001:db8:1:2::3]:50000".parse().unwrap();
+    /// let (parts, ()) = Request::builder().extension(peer).body(()).unwrap().into_parts();
+    /// let key = PeerIp::new().prefixes(Prefixes::ipv6([48, 64])).extract(&parts).unwrap().unwrap();
+    /// assert_eq!(key.encoded(), "*2001:db8:1::/48>*2001:db8:1:2::/64");
+    /// ```
+    #[must_use]
+    pub const fn prefixes(mut self, prefixes: Prefixes) -> Self {
+        self.prefixes = prefixes;
         self
     }
 }
@@ -78,13 +97,14 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        peer(parts).map(|address| Some(network(address, self.ipv6_prefix)))
+        peer(parts).map(|address| Some(self.prefixes.key(address)))
     }
 }
 
-pub(super) const fn checked_prefix(bits: u8) -> u8 {
+/// Returns one network of IPv6 addresses.
+pub(super) const fn one_prefix(bits: u8) -> Prefixes {
     assert!(bits >= 32 && bits <= 128, "an IPv6 prefix must be 32 to 128 bits");
-    bits
+    Prefixes::ipv6([bits])
 }
 
 /// Returns the address at the other end of the connection.
@@ -108,13 +128,5 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
             "the request has no peer address: serve the router with \
              `into_make_service_with_connect_info::<SocketAddr>()`, or insert the `SocketAddr` into its extensions",
         )),
-    }
-}
-
-/// Returns the key of an address: all of IPv4, a prefix of IPv6.
-pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Key {
-    match address.to_canonical() {
-        address @ IpAddr::V4(_) => Key::network(address, 32),
-        address => Key::network(address, ipv6_prefix),
     }
 }

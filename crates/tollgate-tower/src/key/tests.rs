@@ -136,3 +136,14 @@ fn tonic_provides_the_peer_address() {
     let unknown = parts(|request| request.extension(info(None)));
     assert_eq!(PeerIp::new().extract(&unknown).unwrap_err().kind(), KeyErrorKind::Misconfigured);
 }
+
+#[test]
+fn a_joined_key_keeps_the_levels_of_nested_networks() {
+    let peer: SocketAddr = "[2001:db8:1:2::3]:1".parse().unwrap();
+    let parts = parts(|request| request.extension(peer));
+    let nested = PeerIp::new().prefixes(Prefixes::ipv6([48, 64]));
+    let key = |extraction: Extraction| extraction.unwrap().unwrap();
+    assert_eq!(key((nested, Method).extract(&parts)).encoded(), "*2001:db8:1::/48>*2001:db8:1:2::/64,GET");
+    assert_eq!(key((Method, nested).extract(&parts)).encoded(), "GET,*2001:db8:1::/48>*2001:db8:1:2::/64");
+    assert_eq!(key(nested.ipv6_prefix(56).extract(&parts)), Key::network(peer.ip(), 56));
+}

@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderName, header, request::Parts};
 use super::{
     error::KeyError,
     extractor::{Extraction, KeyExtractor},
-    peer::{self, IPV6_PREFIX},
+    peer::{self, DEFAULT_PREFIXES},
+    prefixes::Prefixes,
 };
 pub use trusted::TrustedProxies;
 
@@ -27,7 +28,7 @@ pub use trusted::TrustedProxies;
 /// pass `Forwarded` on.
 ///
 /// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
-/// length. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is not an address
+/// length, and [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is not an address
 /// (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
 ///
 /// ```
@@ -52,7 +53,7 @@ pub use trusted::TrustedProxies;
 pub struct ForwardedIp {
     source: Source,
     proxies: TrustedProxies,
-    ipv6_prefix: u8,
+    prefixes: Prefixes,
 }
 
 /// Selects the header that the proxies write.
@@ -92,7 +93,7 @@ impl ForwardedIp {
     }
 
     const fn from(source: Source, proxies: TrustedProxies) -> Self {
-        Self { source, proxies, ipv6_prefix: IPV6_PREFIX }
+        Self { source, proxies, prefixes: DEFAULT_PREFIXES }
     }
 
     /// Sets the length of an IPv6 key in bits, as [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix)
@@ -102,8 +103,15 @@ impl ForwardedIp {
     ///
     /// Panics if the length is not between 32 and 128.
     #[must_use]
-    pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = peer::checked_prefix(bits);
+    pub const fn ipv6_prefix(self, bits: u8) -> Self {
+        self.prefixes(peer::one_prefix(bits))
+    }
+
+    /// Sets the networks of the key, as [`PeerIp::prefixes`](super::PeerIp::prefixes) does. Several networks make a
+    /// nested key, so that policies can limit each of them.
+    #[must_use]
+    pub const fn prefixes(mut self, prefixes: Prefixes) -> Self {
+        self.prefixes = prefixes;
         self
     }
 
@@ -131,7 +139,7 @@ impl ForwardedIp {
 
 impl KeyExtractor for ForwardedIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        self.address(parts).map(|address| Some(peer::network(address, self.ipv6_prefix)))
+        self.address(parts).map(|address| Some(self.prefixes.key(address)))
     }
 }
 
