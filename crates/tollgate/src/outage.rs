@@ -22,7 +22,8 @@ pub enum Outage {
     /// [`Outage::local`]: with the default of 1, each replica allows the whole quota during an outage.
     ///
     /// The memory of each limiter in an outage is bounded: 114 688 states (one for each key and policy), 8.5 MB of
-    /// tables and 80 bytes more for each key of over 30 bytes, 18 MB at most. The entries of logs and the slices of
+    /// tables and 80 bytes more for each key of over 30 bytes, 18 MB at most. A [nested](crate::Key::child) key has up to
+    /// 64 bytes for each level, 40 MB at most with four levels. The entries of logs and the slices of
     /// sliding buckets are added to this. A full table drops the states that are nearest to fresh, as in [`MemoryStore`].
     /// A key that has spent its share stays denied while other keys have spent less of theirs.
     Local {
@@ -120,6 +121,23 @@ impl Fallback {
 mod tests {
     use super::*;
     use crate::{Cost, Key, Policy, Quota};
+
+    #[test]
+    fn an_outage_limits_the_outer_levels_of_keys_by_their_share() {
+        let policies = PolicySet::from([
+            Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
+            Policy::token_bucket("inner", Quota::per_day(4)),
+        ]);
+        let fallback = Fallback::new(Outage::local(2), &policies);
+        let (store, _) = fallback.local.as_ref().expect("a local share");
+        let is_allowed = |inner: u64| {
+            let key = Key::new("acme").child(inner);
+            let away = Error::new(ErrorKind::CircuitOpen, "away");
+            fallback.answer(Check::new(&policies, &key, Cost::ONE), away).expect("a decision").is_allowed()
+        };
+        assert_eq!((0..1_000).filter(|&inner| is_allowed(inner)).count(), 5);
+        assert_eq!(store.len(), 1 + 5, "a denial by the outer level creates no inner state");
+    }
 
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {

@@ -157,7 +157,7 @@ impl PolicySet {
             Some(policy) => Err(Error::new(
                 ErrorKind::KeyLevels,
                 format!(
-                    "policy {} meters level {} of a key, got a key with {} of them",
+                    "policy {} meters {} levels of a key, got a key of {}",
                     policy.name(),
                     policy.depth(),
                     key.levels()

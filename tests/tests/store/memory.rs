@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Clock, Cost, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota};
 
 fn room(keys: usize) -> NonZeroUsize {
     NonZeroUsize::new(keys).expect("not zero")
@@ -69,4 +69,39 @@ fn clones_of_a_limiter_and_limiters_of_one_name_share_a_counter() {
     let (one, two) = (Limiter::new(store.clone(), policy()), Limiter::new(store, policy()));
     assert!(check(&one, "k") && check(&one.clone(), "k") && check(&two, "k"));
     assert!(!check(&one, "k") && !check(&two, "k"));
+}
+
+#[test]
+fn a_flood_of_inner_keys_behind_a_spent_outer_level_adds_no_state() {
+    let store = MemoryStore::new();
+    let site = Policy::fixed_window("site", Quota::per_day(100)).at_level(1);
+    let limiter = Limiter::new(store.clone(), [site, Policy::token_bucket("client", Quota::per_second(10))]);
+    let admitted = (0..100_000_u64).filter(|&inner| check(&limiter, Key::new("one /48").child(inner))).count();
+    assert_eq!((admitted, store.len()), (100, 101));
+    assert!(check(&limiter, Key::new("another /48").child(7_u64)));
+}
+
+#[tokio::test]
+async fn a_key_with_too_few_levels_is_an_error_that_names_both_numbers() {
+    let store = MemoryStore::new();
+    let log = Policy::sliding_log("team", Quota::per_day(5)).at_level(2);
+    let limiter = Limiter::new(store.clone(), [log, Policy::token_bucket("user", Quota::per_day(5))]);
+    let flat = Key::new("acme");
+    let errors = [
+        limiter.check(&flat).await.expect_err("no decision"),
+        limiter.peek(&flat).await.expect_err("no state"),
+        limiter.refund(&flat, Cost::ONE).await.expect_err("no refund"),
+        limiter.entries(&flat, 10).await.expect_err("no entries"),
+        limiter.until_ready(&flat, Duration::from_secs(9)).await.expect_err("no wait"),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::KeyLevels);
+        assert_eq!(error.to_string(), "policy team meters 2 levels of a key, got a key of 1");
+    }
+    assert!(store.is_empty());
+    let user = flat.child("sales").child("ann");
+    assert!(limiter.check(&user).await.expect("a decision").is_allowed());
+    // The entries of a log at an outer level are those of all its keys.
+    let colleague = Key::new("acme").child("sales").child("bob");
+    assert_eq!(limiter.entries(colleague, 10).await.expect("entries").len(), 1);
 }

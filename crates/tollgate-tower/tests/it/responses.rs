@@ -243,3 +243,11 @@ async fn retry_after_of_the_service_is_raised_but_never_lowered() {
         assert_eq!(header(&response, "retry-after"), Some(expected));
     }
 }
+
+#[tokio::test]
+async fn a_key_with_too_few_levels_is_500_because_the_service_is_set_up_wrongly() {
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO.at_level(2)), Global);
+    let response = send(&layer, request()).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!response.body().contains("level"), "{}", response.body());
+}

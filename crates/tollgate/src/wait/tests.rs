@@ -91,6 +91,23 @@ async fn a_leaky_bucket_releases_waiters_one_by_one_in_order_of_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_of_an_outer_level_releases_the_callers_of_all_its_keys_one_by_one() {
+    let limiter = Limiter::new(PausedStore::new(), [QUEUE.at_level(1), Policy::token_bucket("own", Quota::per_day(1))]);
+    let start = Instant::now();
+    let callers = (0..5_u64).map(|inner| {
+        let limiter = limiter.clone();
+        async move {
+            let decision = limiter.until_ready(Key::new("k").child(inner), MS(1_000)).await.unwrap();
+            (decision.is_allowed(), start.elapsed())
+        }
+    });
+    let callers: Vec<_> = callers.map(tokio::spawn).collect();
+    for (at, caller) in (0..).zip(callers) {
+        assert_eq!(caller.await.unwrap(), (true, MS(100 * at)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_would_wait_too_long_is_denied_at_once_and_refunded() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
     let first = waiter(&limiter, MS(1_000)).await;

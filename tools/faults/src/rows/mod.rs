@@ -9,6 +9,7 @@ mod apart;
 mod calls;
 pub(crate) mod clock;
 mod cluster;
+mod floods;
 mod network;
 pub(crate) mod recovery;
 mod runtime;
@@ -67,6 +68,7 @@ pub(crate) const ALL: &[Row] = rows! {
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
     "M1" "many distinct keys, the store away" calls::keys;
+    "E11" "a flood of fresh keys out of one network" floods::one_network;
 };
 
 /// Load for longer than the rows take together.
