@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 pub(crate) use level::KeyLevel;
+use level::LongText;
 pub(crate) use level::MAX_LEVELS;
 pub use secret::KeySecret;
-use level::LongText;
 use tables::{PLAIN, hex};
 
 /// Identifies the client, tenant or resource whose quota is spent.
@@ -77,8 +77,7 @@ type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
 impl Key {
     /// A key without text, which no function returns.
-    const EMPTY: Self =
-        Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [b'0'; INLINE_BYTES], long: None };
+    const EMPTY: Self = Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [b'0'; INLINE_BYTES], long: None };
 
     /// Creates a key of one part.
     ///

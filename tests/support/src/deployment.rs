@@ -94,7 +94,7 @@ impl Deployment {
             Self::Cluster(cluster) => {
                 let outermost = key.encoded().split('>').next().unwrap_or_default();
                 cluster.owner(cluster.slot(outermost), &cluster.nodes()[0])
-            },
+            }
         }
     }
 

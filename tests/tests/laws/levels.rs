@@ -8,11 +8,7 @@ use crate::on_both_stores;
 /// Returns a set with one policy at each level of a key of three levels, the whole key included.
 fn set(dice: &mut Dice, algorithm: Algorithm) -> PolicySet {
     let policy = |dice: &mut Dice, name| policies::small_policy(dice, name, algorithm);
-    PolicySet::from([
-        policy(dice, "outermost").at_level(1),
-        policy(dice, "middle").at_level(2),
-        policy(dice, "whole"),
-    ])
+    PolicySet::from([policy(dice, "outermost").at_level(1), policy(dice, "middle").at_level(2), policy(dice, "whole")])
 }
 
 fn key(outermost: u64, middle: u64, inner: u64) -> Key {
