@@ -27,7 +27,7 @@ pub struct PolicySet(Arc<Set>);
 struct Set {
     policies: Box<[Arc<Policy>]>,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
-    max_cost: u32,
+    max_cost: u64,
     /// The scripts of this set, assembled at the first call to a Redis server.
     #[cfg(feature = "redis")]
     scripts: OnceLock<ScriptSet>,

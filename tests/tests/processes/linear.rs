@@ -14,7 +14,7 @@ const PROCESSES: usize = 4;
 struct Record {
     at_us: u64,
     key: u64,
-    cost: u32,
+    cost: u64,
     decision: String,
     process: usize,
 }

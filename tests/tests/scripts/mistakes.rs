@@ -120,7 +120,7 @@ fn read_then_write_race() {
         let mut first = server.client();
         assert!(!first.command(&["SCRIPT", "LOAD", script.text()]).expect("a reply").is_error());
         let key = Key::from(format!("{algorithm:?}"));
-        let decide = |client: &mut Client, cost: u32| {
+        let decide = |client: &mut Client, cost: u64| {
             let reply = client.command(&script.check(&key, Cost::new(cost), None)).expect("a reply");
             script.decision(Cost::new(cost), &integers(&reply)).expect("a decision").is_allowed()
         };
