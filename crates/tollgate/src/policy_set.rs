@@ -136,7 +136,8 @@ impl PolicySet {
 
     #[cold]
     fn refuse(&self, cost: Cost) -> Result<(), Error> {
-        match self.iter().find(|policy| !policy.quota().admits(cost)) {
+        // The smallest burst is named, so that a cost that is lowered to it fits.
+        match self.iter().min_by_key(|policy| policy.quota().burst()) {
             None => Ok(()),
             Some(policy) => Err(Error::new(
                 ErrorKind::CostExceedsBurst,

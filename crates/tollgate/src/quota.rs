@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use crate::{Cost, Error};
+use crate::Error;
 
 /// Allows `amount` units per `period`, with up to `burst` units at once.
 ///
@@ -282,11 +282,6 @@ impl Quota {
             return self.full;
         }
         span(self.unit, self.amount, units)
-    }
-
-    /// Returns `true` when a request of `cost` can fit at all.
-    pub(crate) fn admits(&self, cost: Cost) -> bool {
-        cost.units() <= self.burst
     }
 }
 
