@@ -116,7 +116,7 @@ fn law_11_the_same_rate_under_another_amount_is_understood() {
         let quota = |scale| Quota::new(3 * scale, Duration::from_secs(scale)).with_burst(3 * scale);
         // The units of the greater amount are told in smaller parts of a microsecond.
         let (fine, coarse) = (policy(quota(7)), policy(quota(1)));
-        let _ = subject.check(&fine, &key(), 1 + dice.below(20));
+        let _ = subject.check(&fine, &key(), 1 + dice.below(2));
         subject.advance(1 + dice.below(100));
         let left = remaining(&subject.peek(&coarse, &key()));
         assert!(left <= 3, "{algorithm:?}");
