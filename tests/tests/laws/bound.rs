@@ -71,11 +71,11 @@ fn law_07_over_whole_periods_exactly_the_amount_accrues() {
             return;
         }
         let policy = policies::small_policy(dice, "p", algorithm);
-        accrues_exactly(subject, dice, policy);
+        accrues_exactly(subject, dice, &policy);
     });
 }
 
-fn accrues_exactly(subject: &mut dyn Subject, dice: &mut Dice, policy: Policy) {
+fn accrues_exactly(subject: &mut dyn Subject, dice: &mut Dice, policy: &Policy) {
     let quota = policy.quota();
     // A burst below the amount overflows within a period.
     let quota = quota.with_burst(quota.burst().max(quota.amount()));
@@ -102,7 +102,7 @@ fn law_07_over_whole_periods_exactly_a_large_amount_accrues() {
     on_both_stores(|subject, dice, algorithm| {
         if policies::accrues_exactly(algorithm) {
             let policy = policies::large_policy(dice, "p", algorithm);
-            accrues_exactly(subject, dice, policy);
+            accrues_exactly(subject, dice, &policy);
         }
     });
 }

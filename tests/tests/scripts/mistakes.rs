@@ -182,7 +182,7 @@ fn a_fresh_bucket_is_short_of_a_unit() {
         every(Quota::per_second(amount), |redis, set, algorithm| {
             let decision = redis.check(&set, &key(), 1);
             let left = decision.states().next().expect("a state").remaining();
-            assert_eq!(left, u64::from(amount) - 1, "{algorithm:?}");
+            assert_eq!(left, amount - 1, "{algorithm:?}");
         });
     }
 }
