@@ -10,7 +10,7 @@ use tollgate::{Limiter, Policy, Quota, testing::ALGORITHMS};
 use tollgate_test_support::{Deployment, Kind, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
 
-const AMOUNT: u32 = 5;
+const AMOUNT: u64 = 5;
 const PERIOD: Duration = Duration::from_secs(3_600);
 
 /// Lists the foreign states, and the commands that plant them.

@@ -54,7 +54,7 @@ fn script_calls(server: &RedisServer) -> (u64, u64, u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
     let _held = moves().await;
-    const AMOUNT: u32 = 1_000_000;
+    const AMOUNT: u64 = 1_000_000;
     const SLOTS: usize = 5_000;
     let one = limiter("load", Policy::fixed_window("one", Quota::per_day(AMOUNT))).await;
     let set = [
@@ -126,7 +126,7 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
     }
     for (&(kind, key), &count) in &admitted {
         match kind {
-            0 => assert_eq!(remaining(&one, (kind, key)).await, [u64::from(AMOUNT) - count]),
+            0 => assert_eq!(remaining(&one, (kind, key)).await, [AMOUNT - count]),
             _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
         }
     }

@@ -30,7 +30,7 @@ fn frozen_store() -> MemoryStore {
 }
 
 /// Returns the limiter of an allowed call, with this many units left for messages.
-async fn limiter(store: impl Store + Clone, units: u32) -> RequestLimiter {
+async fn limiter(store: impl Store + Clone, units: u64) -> RequestLimiter {
     let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
     let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
     let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
@@ -94,7 +94,7 @@ proptest! {
     fn exactly_the_messages_that_are_paid_for_pass(
         lengths in vec(0..200_usize, 0..12),
         cuts in vec(any::<prop::sample::Index>(), 0..30),
-        units in 1..15_u32,
+        units in 1..15_u64,
     ) {
         let messages: Vec<_> = lengths.iter().map(|length| message(*length)).collect();
         let all = Bytes::from(messages.concat());

@@ -65,7 +65,7 @@ impl StatusTemplate {
         let mut violation = QuotaViolation::new(subject, description);
         "requests".clone_into(&mut violation.quota_metric);
         name.clone_into(&mut violation.quota_id);
-        violation.quota_value = quota.amount().into();
+        violation.quota_value = quota.amount().cast_signed();
         violation
     }
 

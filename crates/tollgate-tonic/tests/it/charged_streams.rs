@@ -46,7 +46,7 @@ impl Echo for ChargingHandler {
     async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
         let key = key_of(&request, &Metadata::new("x-api-key"))?.unwrap();
         let messages = charge_stream(request.into_inner(), self.limiter.clone(), key)
-            .cost(|message: &Message| Cost::new(message.text.len() as u32));
+            .cost(|message: &Message| Cost::new(message.text.len() as u64));
         Ok(Response::new(Box::pin(messages)))
     }
 }

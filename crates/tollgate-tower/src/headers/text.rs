@@ -27,7 +27,7 @@ pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
     for policy in policies.iter() {
         text.separator();
         text.name(policy.name());
-        text.number(b";q=", policy.quota().amount().into());
+        text.number(b";q=", policy.quota().amount());
         text.number(b";w=", round_up(policy.quota().period()));
     }
     text.finish()
@@ -41,7 +41,7 @@ pub(super) fn state_prefix_08(policy: &Policy) -> Box<[u8]> {
 /// Writes `limit=20, remaining=7, reset=1`.
 pub(super) fn state_07(state: &PolicyState<'_>) -> HeaderValue {
     let mut text = Text::new();
-    text.number(b"limit=", state.policy().quota().amount().into());
+    text.number(b"limit=", state.policy().quota().amount());
     text.number(b", remaining=", state.remaining());
     text.number(b", reset=", round_up(until_more(state)));
     text.finish()
@@ -52,7 +52,7 @@ pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
         text.separator();
-        text.number(b"", policy.quota().amount().into());
+        text.number(b"", policy.quota().amount());
         text.number(b";w=", round_up(policy.quota().period()));
     }
     text.finish()
@@ -61,10 +61,10 @@ pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
 /// Writes `20, 20;w=1;name="burst", 50000;w=86400;name="day"`: the binding limit first, then all limits.
 pub(super) fn limit_03(binding: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
-    text.number(b"", binding.policy().quota().amount().into());
+    text.number(b"", binding.policy().quota().amount());
     for policy in policies.iter() {
         text.separator();
-        text.number(b"", policy.quota().amount().into());
+        text.number(b"", policy.quota().amount());
         text.number(b";w=", round_up(policy.quota().period()));
         text.push(b";name=");
         text.name(policy.name());

@@ -113,7 +113,7 @@ impl HeaderWriter {
             HeaderFormat::Ietf08 => lines.push(HeaderLine::list(RATELIMIT, self.states(decision.states()).0)),
             HeaderFormat::Ietf07 => lines.push(HeaderLine::single(RATELIMIT, text::state_07(state))),
             HeaderFormat::Ietf06 => lines.extend([
-                number(RATELIMIT_LIMIT, quota.amount().into()),
+                number(RATELIMIT_LIMIT, quota.amount()),
                 number(RATELIMIT_REMAINING, remaining),
                 number(RATELIMIT_RESET, until_more),
             ]),
@@ -123,18 +123,18 @@ impl HeaderWriter {
                 number(X_RESET, until_more),
             ]),
             HeaderFormat::Legacy { reset } => lines.extend([
-                number(X_LIMIT, quota.burst().into()),
+                number(X_LIMIT, quota.burst()),
                 number(X_REMAINING, remaining),
                 number(X_RESET, reset.value(until_more)),
             ]),
             HeaderFormat::Spring => lines.extend([
                 number(X_REMAINING, remaining),
-                number(X_REPLENISH_RATE, (f64::from(quota.amount()) / quota.period().as_secs_f64()) as u64),
-                number(X_BURST_CAPACITY, quota.burst().into()),
-                number(X_REQUESTED_TOKENS, decision.cost().units().into()),
+                number(X_REPLENISH_RATE, (quota.amount() as f64 / quota.period().as_secs_f64()) as u64),
+                number(X_BURST_CAPACITY, quota.burst()),
+                number(X_REQUESTED_TOKENS, decision.cost().units()),
             ]),
             HeaderFormat::RetryAfter => {
-                lines.extend([number(X_LIMIT, quota.burst().into()), number(X_REMAINING, remaining)]);
+                lines.extend([number(X_LIMIT, quota.burst()), number(X_REMAINING, remaining)]);
                 lines.extend(decision.retry_after().map(|after| number(X_RETRY_AFTER, round_up(after).max(1))));
             }
             HeaderFormat::None => {}

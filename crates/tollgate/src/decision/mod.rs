@@ -134,7 +134,7 @@ impl Decision {
     /// [`Outage::Open`](crate::Outage::Open).
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
-        let (cost, is_allowed) = (self.cost.get(), self.is_allowed());
+        let (cost, is_allowed) = (self.cost.units(), self.is_allowed());
         self.levels.iter(&self.policies).map(move |(policy, level)| {
             let mut numbers = numbers(policy, &level, cost);
             let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;

@@ -31,10 +31,10 @@ const OLDEST: [u32; 2] = [6, 2];
 const SKEW: Duration = Duration::from_secs(1);
 
 /// The amount per minute of the policies that are tried.
-const TRIED: u32 = 600;
+const TRIED: u64 = 600;
 
 /// The costs of the three calls of each script.
-const COSTS: [u32; 3] = [200, 1, 1];
+const COSTS: [u64; 3] = [200, 1, 1];
 
 impl Finding {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
@@ -187,7 +187,7 @@ async fn try_scripts(
         // By its body first: the user may lack the right to load a script that the server happens to know.
         let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
         for ((command, body), cost) in calls.into_iter().zip(COSTS) {
-            let own = [server.now(), cost.into()].into_iter().chain(spent).collect::<Vec<_>>();
+            let own = [server.now(), Cost::new(cost).number()].into_iter().chain(spent).collect::<Vec<_>>();
             let Some(reply) = granted(server.query_in_time(&call(command, body, &own, is_tagged)).await)? else {
                 findings.push(Finding::new(
                         ACL,
@@ -209,7 +209,7 @@ async fn try_scripts(
     }
     // A state that may not be read counts as absent, so each charge is the first and no request is ever denied. A
     // window may end between two of the checks, but not between every two.
-    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < u64::from(TRIED - cost));
+    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < TRIED - cost);
     for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
         if !is_read(at) {
             findings.push(Finding::new(

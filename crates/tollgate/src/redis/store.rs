@@ -119,7 +119,7 @@ impl Store for RedisStore {
             let reply = inner.backend.run(&key, &scripts.refund, policies.len(), |server, command| {
                 server.add_keys(scripts, iter::once(&key), command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*scripts.pack(&[server.now(), cost.units().into(), spent]));
+                command.arg(&*scripts.pack(&[server.now(), cost.number(), spent]));
             });
             let reply = reply.await;
             inner.forget(&key);

@@ -232,6 +232,30 @@ async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
     assert!(whole.await.unwrap().is_allowed());
 }
 
+/// Two units return with each window, so the third caller in the queue is admitted with the second window.
+#[tokio::test(start_paused = true)]
+async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits_for_the_next() {
+    for policy in [
+        Policy::window_from_first_hit("two", Quota::new(2, MS(1_000))),
+        Policy::fixed_window("two", Quota::new(2, MS(1_000))),
+        Policy::interval_bucket("two", Quota::new(2, MS(1_000))),
+    ] {
+        let limiter = Limiter::new(PausedStore::new(), policy);
+        assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+        let first = waiter(&limiter, MS(1_000)).await;
+        let second = waiter(&limiter, MS(1_000)).await;
+        let (denied, waited) = waiter(&limiter, MS(1_999)).await.await.unwrap();
+        assert!(denied.is_denied());
+        assert_eq!(waited, MS(0));
+        let third = waiter(&limiter, MS(2_000)).await;
+        for (caller, at) in [(first, 1_000), (second, 1_000), (third, 2_000)] {
+            let (decision, waited) = caller.await.unwrap();
+            assert!(decision.is_allowed());
+            assert_eq!(waited, MS(at));
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_zero_is_a_plain_check() {
     let limiter = Limiter::new(PausedStore::new(), BUCKET);

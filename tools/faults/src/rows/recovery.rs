@@ -44,7 +44,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
     for round in 0..pace.of(5, 1) {
         let server = Arc::new(RedisServer::start());
         let store = RedisStore::connect(server.url()).await.expect("a store");
-        let small = limiter(&store, Policy::token_bucket("small", Quota::per_day(BURST as u32)), Outage::default());
+        let small = limiter(&store, Policy::token_bucket("small", Quota::per_day(BURST)), Outage::default());
         let large = limiter(&store, LARGE, Outage::default());
         let began = Instant::now();
         let load = Load::start(&small, 4, [Key::from(round as u64)]);

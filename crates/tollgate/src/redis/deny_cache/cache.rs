@@ -136,7 +136,7 @@ impl Denial {
     /// Returns the decision that the server would make now.
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
-        let cost = self.cost.get();
+        let cost = self.cost.units();
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
         Decision::from_levels(&self.policies, levels, self.cost, self.at_us)
     }

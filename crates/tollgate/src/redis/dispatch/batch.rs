@@ -204,7 +204,7 @@ impl Group {
     fn fill(&self, server: &Server, command: &mut redis::Cmd) {
         let scripts = self.sample.policies.scripts();
         server.add_keys(scripts, (0..self.subjects.len()).map(|subject| self.key(subject)), command);
-        command.arg(&*scripts.pack(&[server.now(), self.sample.cost.units().into()]));
+        command.arg(&*scripts.pack(&[server.now(), self.sample.cost.number()]));
         if scripts.tagged {
             command.arg(&*self.sample.tag);
         }
