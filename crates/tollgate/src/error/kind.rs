@@ -30,6 +30,9 @@ pub enum ErrorKind {
     ClusterMismatch,
     /// TLS failed: a certificate was refused, or one side does not use TLS. Word: `tls`.
     Tls,
+    /// The call was made outside a tokio runtime, and may have to wait. Nothing was sent. Await it inside a runtime, or
+    /// use [`Limiter::blocking`](crate::Limiter::blocking). Word: `runtime`.
+    NoRuntime,
     /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is
     /// unchanged. Split the work, or refuse it for good. Word: `cost`.
     CostExceedsBurst,
@@ -44,6 +47,10 @@ pub enum ErrorKind {
     /// The circuit breaker is open: earlier checks got no answer, so the server is not asked until it answers
     /// a probe. Word: `breaker`.
     CircuitOpen,
+    /// The round trip to the server leaves no room in the deadline of the check, so the server is not asked until
+    /// the round trip is shorter. Set a longer [`deadline`](crate::LimiterBuilder::deadline), or use a nearer server.
+    /// Word: `distant`.
+    Distant,
     /// Too many checks wait in this process. Word: `overload`.
     Overloaded,
     /// Nothing listens at the address of the server. Word: `refused`.
@@ -71,7 +78,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 27] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,
@@ -79,12 +86,14 @@ impl ErrorKind {
         Self::CrossSlot,
         Self::ClusterMismatch,
         Self::Tls,
+        Self::NoRuntime,
         Self::CostExceedsBurst,
         Self::Unsupported,
         Self::Protocol,
         Self::Timeout,
         Self::Unavailable,
         Self::CircuitOpen,
+        Self::Distant,
         Self::Overloaded,
         Self::ConnectionRefused,
         Self::ConnectionLost,
@@ -120,12 +129,14 @@ impl ErrorKind {
             Self::CrossSlot => "crossslot",
             Self::ClusterMismatch => "cluster",
             Self::Tls => "tls",
+            Self::NoRuntime => "runtime",
             Self::CostExceedsBurst => "cost",
             Self::Unsupported => "unsupported",
             Self::Protocol => "protocol",
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
             Self::CircuitOpen => "breaker",
+            Self::Distant => "distant",
             Self::Overloaded => "overload",
             Self::ConnectionRefused => "refused",
             Self::ConnectionLost => "connection",
@@ -141,7 +152,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether a person has to change something: a value, a password, a right, the kind of server.
+    /// Returns whether a person has to change something: a value, a password, a right, the kind of server, the thread.
     /// A retry does not help.
     #[must_use]
     pub const fn is_config(self) -> bool {
@@ -154,6 +165,7 @@ impl ErrorKind {
                 | Self::CrossSlot
                 | Self::ClusterMismatch
                 | Self::Tls
+                | Self::NoRuntime
         )
     }
 
@@ -164,6 +176,7 @@ impl ErrorKind {
             self,
             Self::Unavailable
                 | Self::CircuitOpen
+                | Self::Distant
                 | Self::Overloaded
                 | Self::ConnectionRefused
                 | Self::ConnectionLost
