@@ -69,6 +69,7 @@ mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
+mod runtime;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -82,7 +83,7 @@ pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{Limiter, LimiterBuilder};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::Outage;
 pub use policy::Policy;

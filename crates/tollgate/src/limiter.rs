@@ -1,17 +1,24 @@
+mod blocking;
 mod builder;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
+pub use blocking::BlockingLimiter;
+#[cfg(feature = "redis")]
+pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::queue::WaitQueues,
+    StoreFuture, entry::TAG_BYTES, outage::Fallback, runtime, store::Guard, wait::queue::WaitQueues,
 };
 
 /// Checks keys against policies that are decided together on one store.
+///
+/// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
+/// [`ErrorKind::NoRuntime`] without one. Threads without a runtime use [`blocking`](Self::blocking).
 ///
 /// A limiter is cheap to clone. Clones share state. Put limits on the same key into one limiter: they are decided in
 /// one atomic step, and either all are charged or none. Two limiters with the same policy name on one store share
@@ -53,6 +60,9 @@ impl Limiter {
     ///
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
     /// [`Outage`](crate::Outage) always decides.
+    ///
+    /// [`ErrorKind::NoRuntime`] when the future is polled outside a tokio runtime and the store is outside the process. No
+    /// `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for such threads.
     ///
     /// # Cancellation
     ///
@@ -267,7 +277,10 @@ impl Inner {
             None if self.keeps_deadline => return self.wait(answer, check),
             None => {
                 let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
-                let answer = async move { within(end, answer).await.unwrap_or_else(|| Err(late(timeout))) };
+                let answer = async move {
+                    runtime::current()?;
+                    within(end, answer).await.unwrap_or_else(|| Err(late(timeout)))
+                };
                 return self.wait(answer, check);
             }
         }
@@ -305,7 +318,10 @@ impl Inner {
     async fn within_timeout<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
         match answer.into_ready() {
             Ok(answer) => answer,
-            Err(pending) => timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout))),
+            Err(pending) => {
+                runtime::current()?;
+                timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout)))
+            }
         }
     }
 }

@@ -8,6 +8,9 @@ use crate::{Check, Clock, Decision, Error, ErrorKind, MemoryStore, PolicySet};
 /// Selects the answer to a check that the store cannot decide in time.
 ///
 /// An outage is not a denial: a client is never told that it sent too much because Redis is away.
+///
+/// What is decided here is not reported to the store later. After the outage, the store has the state from before it: a key
+/// may spend its share and then what the store has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
@@ -98,7 +101,11 @@ impl Fallback {
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         let kind = error.kind();
-        if matches!(kind, ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported) {
+        let is_of_caller = matches!(
+            kind,
+            ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported | ErrorKind::NoRuntime
+        );
+        if is_of_caller {
             return Err(error);
         }
         if !self.is_away.swap(true, Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout, timeout_at},
 };
 
-use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter};
+use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter, runtime};
 use queue::Denial;
 
 impl Limiter {
@@ -48,7 +48,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The same as [`check`](Self::check).
+    /// The same as [`check`](Self::check). [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime,
+    /// for every store: the call may have to wait.
     ///
     /// # Cancellation
     ///
@@ -83,6 +84,7 @@ impl Limiter {
         cost: Cost,
         max_wait: Duration,
     ) -> Result<Decision, Error> {
+        runtime::current()?;
         let waiter = Waiter { limiter: self, key: key.into(), cost, deadline: Instant::now().checked_add(max_wait) };
         let decision = waiter.admit().await?;
         if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }

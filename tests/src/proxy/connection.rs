@@ -61,7 +61,7 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
     tokio::try_join!(
         requests(from_client, to_server, orders.clone()),
         receive(from_server, sender),
-        Replies { to_client, orders: orders.clone(), allowance: None }.deliver(receiver),
+        Replies { to_client, orders: orders.clone(), allowance: None, counted: (0, 0) }.deliver(receiver),
     )?;
     Ok(())
 }
@@ -118,6 +118,8 @@ struct Replies<'a> {
     orders: watch::Receiver<Orders>,
     /// The epoch of the allowance, and the bytes left of it.
     allowance: Option<(u64, usize)>,
+    /// The epoch in which replies are counted, and their number.
+    counted: (u64, usize),
 }
 
 impl Replies<'_> {
@@ -132,6 +134,7 @@ impl Replies<'_> {
 
     /// Delivers one piece according to the mode, and starts over whenever the mode changes.
     async fn piece(&mut self, came: Instant, mut bytes: &[u8]) -> Result<(), End> {
+        let number = self.count();
         while !bytes.is_empty() {
             let Orders { mode, epoch, .. } = self.orders.borrow_and_update().clone();
             match mode {
@@ -145,7 +148,10 @@ impl Replies<'_> {
                 Mode::ResetAfter(allowed) => {
                     bytes = self.spend(bytes, epoch, allowed, End::Reset).await?;
                 }
-                Mode::Delay(delay) => tokio::select! {
+                Mode::DelayEach(nth, _) if !number.is_multiple_of(nth) => {
+                    return Ok(self.to_client.write_all(bytes).await?);
+                }
+                Mode::Delay(delay) | Mode::DelayEach(_, delay) => tokio::select! {
                     () = sleep_until(came + delay) => {
                         return Ok(self.to_client.write_all(bytes).await?);
                     }
@@ -163,6 +169,14 @@ impl Replies<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of this piece in the current mode, from 1 on.
+    fn count(&mut self) -> usize {
+        let epoch = self.orders.borrow().epoch;
+        let before = if self.counted.0 == epoch { self.counted.1 } else { 0 };
+        self.counted = (epoch, before + 1);
+        before + 1
     }
 
     /// Delivers as many bytes as the allowance covers, and returns the rest.

@@ -34,6 +34,8 @@ pub enum Mode {
     ResetAfter(usize),
     /// Delivers every reply this much later. Many replies may be delayed at once.
     Delay(Duration),
+    /// Delivers every n-th reply of each connection this much later, and the replies behind it after it.
+    DelayEach(usize, Duration),
     /// Delivers replies one byte at a time, with this much time in between.
     Trickle(Duration),
     /// Delivers these bytes instead of each piece of a reply.

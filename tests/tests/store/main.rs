@@ -1,16 +1,20 @@
 //! Stores as an application uses them: on every deployment of Redis, in process, and through faults.
 
 mod batches;
+mod blocking;
 mod breaker;
 mod cluster;
 mod deadline;
 mod diagnosis;
+mod distance;
 mod faults;
 mod memory;
+mod paused_server;
 mod probe;
 mod redis;
 mod refusing_servers;
 mod runtimes;
 mod suite;
+mod swing;
 mod tls;
 mod wrapped;

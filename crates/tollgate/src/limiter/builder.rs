@@ -4,7 +4,7 @@ use super::{Inner, Limiter};
 use crate::{Outage, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
-const DEADLINE: Duration = Duration::from_millis(50);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;
@@ -86,7 +86,9 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// After the deadline the [`Outage`] decides. A store in the process answers at once, so no deadline applies
+    /// After the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline. While it
+    /// takes more, checks are decided by the `Outage` at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a
+    /// longer deadline for a far server. A store in the process answers at once, so no deadline applies
     /// to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;

@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use redis::Value;
@@ -8,9 +8,9 @@ use redis::Value;
 use super::{
     RedisStore,
     protocol::{self, Script},
-    server::Server,
+    server::{self, DISTANT, Server},
 };
-use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota};
+use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota, limiter};
 
 /// Describes a setting of a server that an operator should change. See [`RedisStore::diagnose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,9 @@ const OLDEST: [u32; 2] = [6, 2];
 /// The difference between two clocks up to which nothing is reported.
 const SKEW: Duration = Duration::from_secs(1);
 
+/// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is busy.
+const TRIPS: u32 = 5;
+
 /// The amount per minute of the policies that are tried.
 const TRIED: u64 = 600;
 
@@ -41,8 +44,8 @@ impl Finding {
         Self { code, detail: detail.into() }
     }
 
-    /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`, `TOLLGATE-CLOCK` or
-    /// `TOLLGATE-VERSION`.
+    /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`,
+    /// `TOLLGATE-CLOCK`, `TOLLGATE-VERSION` or `TOLLGATE-DISTANT`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
@@ -71,6 +74,7 @@ impl RedisStore {
     /// | `TOLLGATE-ACL` | The user lacks a right that a script or this examination needs. |
     /// | `TOLLGATE-CLOCK` | The clocks of the server and of this machine differ by more than 1 s. Aligned windows begin at other times than this machine expects. With a [clock of the process](super::RedisStoreBuilder::clock) replicas disagree. |
     /// | `TOLLGATE-VERSION` | Redis is older than 6.2. |
+    /// | `TOLLGATE-DISTANT` | The round trip takes more than four fifths of the default [`deadline`](crate::LimiterBuilder::deadline), 50 ms. A limiter with a longer deadline may be in order. |
     ///
     /// The scripts run on keys of their own, which are deleted afterwards. [`connect`](Self::connect) calls this once
     /// without policies, and logs the findings. Call it with policies when the service starts, or in a check of the
@@ -141,7 +145,23 @@ async fn examine(server: &Server) -> Result<Vec<Finding>, Error> {
         None if server.clock().is_none() => findings.push(lacks("TIME", "+time")),
         None => {}
     }
+    findings.extend(distance(server).await?);
     Ok(findings)
+}
+
+/// Measures the round trip, and compares it with the default deadline. A limiter may have another one, which a store does
+/// not know.
+async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
+    let (ping, mut shortest) = (redis::cmd("PING"), Duration::MAX);
+    for _ in 0..TRIPS {
+        let sent = Instant::now();
+        granted(server.query_in_time(&ping).await)?;
+        shortest = shortest.min(sent.elapsed());
+        if server::far(shortest, limiter::DEADLINE).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(server::far(shortest, limiter::DEADLINE).map(|detail| Finding::new(DISTANT, detail)))
 }
 
 /// Returns the time since the Unix epoch on the clock of this process that decides, or on the system's.

@@ -59,6 +59,9 @@ impl RedisStore {
     ///
     /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. Checks are then decided by the
     /// [`Outage`](crate::Outage) of the limiter at once, until the server answers a background probe.
+    ///
+    /// A server that answers, and is too far for the deadline of some limiters, is available: see
+    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant).
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.0.backend.is_available()
@@ -101,7 +104,7 @@ impl Store for RedisStore {
             }
             deny_epoch = Some(cache.epoch(&check, hash));
         }
-        match inner.backend.refusal(check.key) {
+        match inner.backend.refusal_within(check.key, check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }

@@ -9,6 +9,7 @@ mod apart;
 mod calls;
 pub(crate) mod clock;
 mod cluster;
+mod distance;
 mod floods;
 mod network;
 pub(crate) mod recovery;
@@ -67,6 +68,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
+    "E5" "a round trip above the deadline" distance::far;
+    "E6" "a round trip that swings around the deadline" distance::swing;
+    "E7" "a brownout: one answer of ten is late" distance::brownout;
     "M1" "many distinct keys, the store away" calls::keys;
     "E11" "a flood of fresh keys out of one network" floods::one_network;
 };

@@ -6,9 +6,12 @@ use std::{
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::Notify;
 
-use super::{breaker::Breaker, config::ServerConfig, health::Health, not_executed::CallError, probe::Probe};
+use super::{
+    breaker::Breaker, config::ServerConfig, distance_probe::DistanceProbe, health::Health, not_executed::CallError,
+    probe::Probe,
+};
 use crate::{
-    Clock, Error, ErrorKind, Key, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, PolicySet,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass, ScriptSet},
@@ -69,9 +72,16 @@ impl Server {
         self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
-    /// Returns the error of a check that is not sent, while the breaker is open.
+    /// Returns the error of a call that is not sent, while the breaker is open.
     pub(in crate::redis) fn refusal(&self) -> Option<Error> {
         self.breaker().is_open().then(|| self.health.refusal())
+    }
+
+    /// Returns the error of a check that is not sent: the breaker is open, or its deadline is too short for the round
+    /// trip.
+    #[inline]
+    pub(in crate::redis) fn refusal_within(&self, deadline: Option<Deadline>) -> Option<Error> {
+        self.refusal().or_else(|| self.health.refusal_as_far(deadline?.timeout()))
     }
 
     /// Returns the error of a check that waited while the breaker opened, or was refused for it.
@@ -88,9 +98,20 @@ impl Server {
     }
 
     /// Counts a check that missed its deadline.
-    pub(in crate::redis) fn missed(&self) {
+    pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
         if self.health.missed() {
             self.start_probe();
+        }
+        if deadline.is_some_and(|deadline| self.health.distance.late(deadline.timeout())) {
+            DistanceProbe::start(&self.health, &self.shared);
+        }
+    }
+
+    /// Counts a check that was answered in time.
+    pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
+        self.breaker().check_answered();
+        if let Some(deadline) = deadline {
+            self.health.distance.in_time(deadline.timeout());
         }
     }
 
