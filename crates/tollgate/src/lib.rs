@@ -84,7 +84,7 @@ pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use outage::Outage;
+pub use outage::{Outage, ReplicaCount, Replicas};
 pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;

@@ -8,7 +8,11 @@ pub use builder::LimiterBuilder;
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::queue::WaitQueues,
+    StoreFuture,
+    entry::TAG_BYTES,
+    outage::Fallback,
+    store::{Guard, PendingCheck},
+    wait::queue::WaitQueues,
 };
 
 /// Checks keys against policies that are decided together on one store.
@@ -190,6 +194,12 @@ impl Limiter {
         self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
     }
 
+    /// Returns the name of the limiter in log lines and metrics: see [`LimiterBuilder::name`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.fallback.name()
+    }
+
     /// Returns the policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
@@ -233,7 +243,7 @@ impl Inner {
         let check = check.with_deadline(deadline);
         let mut answer = self.store.check(check);
         match answer.as_ready() {
-            Some(Ok(_)) => self.fallback.store_decided(),
+            Some(Ok(decision)) => self.fallback.decided(decision, || check),
             Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
             None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
             None if self.keeps_deadline => return self.wait(answer, check),
@@ -254,13 +264,16 @@ impl Inner {
     ) -> CheckFuture {
         let inner = Arc::clone(self);
         let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
-            match answer.await {
+            let outcome = answer.await;
+            let check = Check { deadline, ..Check::new(&inner.policies, &key, cost).with_tag(&tag) };
+            match outcome {
                 Ok(decision) => {
-                    inner.decided();
+                    inner.fallback.decided(&decision, || check);
                     Ok(decision)
                 }
-                Err(error) => inner.failed(Check::new(&inner.policies, &key, cost).with_tag(&tag), error),
+                Err(error) => inner.failed(check, error),
             }
         })
     }
@@ -282,8 +295,8 @@ impl Inner {
 }
 
 impl Guard<Decision> for Inner {
-    fn decided(&self) {
-        self.fallback.store_decided();
+    fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
+        self.fallback.decided(decision, || answer.check());
     }
 
     fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
@@ -306,6 +319,7 @@ fn late(timeout: Duration) -> Error {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
+            .field("name", &self.name())
             .field("policies", &self.0.policies)
             .field("deadline", &self.0.timeout)
             .finish_non_exhaustive()

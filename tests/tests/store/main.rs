@@ -10,6 +10,7 @@ mod memory;
 mod probe;
 mod redis;
 mod refusing_servers;
+mod replicas;
 mod runtimes;
 mod suite;
 mod tls;

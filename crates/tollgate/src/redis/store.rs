@@ -7,9 +7,10 @@ use super::{
     deny_cache::DenyCache,
     dispatch::CheckRequest,
     protocol::{self, Script},
+    replicas::{self, Counts, ReplicaCounter},
     server::Server,
 };
-use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaCount, Store, StoreFuture};
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
@@ -22,6 +23,11 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, S
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`. Every state expires by itself.
+///
+/// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
+/// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
+/// process that was silent for eight seconds is not counted any more. The task that writes is started when the limiter
+/// is built, or with its first check if that is the first use of a runtime.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -41,6 +47,7 @@ struct Inner {
     hasher: RandomState,
     backend: Backend,
     deny_cache: Option<Arc<DenyCache>>,
+    counter: ReplicaCounter,
 }
 
 impl RedisStore {
@@ -64,7 +71,8 @@ impl RedisStore {
     }
 
     pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
-        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache }))
+        let counter = ReplicaCounter::new();
+        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache, counter }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -81,9 +89,22 @@ impl Inner {
     }
 }
 
+impl Counts for Inner {
+    fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    fn counter(&self) -> &ReplicaCounter {
+        &self.counter
+    }
+}
+
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
+        if inner.counter.needs_task() {
+            replicas::start(&self.0);
+        }
         let hash = inner.hasher.hash_one(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
@@ -161,6 +182,12 @@ impl Store for RedisStore {
 
     fn keeps_deadline(&self) -> bool {
         true
+    }
+
+    fn replicas(&self) -> Option<ReplicaCount> {
+        let count = self.0.counter.count();
+        replicas::start(&self.0);
+        Some(count)
     }
 }
 

@@ -10,6 +10,7 @@ mod calls;
 pub(crate) mod clock;
 mod cluster;
 mod network;
+pub(crate) mod outage;
 pub(crate) mod recovery;
 mod runtime;
 pub(crate) mod sentinel;
@@ -66,6 +67,8 @@ pub(crate) const ALL: &[Row] = rows! {
     "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
+    "E10" "an outage with remembered denials in use" outage::remembered;
+    "E12" "replicas come and go, the server gone at each number" outage::replicas;
     "M1" "many distinct keys, the store away" calls::keys;
 };
 

@@ -95,12 +95,12 @@ impl Denial {
         self.key == *key && self.cost == cost && self.policies.is_same(policies)
     }
 
-    /// Returns the decision that the server would make now.
+    /// Returns the decision that the server would make now, marked as remembered.
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.get();
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
-        Decision::from_levels(&self.policies, levels, self.cost, self.at_us)
+        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).from_memory()
     }
 }
 
