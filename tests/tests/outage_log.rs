@@ -117,9 +117,12 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
     acl(&["on", ">secret", "~tollgate:*", "+@all"]);
     let store = RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
     let (limiter, count) = (limiter(store.clone()), store.replicas().expect("a store that counts"));
-    let seconds: u64 = server.command(&["TIME"]).items()[0].text().parse().expect("a number");
-    server.command(&["ZADD", "tollgate:{replicas}", &format!("{seconds}000000"), "another"]);
-    wait::until_async("both processes to be counted", PATIENCE, async || count.get() == NonZeroU32::new(2)).await;
+    wait::until_async("both processes to be counted", PATIENCE, async || {
+        let seconds = server.command(&["TIME"]).items()[0].text();
+        server.command(&["ZADD", "tollgate:{replicas}", &format!("{seconds}000000"), "another"]);
+        count.get() == NonZeroU32::new(2)
+    })
+    .await;
     acl(&["-zadd"]);
     let calls = server.calls("evalsha");
     wait::until_async("three refused calls", PATIENCE, async || server.calls("evalsha") >= calls + 3).await;

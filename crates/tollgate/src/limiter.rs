@@ -228,16 +228,17 @@ impl Limiter {
 impl Inner {
     fn check(self: &Arc<Self>, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
         if tag.len() > TAG_BYTES {
-            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
-            return StoreFuture::ready(Err(error));
+            return self.refuse(Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
         }
         if let Err(error) = self.policies.admits(cost) {
-            return StoreFuture::ready(Err(error));
+            return self.refuse(error);
         }
         let check = Check::new(&self.policies, key, cost).with_tag(tag);
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
-            return self.store.check(check);
+            let answer = self.store.check(check);
+            self.fallback.answered_in_process(&self.policies, answer.as_ready());
+            return answer;
         }
         let deadline = Deadline::after(self.timeout);
         let check = check.with_deadline(deadline);
@@ -254,6 +255,13 @@ impl Inner {
             }
         }
         answer
+    }
+
+    /// Answers a check that is not valid, without the store.
+    #[cold]
+    fn refuse(&self, error: Error) -> CheckFuture {
+        self.fallback.refused(&self.policies, &error);
+        StoreFuture::ready(Err(error))
     }
 
     /// Waits for a store whose answer does not hold the check, and answers for it when it fails.

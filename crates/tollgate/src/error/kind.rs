@@ -71,7 +71,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,

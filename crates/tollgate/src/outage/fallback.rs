@@ -1,9 +1,9 @@
 use std::{borrow::Cow, num::NonZeroU32, time::Instant};
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
-use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store};
+use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics};
 
-/// Answers for a store that failed, and logs the begin and the end of an outage once each.
+/// Answers for a store that failed, and logs the begin and the end of an outage once each. Counts all checks.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     /// The name of the limiter.
@@ -11,6 +11,7 @@ pub(crate) struct Fallback {
     outage: Outage,
     local: Option<LocalShare>,
     phase: Phase,
+    metrics: LimiterMetrics,
 }
 
 impl Fallback {
@@ -22,11 +23,26 @@ impl Fallback {
             }
             Outage::Open | Outage::Closed => None,
         };
-        Self { name, outage, local, phase: Phase::new(now()) }
+        Self { name, outage, local, phase: Phase::new(now()), metrics: LimiterMetrics::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Counts the answer of a store in the process.
+    #[inline]
+    pub(crate) fn answered_in_process(&self, policies: &PolicySet, answer: Option<Result<&Decision, &Error>>) {
+        match answer {
+            Some(Ok(decision)) => self.metrics.record_in_process(&self.name, decision),
+            Some(Err(error)) => self.metrics.record_error(&self.name, policies, error),
+            None => {}
+        }
+    }
+
+    /// Counts a check that was refused before the store was called.
+    pub(crate) fn refused(&self, policies: &PolicySet, error: &Error) {
+        self.metrics.record_error(&self.name, policies, error);
     }
 
     /// Notes a decision of the store, and logs the end of an outage. `check` is the check that was decided.
@@ -34,25 +50,41 @@ impl Fallback {
     /// A remembered denial is no sign of the store.
     #[inline]
     pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
-        if self.phase.is_away() && !decision.is_remembered() {
-            self.decided_in_outage(check());
+        let ends_outage = self.phase.is_away() && !decision.is_remembered();
+        if ends_outage || LimiterMetrics::IS_ON {
+            let check = check();
+            self.metrics.record_decision(&self.name, decision, check.deadline);
+            if ends_outage {
+                self.decided_in_outage(check);
+            }
         }
     }
 
     #[cold]
     fn decided_in_outage(&self, check: Check<'_>) {
         if let Some(lasted) = self.phase.decided(start(check)) {
+            self.metrics.outage_ended(&self.name);
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
         }
     }
 
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+        let answer = self.decide(check, error);
+        match &answer {
+            Ok(decision) => self.metrics.record_decision(&self.name, decision, check.deadline),
+            Err(error) => self.metrics.record_error(&self.name, check.policies, error),
+        }
+        answer
+    }
+
+    fn decide(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         let kind = error.kind();
         if matches!(kind, ErrorKind::CostExceedsBurst | ErrorKind::Unsupported) {
             return Err(error);
         }
         if self.phase.failed(start(check)) {
+            self.metrics.outage_began(&self.name);
             tracing::warn!(
                 limiter = &*self.name,
                 reason = kind.as_str(),

@@ -1,6 +1,6 @@
 //! The store in Redis.
 //!
-//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `replicas`; `replicas` uses `backend`;
+//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `sampler` and `replicas`; these use `backend`;
 //! `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`;
 //! `connect` uses `protocol`.
 
@@ -13,6 +13,8 @@ mod diagnosis;
 mod dispatch;
 mod protocol;
 mod replicas;
+#[cfg(feature = "metrics")]
+mod sampler;
 mod server;
 mod source;
 mod store;

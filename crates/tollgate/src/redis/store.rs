@@ -2,6 +2,8 @@ use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 
 use foldhash::fast::RandomState;
 
+#[cfg(feature = "metrics")]
+use super::sampler::{self, Sampled, Sampler};
 use super::{
     backend::Backend,
     deny_cache::DenyCache,
@@ -48,6 +50,8 @@ struct Inner {
     backend: Backend,
     deny_cache: Option<Arc<DenyCache>>,
     counter: ReplicaCounter,
+    #[cfg(feature = "metrics")]
+    sampler: Sampler,
 }
 
 impl RedisStore {
@@ -71,8 +75,15 @@ impl RedisStore {
     }
 
     pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
-        let counter = ReplicaCounter::new();
-        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache, counter }))
+        Self(Arc::new(Inner {
+            prefix,
+            hasher: RandomState::default(),
+            backend,
+            deny_cache,
+            counter: ReplicaCounter::new(),
+            #[cfg(feature = "metrics")]
+            sampler: Sampler::new(),
+        }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -99,11 +110,26 @@ impl Counts for Inner {
     }
 }
 
+#[cfg(feature = "metrics")]
+impl Sampled for Inner {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+}
+
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
         if inner.counter.needs_task() {
             replicas::start(&self.0);
+        }
+        #[cfg(feature = "metrics")]
+        if inner.sampler.needs_task() {
+            sampler::start(&self.0);
         }
         let hash = inner.hasher.hash_one(check.key);
         let mut deny_epoch = None;

@@ -30,6 +30,7 @@ enum State<T> {
     Ready(T),
     Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store has such answers"))]
     PendingCheck(Pin<Box<dyn PendingCheck<T>>>),
     Taken,
 }

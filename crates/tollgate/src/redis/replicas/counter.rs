@@ -6,8 +6,13 @@ use std::{
     },
 };
 
+#[cfg(feature = "metrics")]
+use std::{sync::atomic::AtomicU64, time::Duration};
+
 use tokio::sync::Notify;
 
+#[cfg(feature = "metrics")]
+use crate::clock::micros;
 use crate::{
     outage::{ReplicaCount, WeakReplicaCount},
     redis::backend::Backend,
@@ -20,6 +25,9 @@ pub(in crate::redis) struct ReplicaCounter {
     state: Mutex<State>,
     /// Wakes the task when the store is dropped.
     pub(super) dropped: Arc<Notify>,
+    /// The time of the last call in microseconds, 0 before the first one.
+    #[cfg(feature = "metrics")]
+    round_trip_us: AtomicU64,
 }
 
 #[derive(Default)]
@@ -37,7 +45,13 @@ pub(in crate::redis) trait Counts: Send + Sync + 'static {
 
 impl ReplicaCounter {
     pub(in crate::redis) fn new() -> Self {
-        Self { needs_task: AtomicBool::new(false), state: Mutex::default(), dropped: Arc::default() }
+        Self {
+            needs_task: AtomicBool::new(false),
+            state: Mutex::default(),
+            dropped: Arc::default(),
+            #[cfg(feature = "metrics")]
+            round_trip_us: AtomicU64::new(0),
+        }
     }
 
     /// Returns whether a task has to be started.
@@ -80,6 +94,25 @@ impl ReplicaCounter {
         let mut state = self.lock();
         state.has_task = false;
         self.needs_task.store(state.count.upgrade().is_some(), Ordering::Relaxed);
+    }
+
+    /// Notes how long a call took.
+    #[cfg(feature = "metrics")]
+    pub(super) fn took(&self, round_trip: Duration) {
+        self.round_trip_us.store(micros(round_trip).max(1), Ordering::Relaxed);
+    }
+
+    /// Returns how long the last call took. `None` before the first one.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn round_trip(&self) -> Option<Duration> {
+        let micros = self.round_trip_us.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    /// Returns the last number while a limiter wants it.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn last(&self) -> Option<u32> {
+        self.lock().count.upgrade()?.get().map(u32::from)
     }
 
     /// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.

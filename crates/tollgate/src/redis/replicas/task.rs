@@ -82,9 +82,12 @@ impl<S: Counts> CountTask<S> {
                 self.is_over = true;
                 return;
             };
+            let called = Instant::now();
             let pause = match call(store.backend()).await {
                 Ok(counted) => {
-                    count.set(window.counted(counted, began.elapsed()));
+                    #[cfg(feature = "metrics")]
+                    store.counter().took(called.elapsed());
+                    count.set(window.counted(counted, called - began));
                     reported = None;
                     *first.next().unwrap_or(&INTERVAL)
                 }
