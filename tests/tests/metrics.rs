@@ -1,11 +1,11 @@
-//! The metrics of limiters and stores, without any layer. A program of its own, because one test waits for a log line.
+//! The metrics of limiters and stores, without any layer. The end of an outage: see `outage_log.rs`.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tollgate::{Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore};
 use tollgate_test_support::PATIENCE;
-use tollgate_tests::{Log, RedisServer, wait};
+use tollgate_tests::{RedisServer, wait};
 
 const TWO: Policy = Policy::token_bucket("two", Quota::per_hour(2));
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(100));
@@ -119,35 +119,6 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
             assert_eq!(series.count(&format!("tollgate_outages_total limiter={name}")), 1);
             assert_eq!(series.gauge(&format!("tollgate_outage limiter={name}")), Some(1.0));
         }
-    });
-}
-
-#[test]
-fn the_end_of_an_outage_shows() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    record(async |snapshotter| {
-        let server = RedisServer::start();
-        let store = RedisStore::connect(server.url()).await.expect("a store");
-        let limiter = Limiter::builder(store).policies(HOURLY).name("api").deadline(PATIENCE).build();
-        server.kill();
-        assert!(check(&limiter, "acme").await);
-        server.restart();
-        wait::until_async("the end of the outage", PATIENCE, async || {
-            check(&limiter, "acme").await;
-            log.text().contains("decides again")
-        })
-        .await;
-        let lines: Vec<String> = log.text().lines().map(str::to_owned).collect();
-        for line in ["decided without the store", "decides again"] {
-            let named = lines.iter().filter(|text| text.contains(line) && text.contains(r#"limiter="api""#)).count();
-            assert_eq!(named, 1, "{lines:?}");
-        }
-        let series = Series::of(&snapshotter);
-        assert_eq!(series.count("tollgate_outages_total limiter=api"), 1);
-        assert_eq!(series.gauge("tollgate_outage limiter=api"), Some(0.0));
     });
 }
 

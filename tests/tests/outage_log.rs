@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
     Check, CheckFuture, Decision, Entry, Key, Limiter, Policy, PolicySet, Quota, RedisStore, Store, StoreFuture,
 };
@@ -100,10 +101,54 @@ async fn a_remembered_denial_neither_ends_an_outage_nor_begins_another() {
             let remembered = limiter.check("denied").await.expect("a decision");
             assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
         }
+        // So much later that an answer of the store would end the outage.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        for _ in 0..3 {
+            let remembered = limiter.check("denied").await.expect("a decision");
+            assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
+        }
+        tokio::time::resume();
         let text = log.text();
         assert_eq!(text.matches(BEGIN).count() - before, 1, "store {at}: {text}");
         assert_eq!(text.matches(END).count(), 0, "store {at}: {text}");
     }
+}
+
+/// The gauge of the metrics follows the log.
+#[test]
+fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
+    let (log, _guard) = collect();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let outage = async {
+        let server = RedisServer::start();
+        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let limiter = Limiter::builder(store).policies(HOURLY).name("api").deadline(PATIENCE).build();
+        server.kill();
+        assert!(is_degraded(&limiter, "acme").await);
+        server.restart();
+        wait::until_async("the end of the outage", PATIENCE, async || {
+            is_degraded(&limiter, "acme").await;
+            log.text().contains(END)
+        })
+        .await;
+    };
+    metrics::with_local_recorder(&recorder, || runtime.block_on(outage));
+    let text = log.text();
+    for line in [BEGIN, END] {
+        let named = text.lines().filter(|it| it.contains(line) && it.contains(r#"limiter="api""#)).count();
+        assert_eq!(named, 1, "{text}");
+    }
+    // A snapshot takes the values, so this is the only one.
+    let series: Vec<_> = snapshotter.snapshot().into_vec();
+    let value = |name: &str| {
+        let found = series.iter().find(|(key, ..)| key.key().name() == name);
+        found.map(|(.., value)| format!("{value:?}")).unwrap_or_default()
+    };
+    assert_eq!(value("tollgate_outages_total"), "Counter(1)");
+    assert_eq!(value("tollgate_outage"), "Gauge(0.0)");
 }
 
 #[tokio::test]
