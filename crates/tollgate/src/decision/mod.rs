@@ -66,7 +66,7 @@ impl Decision {
 
     /// Marks a denial that the process remembered. The store did not decide it now.
     #[cfg(feature = "redis")]
-    pub(crate) fn from_memory(mut self) -> Self {
+    pub(crate) fn marked_remembered(mut self) -> Self {
         self.remembered = 1;
         self
     }

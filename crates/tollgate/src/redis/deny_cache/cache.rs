@@ -100,7 +100,7 @@ impl Denial {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.get();
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
-        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).from_memory()
+        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).marked_remembered()
     }
 }
 
