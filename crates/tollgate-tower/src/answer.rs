@@ -9,7 +9,7 @@ use crate::{
     charge::{Charge, Outcome},
     decisions::Decisions,
     headers::HeaderUpdate,
-    metrics::{LabelIndex, Timer},
+    metrics::LabelIndex,
 };
 
 /// Says what happens to a request next.
@@ -29,7 +29,6 @@ pub(crate) struct RequestContext {
     /// The key of the request, where it is needed after the check.
     pub(crate) key: Option<Box<Key>>,
     pub(crate) labels: LabelIndex,
-    pub(crate) timer: Timer,
 }
 
 /// Stores what is left to do for an admitted request when the service has answered.

@@ -67,12 +67,11 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [kind](tollgate::ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
-//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same reasons; a [closed](tollgate::Outage::Closed) limiter answers them with 503 |
-//! | `tollgate_check_duration_seconds` | | time from the start of a check to its decision, waiting included |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //!
-//! Install the recorder before the first request. No label value comes from a request.
+//! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
+//! layers and of all other callers, with durations, outages and errors by the name of the limiter. The layer counts none of
+//! these. Install the recorder before the first request. No label value comes from a request.
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
 //! metrics.
 

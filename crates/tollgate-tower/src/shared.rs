@@ -19,7 +19,7 @@ use crate::{
     labels::MetricLabels,
     limit::Limit,
     limiters::{LimiterSource, Selection, Selector},
-    metrics::{self, LabelIndex, Timer},
+    metrics::{self, LabelIndex},
     options::{Options, RequestLimiterSource},
     rejection::{Reason, Rejection, Respond, add_headers},
     request_limiter::{Charger, RequestLimiter},
@@ -58,17 +58,10 @@ impl<K, R> Shared<K, R> {
         self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
     }
 
-    /// Counts and logs a decision. `timer` is `None` where nothing measured the check.
-    fn record_decision(
-        &self,
-        limit: usize,
-        decision: &Decision,
-        labels: LabelIndex,
-        timer: Option<&Timer>,
-        rpc: &RpcName<&str>,
-    ) {
+    /// Counts and logs a decision.
+    fn record_decision(&self, limit: usize, decision: &Decision, labels: LabelIndex, rpc: &RpcName<&str>) {
         let is_shadow = self.options.is_shadow;
-        self.limits[limit].metrics.record_decision(decision, &self.labels, labels, timer, is_shadow);
+        self.limits[limit].metrics.record_decision(decision, &self.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
                 policy = decision.binding().map(|state| state.policy().name()),
@@ -162,7 +155,6 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             limit,
             key: keeps_key.then(|| Box::new(key.clone())),
             labels: LabelIndex::of(parts, &self.labels),
-            timer: Timer::start(),
         };
         let check = self.limits[limit].check(key, cost, options.wait);
         match check.as_ready() {
@@ -183,12 +175,11 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let RequestContext { limit: index, key, labels, timer } = context;
+        let RequestContext { limit: index, key, labels } = context;
         let (limit, options) = (&self.limits[index], &self.options);
         let decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                metrics::count_error(error);
                 if error.kind() == ErrorKind::KeyLevels {
                     return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
                 }
@@ -200,7 +191,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
         };
         let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
-        self.record_decision(index, decision, labels, Some(&timer), &self.rpc_name(parts));
+        self.record_decision(index, decision, labels, &self.rpc_name(parts));
         if decision.is_denied() && !options.is_shadow {
             return Verdict::Reject(self.reject(Reason::Denied(decision), Some(limit), parts, labels));
         }
@@ -253,7 +244,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
     fn record(&self, limit: usize, result: &Result<Decision, Error>, labels: LabelIndex, rpc: &RpcName<&str>) -> bool {
         let reason = match result {
             Ok(decision) => {
-                self.record_decision(limit, decision, labels, None, rpc);
+                self.record_decision(limit, decision, labels, rpc);
                 if decision.is_allowed() {
                     return true;
                 }

@@ -12,7 +12,12 @@ pub use builder::LimiterBuilder;
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture, entry::TAG_BYTES, outage::Fallback, runtime, store::Guard, wait::queue::WaitQueues,
+    StoreFuture,
+    entry::TAG_BYTES,
+    outage::Fallback,
+    runtime,
+    store::{Guard, PendingCheck},
+    wait::queue::WaitQueues,
 };
 
 /// Checks keys against policies that are decided together on one store.
@@ -228,6 +233,12 @@ impl Limiter {
         self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
     }
 
+    /// Returns the name of the limiter in log lines and metrics: see [`LimiterBuilder::name`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.fallback.name()
+    }
+
     /// Returns the policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
@@ -256,22 +267,23 @@ impl Limiter {
 impl Inner {
     fn check(self: &Arc<Self>, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
         if tag.len() > TAG_BYTES {
-            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
-            return StoreFuture::ready(Err(error));
+            return self.refuse(Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
         }
         if let Err(error) = self.policies.admits(cost).and_then(|()| self.policies.reaches(key)) {
-            return StoreFuture::ready(Err(error));
+            return self.refuse(error);
         }
         let check = Check::new(&self.policies, key, cost).with_tag(tag);
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
-            return self.store.check(check);
+            let answer = self.store.check(check);
+            self.fallback.answered_in_process(&self.policies, answer.as_ready());
+            return answer;
         }
         let deadline = Deadline::after(self.timeout);
         let check = check.with_deadline(deadline);
         let mut answer = self.store.check(check);
         match answer.as_ready() {
-            Some(Ok(_)) => self.fallback.store_decided(),
+            Some(Ok(decision)) => self.fallback.decided(decision, || check),
             Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
             None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
             None if self.keeps_deadline => return self.wait(answer, check),
@@ -287,6 +299,13 @@ impl Inner {
         answer
     }
 
+    /// Answers a check that is not valid, without the store.
+    #[cold]
+    fn refuse(&self, error: Error) -> CheckFuture {
+        self.fallback.refused(&self.policies, &error);
+        StoreFuture::ready(Err(error))
+    }
+
     /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
     fn wait(
         self: &Arc<Self>,
@@ -295,13 +314,16 @@ impl Inner {
     ) -> CheckFuture {
         let inner = Arc::clone(self);
         let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
-            match answer.await {
+            let outcome = answer.await;
+            let check = Check { deadline, ..Check::new(&inner.policies, &key, cost).with_tag(&tag) };
+            match outcome {
                 Ok(decision) => {
-                    inner.decided();
+                    inner.fallback.decided(&decision, || check);
                     Ok(decision)
                 }
-                Err(error) => inner.failed(Check::new(&inner.policies, &key, cost).with_tag(&tag), error),
+                Err(error) => inner.failed(check, error),
             }
         })
     }
@@ -327,8 +349,8 @@ impl Inner {
 }
 
 impl Guard<Decision> for Inner {
-    fn decided(&self) {
-        self.fallback.store_decided();
+    fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
+        self.fallback.decided(decision, || answer.check());
     }
 
     fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
@@ -351,6 +373,7 @@ fn late(timeout: Duration) -> Error {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
+            .field("name", &self.name())
             .field("policies", &self.0.policies)
             .field("deadline", &self.0.timeout)
             .finish_non_exhaustive()

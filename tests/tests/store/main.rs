@@ -13,6 +13,7 @@ mod paused_server;
 mod probe;
 mod redis;
 mod refusing_servers;
+mod replicas;
 mod runtimes;
 mod suite;
 mod swing;

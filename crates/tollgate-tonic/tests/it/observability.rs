@@ -111,8 +111,8 @@ mod counts {
         assert_eq!(counts[&format!("{DENIED} {known}")], 9_999);
         assert_eq!(counts[&format!("{DENIED} {other}")], 20_000);
         assert_eq!(counts[&format!("tollgate_rejections_total reason=denied {other}")], 20_000);
-        // Three outcomes and one reason, with three labels each.
-        assert_eq!(counts.len(), 3 * 4, "{:?}", counts.keys());
+        // Three outcomes and one reason, with three labels each. The limiters have one name: three outcomes and one policy.
+        assert_eq!(counts.len(), 3 * 4 + 4, "{:?}", counts.keys());
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod counts {
         assert_eq!(counts[&format!("{ALLOWED} rpc_service=other.Service rpc_method=other")], 1);
         assert_eq!(counts[&format!("{DENIED} rpc_service=echo.Echo rpc_method=other")], 10_000);
         assert_eq!(counts[&format!("{DENIED} rpc_service=other rpc_method=other")], 20_000);
-        assert_eq!(counts.len(), 4 * 3 + 2, "{:?}", counts.keys());
+        assert_eq!(counts.len(), 4 * 3 + 2 + 4, "{:?}", counts.keys());
     }
 
     #[test]

@@ -128,8 +128,8 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied path=other"), 19_999);
         assert_eq!(series.count("tollgate_rejections_total reason=denied path=other"), 19_999);
         assert_eq!(series.count("tollgate_rejections_total reason=denied path=/export"), 1);
-        // Three outcomes for each of three paths, two reasons and the duration.
-        assert_eq!(series.0.len(), 3 * 3 + 2 + 1, "{:?}", series.0.keys());
+        // Three outcomes for each of three paths, and two reasons. Of the limiter, three outcomes and one policy.
+        assert_eq!(series.0.len(), 3 * 3 + 2 + 4, "{:?}", series.0.keys());
     }
 
     #[test]
@@ -142,5 +142,7 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 2);
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 3);
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 3);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 3);
     }
 }

@@ -181,13 +181,17 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
         assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
-        assert_eq!(series.count("tollgate_degraded_total reason=unavailable"), 1);
-        assert_eq!(series.count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(series.count("tollgate_degraded_total limiter=two reason=unavailable"), 1);
+        assert_eq!(series.count("tollgate_errors_total limiter=two reason=unavailable"), 2);
         assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
-        let Some(DebugValue::Histogram(durations)) = series.0.get("tollgate_check_duration_seconds ") else {
-            panic!("{:?}", series.0.keys())
-        };
-        assert_eq!(durations.len(), 7);
+        // The limiter counts each check once, whatever the layer makes of it.
+        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=two"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=hourly"), 0);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 3);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=failed"), 2);
     }
 
     #[test]
@@ -203,7 +207,7 @@ mod counts {
                 assert_eq!(response.status(), StatusCode::OK);
             }
         });
-        assert_eq!(series.0.len(), 5, "{:?}", series.0.keys());
+        assert_eq!(series.0.len(), 8, "{:?}", series.0.keys());
         assert!(!format!("{:?}", series.0.keys()).contains("key-"));
         assert_eq!(series.0["tollgate_waiting "], DebugValue::Gauge(0.0.into()));
     }

@@ -110,7 +110,7 @@ async fn an_outage_of_an_open_limiter_adds_no_rate_limit_headers() {
 
 #[tokio::test]
 async fn during_an_outage_the_headers_show_the_share_of_the_replica() {
-    let outage = Outage::Local { replicas: std::num::NonZeroU32::new(2).unwrap() };
+    let outage = Outage::local(2);
     let response = send(&RateLimitLayer::new(unavailable(outage), Global), request()).await;
     assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=1;w=60"#));
 }

@@ -80,7 +80,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,

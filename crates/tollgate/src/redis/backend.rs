@@ -110,6 +110,15 @@ impl Backend {
         Ok(())
     }
 
+    /// Returns the servers that checks are sent to now. Asks no server.
+    #[cfg(feature = "metrics")]
+    pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
+        match self {
+            Self::One(handle) => vec![handle.clone()],
+            Self::Cluster(cluster) => cluster.known_masters(),
+        }
+    }
+
     /// Returns every server that has slots, each with an unused key of one of its slots.
     pub(super) async fn servers(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         runtime::current()?;

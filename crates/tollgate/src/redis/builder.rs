@@ -40,8 +40,9 @@ impl RedisStore {
         Self::builder(source).connect().await
     }
 
-    /// Creates a store that connects with the first check. Until the server is there, the
-    /// [`Outage`](crate::Outage) of each limiter decides.
+    /// Creates a store that connects with its first use: a check, or a limiter with
+    /// [counted replicas](crate::Replicas::Counted). Until the server is there, the [`Outage`](crate::Outage) of each
+    /// limiter decides.
     ///
     /// # Errors
     ///

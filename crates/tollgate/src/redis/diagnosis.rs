@@ -8,6 +8,7 @@ use redis::Value;
 use super::{
     RedisStore,
     protocol::{self, Script},
+    replicas,
     server::{self, DISTANT, Server},
 };
 use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota, limiter};
@@ -99,6 +100,9 @@ impl RedisStore {
             let mut found = examine(&server).await?;
             for set in &sets {
                 try_scripts(&server, set, &key, &mut found).await?;
+            }
+            if !sets.is_empty() {
+                found.extend(try_count(&server, &key).await?);
             }
             // Several servers of a cluster often have the same findings.
             found.retain(|finding| !findings.contains(finding));
@@ -247,6 +251,26 @@ async fn try_scripts(
         findings.push(lacks("DEL", "+del"));
     }
     Ok(())
+}
+
+/// Calls the script by which the replicas count themselves, on a key of its own.
+async fn try_count(server: &Server, key: &Key) -> Result<Option<Finding>, Error> {
+    let mut call = redis::cmd("EVAL");
+    call.arg(&Script::replicas().text).arg(1);
+    replicas::add_call(server, key, "diagnosis", &mut call);
+    if granted(server.query_in_time(&call).await)?.is_none() {
+        return Ok(Some(Finding::new(
+            ACL,
+            format!(
+                "the user may not call the script by which the replicas count themselves, or a command in it; grant \
+                 ~{}:* +evalsha +eval +time +zadd +zremrangebyscore +zcard +pexpire, or set `Outage::local`",
+                server.prefix()
+            ),
+        )));
+    }
+    // A missing right to delete is found with the scripts of the policies.
+    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key))).await)?;
+    Ok(None)
 }
 
 /// Returns `None` for a call that the user may not make.

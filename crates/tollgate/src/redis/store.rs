@@ -2,14 +2,17 @@ use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 
 use foldhash::fast::RandomState;
 
+#[cfg(feature = "metrics")]
+use super::sampler::{self, Sampled, Sampler};
 use super::{
     backend::Backend,
     deny_cache::{DenyCache, KeyHash},
     dispatch::CheckRequest,
     protocol::{self, Script},
+    replicas::{self, Counts, ReplicaCounter},
     server::Server,
 };
-use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaCount, Store, StoreFuture};
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
@@ -23,6 +26,11 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, S
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
 /// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+///
+/// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
+/// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
+/// process that was silent for eight seconds is not counted any more. The task that writes is started when the limiter
+/// is built, or with its first check if that is the first use of a runtime.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -42,6 +50,9 @@ struct Inner {
     hasher: RandomState,
     backend: Backend,
     deny_cache: Option<Arc<DenyCache>>,
+    counter: ReplicaCounter,
+    #[cfg(feature = "metrics")]
+    sampler: Sampler,
 }
 
 impl RedisStore {
@@ -68,7 +79,15 @@ impl RedisStore {
     }
 
     pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
-        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache }))
+        Self(Arc::new(Inner {
+            prefix,
+            hasher: RandomState::default(),
+            backend,
+            deny_cache,
+            counter: ReplicaCounter::new(),
+            #[cfg(feature = "metrics")]
+            sampler: Sampler::new(),
+        }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -93,9 +112,37 @@ impl Inner {
     }
 }
 
+impl Counts for Inner {
+    fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    fn counter(&self) -> &ReplicaCounter {
+        &self.counter
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Sampled for Inner {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+}
+
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
+        if inner.counter.needs_task() {
+            replicas::start(&self.0);
+        }
+        #[cfg(feature = "metrics")]
+        if inner.sampler.needs_task() {
+            sampler::start(&self.0);
+        }
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
@@ -174,6 +221,12 @@ impl Store for RedisStore {
 
     fn keeps_deadline(&self) -> bool {
         true
+    }
+
+    fn replicas(&self) -> Option<ReplicaCount> {
+        let count = self.0.counter.count();
+        replicas::start(&self.0);
+        Some(count)
     }
 }
 

@@ -12,6 +12,7 @@ mod cluster;
 mod distance;
 mod floods;
 mod network;
+pub(crate) mod outage;
 pub(crate) mod recovery;
 mod runtime;
 pub(crate) mod sentinel;
@@ -71,8 +72,10 @@ pub(crate) const ALL: &[Row] = rows! {
     "E5" "a round trip above the deadline" distance::far;
     "E6" "a round trip that swings around the deadline" distance::swing;
     "E7" "a brownout: one answer of ten is late" distance::brownout;
-    "M1" "many distinct keys, the store away" calls::keys;
+    "E10" "an outage with remembered denials in use" outage::remembered;
     "E11" "a flood of fresh keys out of one network" floods::one_network;
+    "E12" "replicas come and go, the server gone at each number" outage::replicas;
+    "M1" "many distinct keys, the store away" calls::keys;
 };
 
 /// Load for longer than the rows take together.

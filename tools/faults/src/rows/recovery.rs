@@ -104,8 +104,8 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     let each = (received - ours).max(0.0) / PROCESSES as f64;
     findings.figure("new connections in the first second, per process", Target::AtMost(1.0), each, "");
     findings.score(16, "new connections in the first second of recovery, per process", Target::AtMost(1.0), each, "");
-    // Two scripts: for one key and for many.
-    findings.figure("scripts sent with their body, per process", Target::AtMost(2.0), bodies / 8.0, "");
+    // Three scripts: for one key, for many, and for the count of replicas.
+    findings.figure("scripts sent with their body, per process", Target::AtMost(3.0), bodies / 8.0, "");
     findings.keys(server.keys_and_expires());
     findings
 }

@@ -113,6 +113,12 @@ impl Cluster {
         Ok(masters.into_iter().map(|(slot, handle)| (handle.server, hash_slot::unused_key_in(slot))).collect())
     }
 
+    /// Returns the servers that are known to have slots.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn known_masters(&self) -> Vec<ServerHandle> {
+        self.topology.known_masters()
+    }
+
     /// Returns the error of a call while this server is not asked, and requests a refresh then.
     fn refusal_of(&self, handle: &ServerHandle) -> Option<Error> {
         let refusal = handle.server.refusal();

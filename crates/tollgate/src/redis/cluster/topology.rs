@@ -167,6 +167,12 @@ impl Topology {
         }
     }
 
+    /// Returns the servers that are known to have slots.
+    #[cfg(feature = "metrics")]
+    pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
+        self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
+    }
+
     /// Returns whether checks are sent to every server that has slots.
     pub(super) fn is_available(&self) -> bool {
         let known = self.known.load();

@@ -133,12 +133,12 @@ impl Denial {
         self.key == *key && self.cost == cost && self.policies.is_same(policies)
     }
 
-    /// Returns the decision that the server would make now.
+    /// Returns the decision that the server would make now, marked as remembered.
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let cost = self.cost.units();
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
-        Decision::from_levels(&self.policies, levels, self.cost, self.at_us)
+        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).marked_remembered()
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    fn hourly(amount: u32) -> PolicySet {
+    fn hourly(amount: u64) -> PolicySet {
         Policy::token_bucket("hourly", Quota::per_hour(amount)).into()
     }
 
@@ -178,7 +178,9 @@ mod tests {
 
     fn remembering(policies: &PolicySet, key: &Key, cost: Cost) -> DenyCache {
         let cache = DenyCache::new(HOUR);
-        cache.remember(key, HASH, now(), cache.epoch(HASH), &denial(policies, key, cost));
+        let hash = KeyHash { whole: HASH, outermost: HASH };
+        let epoch = cache.epoch(&Check::new(policies, key, cost), hash);
+        cache.remember(key, HASH, now(), epoch, &denial(policies, key, cost));
         cache
     }
 

@@ -43,6 +43,12 @@ impl ServerHandle {
         Self { server, dispatcher }
     }
 
+    /// Returns the number of checks that wait to be sent.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn queued(&self) -> usize {
+        self.dispatcher.queued()
+    }
+
     /// Returns whether both are the same server, not only servers at the same address.
     pub(in crate::redis) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.server, &other.server)

@@ -30,6 +30,7 @@ const CHECK: &str = source!("check");
 const BATCH: &str = source!("batch");
 const REFUND: &str = source!("refund");
 const ENTRIES: &str = source!("entries");
+const REPLICAS: &str = source!("replicas");
 
 /// Describes an algorithm to the assembler.
 struct Part {
@@ -128,10 +129,17 @@ impl Script {
         &SCRIPT
     }
 
+    /// Returns the script that counts the processes of a prefix.
+    pub(crate) fn replicas() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[]));
+        &SCRIPT
+    }
+
     fn assemble(frame: &str, algorithms: &[Algorithm]) -> Self {
         let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm)).collect();
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
-        let mut text = format!("-- tollgate, assembled for: {}\n", names.join(", "));
+        let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
+        let mut text = format!("-- tollgate, assembled for: {names}\n");
         for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
             fill(&mut text, line, &parts);
         }

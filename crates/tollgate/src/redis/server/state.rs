@@ -48,6 +48,12 @@ impl Server {
         &self.health.breaker
     }
 
+    /// Returns whether there is a connection.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn is_connected(&self) -> bool {
+        self.shared.is_up()
+    }
+
     /// Returns the signal that the breaker has opened.
     pub(in crate::redis) fn opened(&self) -> &Notify {
         &self.health.opened
