@@ -8,7 +8,7 @@ use super::{
     RedisStore,
     backend::Backend,
     cluster::{self, Cluster},
-    connect::{ConnectionSource, ConnectionTemplate, Sentinels, SharedConnection},
+    connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
     dispatch::{ServerHandle, StoreConfig},
     source::{RedisSource, SourceKind, unreadable},
@@ -193,8 +193,8 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(self.client(settings(&url)?, true)?.into()),
-            SourceKind::Client(client) => ConnectionSource::Client((*client).into()),
+            SourceKind::Url(url) => ConnectionSource::Client(Dialer::new(self.client(settings(&url)?, true)?)),
+            SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client)),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels { urls, master, server_url } => {
                 let server_url = self.server_url.clone().or(server_url);
