@@ -165,8 +165,7 @@ impl Sentinels {
     async fn ask_on(&self, connection: &mut MultiplexedConnection) -> Result<Answer, Error> {
         let question = |what| redis::cmd("SENTINEL").arg(what).arg(&self.master_name).to_owned();
         let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
-        let master: Option<Address> =
-            address.query_async(connection).await.map_err(|error| protocol::error(&error))?;
+        let master: Option<Address> = address.query_async(connection).await.map_err(|error| protocol::error(&error))?;
         let Some(master) = master else {
             return Err(Error::config("the sentinels know no master with the given name"));
         };

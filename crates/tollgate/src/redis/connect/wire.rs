@@ -38,7 +38,7 @@ pub(super) struct Wire {
 }
 
 /// The time without an answer after which a connection of another owner counts as at rest.
-const AT_REST: Duration = Duration::from_millis(5);
+const AT_REST: Duration = Duration::from_micros(500);
 
 impl Wire {
     /// Creates the record of a connection whose stream is [`Watched`].

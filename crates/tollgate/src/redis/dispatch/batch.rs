@@ -171,10 +171,11 @@ impl BatchKeys {
     /// Returns whether the key is in a call that may come back, in a group that is not equal to the check.
     pub(super) fn holds(&self, request: &CheckRequest) -> bool {
         let is_held = |&(hash, group, subject): &(u64, usize, usize)| {
-            hash == request.hash
-                && self.firm != Some((group, subject))
-                && !self.samples[group].is_alike(request)
+            hash == request.hash && self.firm != Some((group, subject)) && !self.samples[group].is_alike(request)
         };
         self.index.find(request.hash, is_held).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;

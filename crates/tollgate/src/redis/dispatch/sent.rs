@@ -82,9 +82,10 @@ impl SentBatches {
     /// not answered, or the connection before it has ended and its batches do not know it yet.
     pub(super) fn is_held(&self, connection: &Connection) -> bool {
         self.refused.is_some()
-            || self.batches.iter().any(|batch| {
-                batch.connection.number() != connection.number() && batch.connection.has_ended()
-            })
+            || self
+                .batches
+                .iter()
+                .any(|batch| batch.connection.number() != connection.number() && batch.connection.has_ended())
     }
 
     /// Returns whether checks that were not executed wait for the batches behind them.

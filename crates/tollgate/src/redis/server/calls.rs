@@ -95,9 +95,8 @@ impl Server {
     ) -> SmallVec<[Sent; 1]> {
         let mark = connection.mark();
         let replies = write(connection, calls).await;
-        let is_broken = |reply: &Reply| {
-            reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection)
-        };
+        let is_broken =
+            |reply: &Reply| reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection);
         if replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark) {
             self.drop_unused(connection);
             let unsent = |reply: Reply| match reply {
