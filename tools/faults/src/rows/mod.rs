@@ -11,6 +11,7 @@ pub(crate) mod clock;
 mod cluster;
 mod network;
 pub(crate) mod recovery;
+mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
@@ -67,6 +68,10 @@ pub(crate) const ALL: &[Row] = rows! {
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
     "M1" "many distinct keys, the store away" calls::keys;
+    "E1" "the server closes connections at rest" rest::closed;
+    "E2" "a connection is killed at rest" rest::killed;
+    "E3" "a middle box forgot the connection" rest::forgotten;
+    "E4" "the same with Sentinels, a pool, TLS, a cluster" rest::elsewhere;
 };
 
 /// Load for longer than the rows take together.
