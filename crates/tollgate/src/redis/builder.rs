@@ -193,7 +193,7 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(Dialer::new(self.client(settings(&url)?, true)?)),
+            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?),
             SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client)),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels { urls, master, server_url } => {
@@ -237,6 +237,13 @@ impl RedisStoreBuilder {
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
         })
+    }
+
+    fn dialer(&self, info: ConnectionInfo) -> Result<Dialer, Error> {
+        let dialer = Dialer::new(self.client(info, true)?);
+        #[cfg(feature = "tls")]
+        let dialer = dialer.with_certificates(&self.tls);
+        Ok(dialer)
     }
 
     #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates need TLS"))]

@@ -28,7 +28,7 @@ impl ConnectionTemplate {
         let info = self.info.clone().set_addr(addr);
         #[cfg(feature = "tls")]
         if let Some(client) = self.tls.client(&info, false)? {
-            return Ok(Dialer::new(client));
+            return Ok(Dialer::new(client).with_certificates(&self.tls));
         }
         Client::open(info).map(Dialer::new).map_err(|error| protocol::error(&error))
     }

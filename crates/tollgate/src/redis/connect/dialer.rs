@@ -1,12 +1,8 @@
 use std::{io, sync::Arc};
 
 use futures_util::future::select_ok;
-#[cfg(unix)]
-use redis::ConnectionAddr::Unix;
 use redis::{
-    AsyncConnectionConfig, Client,
-    ConnectionAddr::Tcp,
-    ConnectionInfo, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult,
     aio::MultiplexedConnection,
     io::tcp::{TcpSettings, socket2::SockRef},
 };
@@ -15,12 +11,17 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
+#[cfg(feature = "tls")]
+use super::tls::Certificates;
 use super::wire::{Driver, Watched, Wire};
 
 /// Opens connections to one server.
 #[derive(Clone)]
 pub(in crate::redis) struct Dialer {
     client: Client,
+    /// The certificates of the store. A client of the application has its own.
+    #[cfg(feature = "tls")]
+    certificates: Option<Certificates>,
 }
 
 /// A new connection, with the record of what happens on it.
@@ -33,7 +34,16 @@ pub(super) struct Opened {
 
 impl Dialer {
     pub(in crate::redis) fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(in crate::redis) fn with_certificates(self, certificates: &Certificates) -> Self {
+        Self { certificates: Some(certificates.clone()), ..self }
     }
 
     /// Connects, and sends user, password and database.
@@ -42,17 +52,40 @@ impl Dialer {
     /// whether a call that failed was sent. A TLS client of the application keeps its settings to itself, so the client
     /// library opens that connection.
     pub(super) async fn open(&self) -> RedisResult<Opened> {
-        let info = self.client.get_connection_info();
+        let (info, wire) = (self.client.get_connection_info(), Wire::watched());
         match info.addr() {
-            Tcp(host, port) => watch(info, tcp(host, *port, info.tcp_settings()).await?).await,
-            #[cfg(unix)]
-            Unix(path) => watch(info, tokio::net::UnixStream::connect(path).await?).await,
-            _ => {
-                let config = unlimited();
-                let multiplexed = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-                Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None })
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = tcp(host, *port, info.tcp_settings()).await?;
+                drive(info, Watched::new(stream, &wire), wire).await
             }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let stream = tokio::net::UnixStream::connect(path).await?;
+                drive(info, Watched::new(stream, &wire), wire).await
+            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => match self.tls(host) {
+                Some((connector, name)) => {
+                    let stream = Watched::new(tcp(host, *port, info.tcp_settings()).await?, &wire);
+                    drive(info, connector.connect(name, stream).await?, wire).await
+                }
+                None => self.open_unwatched().await,
+            },
+            _ => self.open_unwatched().await,
         }
+    }
+
+    async fn open_unwatched(&self) -> RedisResult<Opened> {
+        let config = unlimited();
+        let multiplexed = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None })
+    }
+
+    /// Returns what a TLS connection to this host needs, if the store has it.
+    #[cfg(feature = "tls")]
+    fn tls(&self, host: &str) -> Option<(tokio_rustls::TlsConnector, rustls::pki_types::ServerName<'static>)> {
+        let config = self.certificates.as_ref()?.config()?;
+        Some((config.into(), rustls::pki_types::ServerName::try_from(host.to_owned()).ok()?))
     }
 }
 
@@ -62,12 +95,11 @@ fn unlimited() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None)
 }
 
-async fn watch<S>(info: &ConnectionInfo, stream: S) -> RedisResult<Opened>
+/// Signs in on a stream, and starts the task that drives it.
+async fn drive<S>(info: &ConnectionInfo, stream: S, wire: Arc<Wire>) -> RedisResult<Opened>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let wire = Wire::watched();
-    let stream = Watched::new(stream, &wire);
     let opened = MultiplexedConnection::new_with_config(info.redis_settings(), stream, unlimited()).await?;
     let (multiplexed, driver) = opened;
     Ok(Opened { multiplexed, wire, driver: Some(Driver::start(driver)) })
