@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-use tollgate::{Check, Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store};
+use tollgate::{Check, Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, testing::Script};
 use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 
@@ -120,15 +120,15 @@ async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let is_over = Arc::new(AtomicBool::new(false));
     let storm = {
-        let (mut client, url, is_over) = (server.client(), server.url(), Arc::clone(&is_over));
+        let (mut client, is_over) = (server.client(), Arc::clone(&is_over));
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let limiter = patient_limiter(RedisStore::open(url).expect("a store"), DAILY);
+            let script = Script::new(DAILY);
+            let (check, batch) = (script.text(), script.batch_text());
             while !is_over.load(Ordering::Relaxed) {
-                client.command(&["SCRIPT", "FLUSH"]).expect("a reply");
-                let both = async { tokio::join!(limiter.check("other"), limiter.check("another")) };
-                let (first, second) = runtime.block_on(both);
-                assert!(first.is_ok() && second.is_ok());
+                for words in [["SCRIPT", "FLUSH", ""], ["SCRIPT", "LOAD", check], ["SCRIPT", "LOAD", batch]] {
+                    let words = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
+                    assert!(!client.command(&words).expect("a reply").is_error());
+                }
             }
         })
     };
