@@ -5,7 +5,7 @@ use std::{
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{shared::SharedConnection, wire::Wire};
+use super::wire::Wire;
 
 /// The time without an answer after which a connection is no longer trusted. Twice as long at most.
 const TICK: Duration = Duration::from_secs(1);
@@ -24,15 +24,31 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 ///
 /// So the next check finds a connection that works, also after a rest. The server, a load balancer or a NAT closes
 /// connections at rest, some of them without a word.
-pub(super) struct Keeper {
+pub(super) struct Keeper<K> {
     /// The store may be dropped meanwhile.
-    shared: Weak<SharedConnection>,
+    shared: Weak<K>,
     number: u64,
     wire: Arc<Wire>,
 }
 
-impl Keeper {
-    pub(super) fn new(shared: Weak<SharedConnection>, number: u64, wire: Arc<Wire>) -> Self {
+/// Holds a connection that a [`Keeper`] replaces.
+pub(super) trait Kept {
+    /// Drops the connection with this number, which is of no use any more. Returns whether it was the shared one.
+    fn ended(&self, number: u64) -> bool;
+
+    /// Counts connections that ended soon after they were made. Returns how many there were in a row.
+    fn short_lives(&self, is_short: bool) -> u32;
+
+    /// Dials the successor of the connection, or of the failed dial, with this number. Returns the number of a dial that
+    /// failed, and `None` when there is a new connection or another caller dials.
+    fn redial(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
+
+    /// Gives the connection with this number up when the server does not answer on it.
+    fn probe(&self, number: u64) -> impl Future<Output = ()> + Send;
+}
+
+impl<K: Kept> Keeper<K> {
+    pub(super) fn new(shared: Weak<K>, number: u64, wire: Arc<Wire>) -> Self {
         Self { shared, number, wire }
     }
 

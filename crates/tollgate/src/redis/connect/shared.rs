@@ -15,7 +15,7 @@ use super::{
     connection::Connection,
     dial_state::{Dial, DialState, Lookup, Numbered},
     dialer::{Dialer, Opened},
-    keeper::Keeper,
+    keeper::{Keeper, Kept},
     pool::Pool,
     sentinel::Sentinels,
     wire::Wire,
@@ -139,41 +139,6 @@ impl SharedConnection {
         dialled(receiver).await
     }
 
-    /// Dials the successor of the connection, or of the failed dial, with this number. Returns the number of a dial that
-    /// failed, and `None` when there is a new connection or another caller dials.
-    pub(super) async fn redial(&self, number: u64) -> Option<u64> {
-        let (sender, receiver) = watch::channel(None);
-        let dial = self.state.redial(number, receiver.clone())?;
-        let number = dial.number();
-        self.start(dial, sender);
-        dialled(receiver).await.is_err().then_some(number)
-    }
-
-    /// Drops the connection with this number, which is of no use any more. Returns whether it was the shared one.
-    pub(super) fn ended(&self, number: u64) -> bool {
-        self.state.end(number)
-    }
-
-    /// Counts connections that ended soon after they were made. Returns how many there were in a row.
-    pub(super) fn short_lives(&self, is_short: bool) -> u32 {
-        if is_short {
-            return self.short_lives.fetch_add(1, Ordering::Relaxed) + 1;
-        }
-        self.short_lives.store(0, Ordering::Relaxed);
-        0
-    }
-
-    /// Gives the connection with this number up when the server does not answer on it.
-    pub(super) async fn probe(&self, number: u64) {
-        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
-            return;
-        };
-        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
-            self.discard(&connection);
-            connection.wire().give_up();
-        }
-    }
-
     /// Drops a connection that broke or leads to the wrong server. The next call makes a new one.
     pub(in crate::redis) fn broken(&self, connection: &Connection) {
         self.discard(connection);
@@ -243,6 +208,38 @@ impl SharedConnection {
                 keeper.run().await;
             }
         });
+    }
+}
+
+impl Kept for SharedConnection {
+    fn ended(&self, number: u64) -> bool {
+        self.state.end(number)
+    }
+
+    fn short_lives(&self, is_short: bool) -> u32 {
+        if is_short {
+            return self.short_lives.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        self.short_lives.store(0, Ordering::Relaxed);
+        0
+    }
+
+    async fn redial(&self, number: u64) -> Option<u64> {
+        let (sender, receiver) = watch::channel(None);
+        let dial = self.state.redial(number, receiver.clone())?;
+        let number = dial.number();
+        self.start(dial, sender);
+        dialled(receiver).await.is_err().then_some(number)
+    }
+
+    async fn probe(&self, number: u64) {
+        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
+            return;
+        };
+        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
+            self.discard(&connection);
+            connection.wire().give_up();
+        }
     }
 }
 
