@@ -227,7 +227,7 @@ async fn a_refusal_is_an_answer_between_timeouts() {
         }
         assert!(store.is_available(), "round {round}");
         server.resume();
-        // The answers come in order, so those to the two checks are here.
+        // The answers come in order, so both late answers are here.
         let error = patient.check("acme").await.expect_err("the server has no memory");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     }

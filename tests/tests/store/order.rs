@@ -22,7 +22,7 @@ fn left(decision: &Decision) -> u64 {
     decision.states().next().expect("a state").remaining()
 }
 
-/// Sends checks of these costs for one key at once, and returns what each leaves.
+/// Sends checks of these costs for one key at once, and returns the remaining units after each.
 async fn leaves(store: &RedisStore, key: &str, costs: &[u32]) -> Vec<u64> {
     let set = PolicySet::from(DAILY);
     let key = key.into();
@@ -30,7 +30,7 @@ async fn leaves(store: &RedisStore, key: &str, costs: &[u32]) -> Vec<u64> {
     in_order(checks).await.iter().map(left).collect()
 }
 
-/// Returns what the same checks leave one after the other.
+/// Returns the remaining units after each of the same checks, one after the other.
 fn expected(costs: &[u32]) -> Vec<u64> {
     let spend = |left: &mut u64, cost: &u32| {
         *left -= u64::from(*cost);

@@ -28,7 +28,7 @@ pub(in crate::redis) struct Connection {
     about: Arc<About>,
 }
 
-/// Holds what does not change while a connection lives.
+/// Holds the constant properties of a connection.
 struct About {
     wire: Arc<Wire>,
     /// Ends the connection when the last clone is dropped.
@@ -40,7 +40,7 @@ struct About {
     round_trip: Duration,
 }
 
-/// Marks a point in what the system has taken of a connection's bytes.
+/// Holds the number of bytes of a connection that the system had taken at one moment, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct Mark(Option<u64>);
 
@@ -121,7 +121,7 @@ impl Connection {
         Mark(self.about.wire.written())
     }
 
-    /// Returns whether nothing left since the mark, and nothing will. Then no call that was begun after the mark was sent.
+    /// Returns whether no byte has left since the mark, and none will. Then no call that was begun after the mark was sent.
     pub(in crate::redis) fn has_sent_nothing_since(&self, mark: Mark) -> bool {
         let wire = &self.about.wire;
         wire.has_ended() && mark.0.is_some() && wire.written() == mark.0

@@ -24,7 +24,7 @@ pub(in crate::redis) struct Dialer {
     certificates: Option<Certificates>,
 }
 
-/// A new connection, with the record of what happens on it.
+/// Holds a new connection and its record.
 pub(super) struct Opened {
     pub(super) multiplexed: MultiplexedConnection,
     pub(super) wire: Arc<Wire>,
@@ -81,7 +81,7 @@ impl Dialer {
         Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None })
     }
 
-    /// Returns what a TLS connection to this host needs, if the store has it.
+    /// Returns the settings and the name for a TLS connection to this host, if the store has trusted certificates.
     #[cfg(feature = "tls")]
     fn tls(&self, host: &str) -> Option<(tokio_rustls::TlsConnector, rustls::pki_types::ServerName<'static>)> {
         let config = self.certificates.as_ref()?.config()?;

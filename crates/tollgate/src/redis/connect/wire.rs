@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Records what happened on one connection.
+/// Records the bytes, the answers and the end of one connection.
 ///
 /// The stream of a connection that the store dialled itself writes to it. So its end is noticed when it comes, and it is
 /// known whether the system took any byte of a call. A connection of another owner has no such stream.
@@ -129,7 +129,7 @@ impl Wire {
     }
 }
 
-/// A stream that records on a [`Wire`] what happens on it.
+/// A stream that records its bytes and its end on a [`Wire`].
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     stream: S,

@@ -43,7 +43,7 @@ pub(super) trait UnderWay {
     fn holds(&self, rivals: u8, request: &CheckRequest) -> bool;
 }
 
-/// What became of a batch.
+/// Holds the calls of a batch with their outcomes.
 #[derive(Debug)]
 pub(super) struct AnsweredBatch {
     pub(super) groups: SmallVec<[Group; 1]>,

@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    /// Takes the callers, in the order in which those of one key came.
+    /// Takes the callers. Callers of one key are in the order in which they came.
     pub(super) fn into_senders(self) -> impl DoubleEndedIterator<Item = ReplySender> {
         self.subjects.into_iter().flatten()
     }

@@ -73,7 +73,7 @@ pub(in crate::redis) struct Outgoing<C> {
     pub(in crate::redis) by_body: bool,
 }
 
-/// Tells what became of a call.
+/// The outcome of a call, or the proof that the server did not execute it.
 #[derive(Debug)]
 pub(in crate::redis) enum Sent {
     Answered(CallResult),
@@ -87,7 +87,7 @@ pub(in crate::redis) enum Sent {
 const MOST_UNSENT: u32 = 3;
 
 impl Server {
-    /// Writes calls at once on this connection, in order, and returns what became of each.
+    /// Writes calls at once on this connection, in order, and returns the outcome of each.
     pub(in crate::redis) async fn send<C: Call>(
         &self,
         connection: &Connection,

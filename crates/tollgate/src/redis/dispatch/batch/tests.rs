@@ -104,7 +104,7 @@ fn a_check_of_the_same_key_with_another_cost_waits_and_the_call_before_it_is_sen
 #[test]
 fn a_check_waits_for_a_call_of_its_key_that_may_come_back_unless_both_are_equal() {
     let set = set(1);
-    // The key, whether a check of another cost waits behind it, and what may leave while it is under way.
+    // Key 1 is under way. The number of checks that may leave meanwhile depends on both.
     for (is_firm, cost, leaves) in [(false, 1, 2), (false, 2, 1), (true, 2, 2)] {
         let mut waiting = Waiting::default();
         waiting.push(&set, 1, 1);
