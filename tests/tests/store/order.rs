@@ -11,8 +11,8 @@ use std::{
 };
 
 use tollgate::{Check, Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, testing::Script};
-use tollgate_test_support::{patient_limiter, remaining};
-use tollgate_tests::RedisServer;
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate_tests::{RedisServer, wait};
 
 use crate::{forgetful_server::ForgetfulServer, suite::decisions::in_order};
 
@@ -81,36 +81,19 @@ async fn a_check_of_another_cost_does_not_overtake_a_batch_that_is_refused() {
     let redis = RedisServer::start();
     let server = ForgetfulServer::start(&redis);
     let store = store(&server).await;
-    let set = PolicySet::from(DAILY);
-    for round in 0..50_u64 {
-        let key = ("round", round).into();
-        let check = |cost| store.check(Check::new(&set, &key, Cost::new(cost)));
-        server.forget(1);
-        let (mut first, mut second) = (pin!(check(1)), pin!(check(2)));
-        let mut decisions = (None, None);
-        let mut is_sent = false;
-        poll_fn(|cx| {
-            if decisions.0.is_none()
-                && let Poll::Ready(decision) = first.as_mut().poll(cx)
-            {
-                decisions.0 = Some(decision.expect("a decision"));
-            }
-            // The worker runs between the first poll and the next, so the first check is under way.
-            if std::mem::replace(&mut is_sent, true) {
-                if decisions.1.is_none()
-                    && let Poll::Ready(decision) = second.as_mut().poll(cx)
-                {
-                    decisions.1 = Some(decision.expect("a decision"));
-                }
-            } else {
-                cx.waker().wake_by_ref();
-            }
-            if decisions.0.is_some() && decisions.1.is_some() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        let left = (decisions.0.as_ref().map(left), decisions.1.as_ref().map(left));
-        assert_eq!(left, (Some(9_999), Some(9_997)), "round {round}");
+    let limiter = patient_limiter(store, DAILY);
+    server.hold(true);
+    server.forget(1);
+    let first = tokio::spawn(limiter.check("acme"));
+    wait::until_async("the first check to be refused", PATIENCE, async || server.has_refused()).await;
+    let second = tokio::spawn(limiter.check_cost("acme", Cost::new(2)));
+    // All tasks run until they wait: the second check would leave now.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
     }
+    server.hold(false);
+    let [first, second] = [first, second].map(async |check| check.await.expect("a task").expect("a decision"));
+    assert_eq!((left(&first.await), left(&second.await)), (9_999, 9_997));
 }
 
 /// Another client loads the scripts again and again, and the server forgets them all the time.
