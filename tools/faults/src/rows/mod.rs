@@ -14,6 +14,7 @@ mod floods;
 mod network;
 pub(crate) mod outage;
 pub(crate) mod recovery;
+mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
@@ -76,6 +77,10 @@ pub(crate) const ALL: &[Row] = rows! {
     "E11" "a flood of fresh keys out of one network" floods::one_network;
     "E12" "replicas come and go, the server gone at each number" outage::replicas;
     "M1" "many distinct keys, the store away" calls::keys;
+    "E1" "the server closes connections at rest" rest::closed;
+    "E2" "a connection is killed at rest" rest::killed;
+    "E3" "a middle box forgot the connection" rest::forgotten;
+    "E4" "the same with Sentinels, a pool, TLS, a cluster" rest::elsewhere;
 };
 
 /// Load for longer than the rows take together.
