@@ -244,7 +244,7 @@ async fn charge_after_charges_a_request_that_fails_or_is_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
     let spent = || async {
-        let limiter = Limiter::new(TokioClockStore::new(), TWO);
+        let limiter = Limiter::new(tokio_clock_store(), TWO);
         let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
         limiter
     };
