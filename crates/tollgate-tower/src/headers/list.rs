@@ -39,14 +39,21 @@ impl<'a> Members<'a> {
         self.iter().find(|member| member.name() == name)
     }
 
+    /// Returns whether all members have names that differ.
+    fn are_named(&self) -> bool {
+        self.iter().enumerate().all(|(at, member)| {
+            member.name.is_some() && self.iter().take(at).all(|earlier| earlier.name != member.name)
+        })
+    }
+
     /// Returns whether this may be the value of `RateLimit`: names with remaining units.
     pub(super) fn are_states(&self) -> bool {
-        self.iter().all(|member| member.name.is_some() && member.remaining.is_some())
+        self.are_named() && self.iter().all(|member| member.remaining.is_some())
     }
 
     /// Returns whether this may be the value of `RateLimit-Policy` since revision 08: names with quotas.
     pub(super) fn are_policies(&self) -> bool {
-        self.iter().all(|member| member.name.is_some() && member.quota.is_some())
+        self.are_named() && self.iter().all(|member| member.quota.is_some())
     }
 
     /// Returns whether this may be the value of `RateLimit-Policy` before revision 08: quotas with windows.
@@ -176,7 +183,16 @@ mod tests {
         assert_eq!(kinds(r#""a";q=1;w=2, "b";q=1"#), [false, true, false, false]);
         assert_eq!(kinds("1;w=2, 3;w=4"), [false, false, true, false]);
         assert_eq!(kinds(r#"1, 1;w=2;name="a", 3;w=4"#), [false, false, false, true]);
-        for neither in ["1", "1, 2", "1;w=2, 3", r#""a";r=1, "b""#, r#""a";r=1, 2;w=3"#, r#"1, "a";q=1"#] {
+        for neither in [
+            r#""a";r=1, "a";r=2"#,
+            r#""a";q=1, "b";q=1, "a";q=1"#,
+            "1",
+            "1, 2",
+            "1;w=2, 3",
+            r#""a";r=1, "b""#,
+            r#""a";r=1, 2;w=3"#,
+            r#"1, "a";q=1"#,
+        ] {
             assert_eq!(kinds(neither), [false; 4], "{neither}");
         }
         for invalid in ["a", "1.5", "(1 2)", r#""a";r=-1"#, r#""a";r"#, r#""a";t="1""#, "1;w=1,", r#""a"#] {

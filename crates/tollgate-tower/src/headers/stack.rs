@@ -80,11 +80,12 @@ fn combined_lists(
     // Of each name that stands in both, one is kept.
     let (mut kept_inside, mut kept_outside) = (SmallVec::<[&str; 4]>::new(), SmallVec::<[&str; 4]>::new());
     for member in own.iter() {
-        match states_inside.named(member.name()) {
-            Some(other) if Strictness::of(other) >= Strictness::of(member) => kept_inside.push(member.name()),
-            Some(_) => kept_outside.push(member.name()),
-            None if policies_inside.named(member.name()).is_some() => kept_outside.push(member.name()),
-            None => {}
+        match (policies_inside.named(member.name()), states_inside.named(member.name())) {
+            (None, None) => {}
+            (Some(_), Some(other)) if Strictness::of(other) >= Strictness::of(member) => {
+                kept_inside.push(member.name());
+            }
+            _ => kept_outside.push(member.name()),
         }
     }
     let join = |inner: &[u8], own: &HeaderValue| {
@@ -149,4 +150,53 @@ fn lines_of(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
 fn joined<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<HeaderValue> {
     let members: SmallVec<[&[u8]; 8]> = members.collect();
     HeaderValue::try_from(members.join(&b", "[..])).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sfv::{List, Parser};
+
+    use super::*;
+
+    const MEMBER: &str = r#""[a-c]";[rq]=[0-9](;t=[0-9])?(;x(="[,\\]\\"")?)?|1;w=2|limit=1|[ab]|%"a""#;
+
+    proptest! {
+        #[test]
+        fn whatever_the_service_has_set_the_lists_parse_and_name_each_policy_once(
+            policies in prop::collection::vec(MEMBER, 0..4),
+            states in prop::collection::vec(MEMBER, 0..4),
+            junk in r#"["a-c;=,\\ rtqw0-9()%:]{0,20}"#,
+            remaining in 0..3_u64,
+        ) {
+            let mut headers = HeaderMap::new();
+            for (name, members) in [(RATELIMIT_POLICY, policies), (RATELIMIT, states)] {
+                // Each member is a line of its own.
+                for member in members {
+                    headers.append(&name, HeaderValue::try_from(member).unwrap());
+                }
+            }
+            if remaining == 0 {
+                headers.append(RATELIMIT, HeaderValue::try_from(junk).unwrap());
+            }
+            let own = format!(r#""a";r={remaining};t=4, "d";r=1"#);
+            add_lists(
+                HeaderValue::from_static(r#""a";q=9;w=9, "d";q=9"#),
+                HeaderValue::try_from(own).unwrap(),
+                &mut headers,
+            );
+            for name in [RATELIMIT_POLICY, RATELIMIT] {
+                let lines: Vec<_> = headers.get_all(&name).iter().collect();
+                prop_assert_eq!(lines.len(), 1);
+                let list = Parser::new(lines[0].as_bytes()).parse::<List>();
+                prop_assert!(list.is_ok(), "{:?}", lines);
+                let members = Members::parse(lines[0].as_bytes());
+                prop_assert!(members.is_some(), "{:?}", lines);
+                for own in ["a", "d"] {
+                    let count = members.iter().flat_map(Members::iter).filter(|member| member.name() == own).count();
+                    prop_assert_eq!(count, 1, "{:?}", lines);
+                }
+            }
+        }
+    }
 }

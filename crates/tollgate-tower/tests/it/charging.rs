@@ -255,6 +255,13 @@ async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
     let start = tokio::time::Instant::now();
     assert_eq!(statuses(&waits, 1).await, [StatusCode::OK]);
     assert_eq!(start.elapsed().as_secs(), 30);
+
+    // A request that waits is charged when it is admitted. So a response that costs nothing is refunded.
+    let limiter = spent().await;
+    let free = RateLimitLayer::builder(limiter.clone(), Global);
+    let free = free.charge_after(|_| false).wait(Duration::from_secs(60)).build();
+    assert_eq!(statuses(&free, 1).await, [StatusCode::OK]);
+    assert_eq!(left(&limiter).await, 1);
 }
 
 /// The closure of the option reads the response, and must not change it.

@@ -169,8 +169,14 @@ async fn a_problem_document_may_have_types_of_the_user() {
 #[tokio::test]
 async fn a_rejected_head_request_has_an_empty_body() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), key_fn(|_| Err::<Key, _>(KeyError::missing("no"))));
-    let head = Request::builder().method(Method::HEAD).body(()).unwrap();
-    assert_eq!(send(&layer, head).await.body(), "");
+    for accept in ["*/*", "text/html", "image/png"] {
+        let request = |method| Request::builder().method(method).header("accept", accept).body(()).unwrap();
+        let (get, head) = (send(&layer, request(Method::GET)).await, send(&layer, request(Method::HEAD)).await);
+        assert_eq!((head.status(), head.body().as_str()), (StatusCode::BAD_REQUEST, ""));
+        // The server writes the length of a GET response.
+        assert_eq!(header(&head, "content-length"), Some(get.body().len().to_string().as_str()));
+        assert_eq!(header(&head, "content-type"), header(&get, "content-type"));
+    }
 }
 
 #[tokio::test]

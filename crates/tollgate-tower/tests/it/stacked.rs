@@ -115,6 +115,31 @@ async fn a_denial_tells_the_wait_of_the_strictest_layer_in_every_format() {
 }
 
 #[tokio::test]
+async fn of_two_spent_policies_outside_the_longer_wait_is_told_inside() {
+    let fast = Policy::window_from_first_hit("fast", Quota::per_minute(2));
+    for policies in [[SLOW, fast.clone()], [fast, SLOW]] {
+        for is_spent_twice in [false, true] {
+            // With a third layer outside, the inner one finds the longest of three waits.
+            let outer = RateLimitLayer::builder(Limiter::new(still(), policies.clone()), Global).cost(|_| Cost::new(2));
+            let inner = layer(ONE, HeaderFormat::Ietf08, 1).await.layer(hello());
+            let service = outer.build().layer(inner);
+            let response = if is_spent_twice {
+                let outermost = layer(FAST, HeaderFormat::Ietf08, 2).await;
+                let outermost = RateLimitLayer::builder(Limiter::new(still(), HOURLY), Global)
+                    .build()
+                    .layer(outermost.layer(service));
+                call(BoxedService::new(outermost), "*/*").await
+            } else {
+                call(service, "*/*").await
+            };
+            assert_eq!(header(&response, "retry-after"), Some("3600"));
+            let document = response.body();
+            assert!(document.contains("Policy slow: try again in 3600 s."), "{document}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn of_two_spent_layers_the_one_with_the_longer_wait_is_told() {
     for format in HEADER_FORMATS.into_iter().chain([EPOCH]) {
         for is_slow_outside in [true, false] {
@@ -208,7 +233,9 @@ async fn a_service_without_retry_after_keeps_having_none() {
 
 #[tokio::test]
 async fn lists_of_another_format_from_inside_are_replaced() {
-    let foreign: [&'static [(&str, &str)]; 8] = [
+    let foreign: [&'static [(&str, &str)]; 10] = [
+        &[("ratelimit", r#""theirs";t=1"#), ("ratelimit-policy", r#""theirs";q=1"#)],
+        &[("ratelimit", r#""theirs";r=1"#), ("ratelimit-policy", r#""theirs";w=1"#)],
         &[("ratelimit", "limit=1, remaining=0, reset=3"), ("ratelimit-policy", "1;w=3")],
         &[("ratelimit", "limit=1, remaining=0, reset=3")],
         &[("ratelimit-policy", "1;w=3")],
