@@ -87,6 +87,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
     /// delays the requests that it admits, with and without this option.
     ///
+    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::Clock::tokio).
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use http::{Request, Response};

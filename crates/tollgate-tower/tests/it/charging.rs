@@ -264,6 +264,21 @@ async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
     assert_eq!(left(&limiter).await, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_last_charging_option_replaces_those_before() {
+    let limiter = Limiter::new(still(), TWO);
+    let before = RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| true).charge_on(|_| false).build();
+    assert_eq!(at_once(&before.layer(log_in()), 200, 5).await, (2, 3));
+    assert_eq!(left(&limiter).await, 2);
+    let after = RateLimitLayer::builder(limiter.clone(), Global).charge_on(|_| true).charge_after(|_| false).build();
+    assert_eq!(at_once(&after.layer(log_in()), 200, 5).await, (5, 0));
+    let costs_one = |_: Outcome<'_>, _| Cost::ONE;
+    let general =
+        RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| false).final_cost(costs_one).build();
+    assert_eq!(at_once(&general.layer(log_in()), 200, 5).await, (2, 3));
+    assert_eq!(left(&limiter).await, 0);
+}
+
 /// The closure of the option reads the response, and must not change it.
 #[tokio::test]
 async fn the_response_keeps_its_headers_and_extensions_when_its_cost_is_read() {
