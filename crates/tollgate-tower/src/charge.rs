@@ -96,7 +96,7 @@ impl Charge {
     pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
         let Some(final_cost) = self.final_cost.take() else { return };
         if let Some(due) = self.due {
-            let cost = final_cost(outcome, due).min(due);
+            let cost = final_cost(outcome, due);
             if cost > Cost::ZERO {
                 charge(&self.limiter, &self.key, cost);
             }
