@@ -1,4 +1,4 @@
-//! Tells an inner layer how long the client has to wait for an outer one.
+//! Reports to an inner layer how long the client has to wait for an outer one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::Extensions;
 use tollgate::{Decision, PolicySet};
 
 /// Stores the longest wait of the layers that have admitted a request and have no unit left. It is an extension of the
-/// request. A layer further inside that denies the request tells the client this wait where it is the longest.
+/// request. A layer further inside that denies the request reports this wait to the client where it is the longest.
 #[derive(Clone)]
 pub(crate) struct OuterWait {
     wait: Duration,

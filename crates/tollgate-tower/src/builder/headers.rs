@@ -52,7 +52,7 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Tells clients which requests share a quota, in the parameter `pk` of `RateLimit-Policy` and
+    /// Shows clients which requests share a quota, in the parameter `pk` of `RateLimit-Policy` and
     /// `RateLimit`.
     ///
     /// Requests with the same partition key share a quota. The parameter is the first 9 bytes of the
@@ -88,7 +88,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// A window ends at the same instant for many clients, and without jitter they all come back then.
     /// The time is drawn once for each response: `Retry-After`, the time of each spent policy in the rate
-    /// limit headers, and the problem document tell the same. It is never shorter than the wait. Units
+    /// limit headers, and the problem document report the same. It is never shorter than the wait. Units
     /// that remain and times of policies with remaining units do not change.
     ///
     /// ```
@@ -118,8 +118,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// The response then carries `Tollgate-Degraded` with the reason, one of the words of
     /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`. It stands on
     /// admitted and denied requests, and on the 503 of a [closed](tollgate::Outage::Closed) limiter.
-    /// Clients and tests then see that a number is the share of one replica. The header tells strangers
-    /// about the state of your servers, so turn it on for internal services only.
+    /// Clients and tests then see that a number is the share of one replica. The header shows
+    /// strangers the state of your servers, so turn it on for internal services only. With
+    /// [`expose_headers`](Self::expose_headers), scripts in browsers may read it.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use tollgate::{Key, KeySecret};
 
-/// Stores what the headers of one response tell besides the decision. All of its headers tell the same.
+/// Stores what the headers of one response report besides the decision. All of its headers report the same.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ResponseDetails {
     /// A random addition to the time at which the client comes back.

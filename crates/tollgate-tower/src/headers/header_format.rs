@@ -12,7 +12,7 @@ use super::seconds::{round_up, since_epoch};
 ///
 /// `limit` is the burst in these formats: the most units that can remain. The policies name the
 /// amount and the period, and the burst where it differs: `20;w=1;burst=40`. A limit of the amount
-/// would tell `limit=20, remaining=39` while the burst is unused.
+/// would report `limit=20, remaining=39` while the burst is unused.
 ///
 /// Stacked layers with the same format combine their headers, and so does a layer around a service
 /// that sets headers of this format itself: lists grow, and of single values those of the stricter

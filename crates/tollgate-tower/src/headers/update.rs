@@ -21,7 +21,7 @@ pub(crate) struct HeaderUpdate {
     pub(super) until_more: u64,
     /// The format whose headers scripts in browsers may read.
     pub(super) exposed: Option<HeaderFormat>,
-    /// The reason why the store did not decide, where the layer tells it to clients.
+    /// The reason why the store did not decide, where the layer reports it to clients.
     pub(super) degraded: Option<ErrorKind>,
 }
 
@@ -139,13 +139,13 @@ impl<'a> MissingHeaders<'a> {
         }
     }
 
-    /// Tells the client why the store did not decide.
+    /// Reports to the client why the store did not decide.
     pub(super) fn mark_degraded(&mut self, kind: ErrorKind, exposes: bool) {
         mark_degraded(kind, exposes, self.headers);
     }
 }
 
-/// Tells the client why the store did not decide, unless an inner layer has done so.
+/// Reports to the client why the store did not decide, unless an inner layer has done so.
 #[cold]
 fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
     headers.entry(DEGRADED).or_insert(HeaderValue::from_static(kind.as_str()));

@@ -63,7 +63,7 @@ impl HeaderWriter {
         self.policies.as_ref()
     }
 
-    /// Marks a rejection that the store did not decide, if the layer tells it to clients.
+    /// Marks a rejection that the store did not decide, if the layer reports it to clients.
     pub(crate) fn mark_degraded(&self, kind: ErrorKind, missing: &mut MissingHeaders<'_>) {
         if self.options.marks_degraded {
             missing.mark_degraded(kind, self.options.exposes_headers);

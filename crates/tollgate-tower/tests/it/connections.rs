@@ -3,7 +3,6 @@
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use axum::{Router, body::Body, routing::get};
-use futures_util::TryFutureExt;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -13,12 +12,9 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use tollgate::{Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{
-    RateLimitLayer,
-    key::{Global, PeerIp},
-};
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneService};
+use tollgate::Limiter;
+use tollgate_tower::{RateLimitLayer, key::PeerIp};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::{
     catch_panic::CatchPanicLayer, cors::CorsLayer, map_response_body::MapResponseBodyLayer, timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -193,37 +189,4 @@ async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
             "{responses:?}"
         );
     }
-}
-
-/// A client that knows the limit of a server waits instead of exceeding it.
-#[tokio::test]
-async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
-    const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
-    let theirs = RateLimitLayer::new(Limiter::new(MemoryStore::new(), TWENTY), PeerIp::new());
-    let address = serve(Router::new().route("/", get(|| async { "hello" }).layer(theirs))).await;
-    let client = Client::builder(TokioExecutor::new()).build_http::<Full<bytes::Bytes>>();
-    let client = client.map_response(|response: Response<Incoming>| response.map(Body::new));
-    let call = |client: BoxCloneService<_, Response<Body>, _>| {
-        let request = Request::get(format!("http://{address}/")).body(Full::<bytes::Bytes>::default()).unwrap();
-        client.oneshot(request).map_ok(|response| response.status())
-    };
-
-    // Eight requests at once are too many for the server.
-    let bare = BoxCloneService::new(client.clone());
-    let statuses = futures_util::future::try_join_all((0..8).map(|_| call(bare.clone()))).await.unwrap();
-    assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
-    while call(bare.clone()).await.unwrap() != StatusCode::OK {
-        tokio::task::yield_now().await;
-    }
-
-    // The client's own quota is half of the server's. It is spent, as that of the server is.
-    let ours = Limiter::new(MemoryStore::new(), Policy::token_bucket("ours", Quota::per_second(10).with_burst(1)));
-    let _ = ours.check("all").await.unwrap();
-    let started = std::time::Instant::now();
-    let layer = RateLimitLayer::builder(ours, Global).wait(Duration::from_secs(60)).build();
-    let limited = BoxCloneService::new(layer.layer(client));
-    let statuses = futures_util::future::try_join_all((0..8).map(|_| call(limited.clone()))).await.unwrap();
-    assert_eq!(statuses, [StatusCode::OK; 8]);
-    // Eight units accrue in 800 ms, and no sooner.
-    assert!(started.elapsed() >= Duration::from_millis(790), "{:?}", started.elapsed());
 }

@@ -158,7 +158,7 @@ fn numbers(text: &str) -> impl Iterator<Item = u64> {
 }
 
 #[tokio::test]
-async fn no_format_tells_more_remaining_units_than_its_limit() {
+async fn no_format_reports_more_remaining_units_than_its_limit() {
     let wide = Policy::token_bucket("wide", Quota::per_second(2).with_burst(6));
     let narrow = Policy::token_bucket("narrow", Quota::per_minute(600).with_burst(5));
     for policy in [wide, narrow] {

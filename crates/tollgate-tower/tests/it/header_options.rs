@@ -65,7 +65,7 @@ async fn stacked_layers_with_partition_keys_are_one_list() {
 }
 
 #[tokio::test]
-async fn the_unit_is_told_with_every_policy_of_the_default_format_only() {
+async fn the_unit_stands_with_every_policy_of_the_default_format_only() {
     for format in HEADER_FORMATS {
         let limiter = Limiter::new(still(), [TWO, HOURLY]);
         let layer = RateLimitLayer::builder(limiter, Global).header_format(format);
@@ -95,7 +95,7 @@ fn seconds_after(text: &str, begin: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn jitter_is_never_negative_and_all_headers_of_a_denial_tell_the_same() {
+async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_time() {
     const MINUTE: Policy = Policy::window_from_first_hit("minute", Quota::per_minute(2));
     for format in HEADER_FORMATS {
         let limiter = Limiter::new(still(), [MINUTE, Policy::window_from_first_hit("day", Quota::per_day(100))]);
@@ -115,7 +115,7 @@ async fn jitter_is_never_negative_and_all_headers_of_a_denial_tell_the_same() {
             assert!((60..=90).contains(&wait), "{wait}");
             waits.insert(wait);
             let headers = format!("{:?}", response.headers());
-            let told: Vec<_> = [
+            let reported: Vec<_> = [
                 (response.body().as_str(), "try again in "),
                 (&headers, r#"minute\";r=0;t="#),
                 (&headers, "reset="),
@@ -127,14 +127,14 @@ async fn jitter_is_never_negative_and_all_headers_of_a_denial_tell_the_same() {
             .filter_map(|(text, begin)| seconds_after(text, begin))
             .collect();
             let expected = if matches!(format, HeaderFormat::Spring | HeaderFormat::None) { 1 } else { 2 };
-            assert_eq!(told, vec![wait; expected], "{format:?}: {headers}");
+            assert_eq!(reported, vec![wait; expected], "{format:?}: {headers}");
         }
         assert!(waits.len() > 5, "{waits:?}");
     }
 }
 
 #[tokio::test]
-async fn jitter_of_an_outer_layer_is_told_by_the_inner_one_too() {
+async fn an_inner_denial_reports_the_jitter_of_the_outer_layer() {
     let outer = Limiter::new(still(), Policy::window_from_first_hit("outer", Quota::per_hour(3)));
     let inner = Limiter::new(still(), Policy::window_from_first_hit("inner", Quota::per_minute(1)));
     let _ = (outer.check("all").await, outer.check("all").await, inner.check("all").await);
@@ -183,7 +183,7 @@ async fn the_mark_of_an_inner_layer_stays_and_browsers_may_read_it() {
 }
 
 #[tokio::test]
-async fn shadow_mode_tells_nothing_of_the_options() {
+async fn shadow_mode_adds_no_header_of_the_options() {
     let layer = RateLimitLayer::builder(unavailable(Outage::Open), Global);
     let layer = layer.shadow(true).mark_degraded(true).partition_key(KeySecret::new("secret")).build();
     assert!(send(&layer, Request::new(())).await.headers().is_empty());

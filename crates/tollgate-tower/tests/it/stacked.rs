@@ -39,7 +39,7 @@ where
     response
 }
 
-/// Returns all times that the headers tell for the moment when more units are available, in seconds from now.
+/// Returns all times that the headers report for the moment when more units are available, in seconds from now.
 fn times(headers: &HeaderMap) -> Vec<(String, u64)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut times = Vec::new();
@@ -65,7 +65,7 @@ fn times(headers: &HeaderMap) -> Vec<(String, u64)> {
     times
 }
 
-/// Asserts that a response tells the values of [`SLOW`], and no time of [`FAST`].
+/// Asserts that a response reports the values of [`SLOW`], and no time of [`FAST`].
 fn assert_slow(response: &Response<String>, format: HeaderFormat) {
     for (name, seconds) in times(response.headers()) {
         assert_eq!(seconds, 3600, "{format:?}: {name} of {:?}", response.headers());
@@ -86,7 +86,7 @@ fn assert_slow(response: &Response<String>, format: HeaderFormat) {
 }
 
 #[tokio::test]
-async fn a_denial_tells_the_wait_of_the_strictest_layer_in_every_format() {
+async fn a_denial_reports_the_wait_of_the_strictest_layer_in_every_format() {
     for format in HEADER_FORMATS.into_iter().chain([EPOCH]) {
         for is_slow_outside in [true, false] {
             for (accept, text) in [
@@ -114,7 +114,7 @@ async fn a_denial_tells_the_wait_of_the_strictest_layer_in_every_format() {
 }
 
 #[tokio::test]
-async fn of_two_spent_policies_outside_the_longer_wait_is_told_inside() {
+async fn an_inner_denial_reports_the_longest_wait_of_the_spent_policies_outside() {
     let fast = Policy::window_from_first_hit("fast", Quota::per_minute(2));
     for policies in [[SLOW, fast.clone()], [fast, SLOW]] {
         for is_spent_twice in [false, true] {
@@ -139,7 +139,7 @@ async fn of_two_spent_policies_outside_the_longer_wait_is_told_inside() {
 }
 
 #[tokio::test]
-async fn of_two_spent_layers_the_one_with_the_longer_wait_is_told() {
+async fn of_two_spent_layers_the_longer_wait_is_reported() {
     for format in HEADER_FORMATS.into_iter().chain([EPOCH]) {
         for is_slow_outside in [true, false] {
             let slow = layer(SLOW, format, 1).await;
@@ -151,7 +151,7 @@ async fn of_two_spent_layers_the_one_with_the_longer_wait_is_told() {
             };
             let response = call(service, "*/*").await;
             assert_eq!(response.status(), StatusCode::OK);
-            // These two formats tell no time with an admitted request, so either layer may be told.
+            // These two formats report no time with an admitted request, so they may report either layer.
             if !matches!(format, HeaderFormat::Spring | HeaderFormat::RetryAfter) {
                 assert_slow(&response, format);
             }
@@ -160,7 +160,7 @@ async fn of_two_spent_layers_the_one_with_the_longer_wait_is_told() {
 }
 
 #[tokio::test]
-async fn of_two_spent_policies_the_one_with_the_longer_wait_is_told() {
+async fn of_two_spent_policies_the_longer_wait_is_reported() {
     // Two units of each policy: both are spent by one request.
     let fast = Policy::window_from_first_hit("fast", Quota::per_minute(2));
     for policies in [[SLOW, fast.clone()], [fast, SLOW]] {
@@ -288,7 +288,7 @@ async fn single_values_from_inside_stay_or_go_as_a_whole() {
         found.sort_unstable();
         assert_eq!(found, headers, "{format:?}");
     }
-    // These are less strict, or tell no remaining units. They are replaced, and none of them is left.
+    // These are less strict, or report no remaining units. They are replaced, and none of them is left.
     for headers in [
         &[("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "8"), ("x-ratelimit-reset", "7")][..],
         &[("x-ratelimit-limit", "9"), ("x-ratelimit-reset", "7")][..],

@@ -8,7 +8,10 @@ use std::{
 use http::{Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{Cost, Limiter, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::Header};
+use tollgate_tower::{
+    RateLimitLayer,
+    key::{Global, Header},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::*;
@@ -221,5 +224,29 @@ async fn a_leaky_bucket_beside_other_policies_delays_too() {
             let delayed = futures_util::future::join_all(delayed).await;
             assert_eq!(delayed, [0, 1, 2].map(|at| (StatusCode::OK, at)));
         }
+    }
+}
+
+/// A client that knows the limit of a server waits instead of exceeding it.
+#[tokio::test(start_paused = true)]
+async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
+    const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
+    for is_late in [false, true] {
+        let server = BoxedService::new(RateLimitLayer::new(limiter(is_late, TWENTY), Global).layer(hello()));
+        let call = |service: BoxedService| async move { service.oneshot(request()).await.unwrap().status() };
+        let eight = |service: &BoxedService| futures_util::future::join_all((0..8).map(|_| call(service.clone())));
+
+        // Eight requests at once are too many for the server.
+        let mut statuses = eight(&server).await;
+        statuses.sort_unstable();
+        assert_eq!(statuses[..2], [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]);
+        sleep(Duration::from_secs(1)).await;
+
+        // The client's own quota is half of the server's, so each request waits for 100 ms.
+        let ours = Policy::token_bucket("ours", Quota::per_second(10).with_burst(1));
+        let client = RateLimitLayer::builder(limiter(is_late, ours), Global).wait(Duration::from_secs(60)).build();
+        let start = Instant::now();
+        assert_eq!(eight(&BoxedService::new(client.layer(server))).await, [StatusCode::OK; 8]);
+        assert!((700..800).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     }
 }
