@@ -3,7 +3,7 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Key};
+use tollgate::{CheckFuture, Cost, Key};
 
 use crate::{
     charge::{Charge, Outcome},
@@ -28,6 +28,7 @@ pub(crate) struct RequestContext {
     pub(crate) limit: usize,
     /// The key of the request, where it is needed after the check.
     pub(crate) key: Option<Box<Key>>,
+    pub(crate) cost: Cost,
     pub(crate) labels: LabelIndex,
 }
 

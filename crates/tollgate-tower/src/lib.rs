@@ -43,8 +43,13 @@
 //!
 //! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for
 //! different keys, on the router, on a nested router or on a route. Each layer decides on its own and
-//! appends its policies to the rate limit headers. The longest `Retry-After` wins. The units that an
-//! outer layer has charged stay spent when an inner layer denies the request.
+//! appends its policies to the rate limit headers. The longest wait wins, in every header and in the
+//! problem document. The units that an outer layer has charged stay spent when an inner layer denies
+//! the request.
+//!
+//! Give the policies of stacked layers different names, also when the layers have different keys. A
+//! name stands once in the `RateLimit` header, with the stricter of the two states. The layer logs a
+//! name that stands for two keys once at `warn`, with the code `TOLLGATE-SAME-NAME`.
 //!
 //! Add the layers in this order, from the outside: trace, CORS, rate limit, everything else. Then
 //! denials are traced, browsers can read them, and they cost little. A limit per user belongs inside
@@ -89,6 +94,7 @@ mod limit;
 mod limiters;
 mod metrics;
 mod options;
+mod outer_wait;
 pub mod rejection;
 mod request_limiter;
 pub mod retry_after;
@@ -100,7 +106,7 @@ mod wait;
 pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use decisions::Decisions;
-pub use headers::{HeaderFormat, ResetFormat};
+pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;

@@ -174,6 +174,28 @@ impl Key {
         Self::from_text(&text)
     }
 
+    /// Returns a keyed digest of the key: its HMAC-SHA-256 with `secret`.
+    ///
+    /// Show it to a client in place of the key. A plain hash does not hide an address: all addresses
+    /// can be tried. The digest differs from the one that [`Key::secret`] stores.
+    ///
+    /// ```
+    /// use tollgate::{Key, KeySecret};
+    ///
+    /// let secret = KeySecret::new(b"32 random bytes, from the configuration");
+    /// let key = Key::new("192.0.2.7");
+    /// assert_eq!(key.digest(&secret), Key::new("192.0.2.7").digest(&secret));
+    /// assert_ne!(key.digest(&secret), Key::new("192.0.2.8").digest(&secret));
+    /// ```
+    #[must_use]
+    pub fn digest(&self, secret: &KeySecret) -> [u8; 32] {
+        let mut mac = secret.mac();
+        // A prefix that keeps this digest apart from the one in the store.
+        mac.update(b"digest of a key\0");
+        mac.update(self.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
     /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.
     ///
     /// A `>` separates two levels.

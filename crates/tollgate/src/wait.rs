@@ -29,6 +29,9 @@ impl Limiter {
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
     /// is not charged. A denial is `Ok`: call [`into_result`](Decision::into_result) so that `?` ends the work.
     ///
+    /// Callers sleep on the time of tokio. A test that pauses it gives the store
+    /// [`Clock::tokio`](crate::Clock::tokio), so that units accrue during the sleep.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

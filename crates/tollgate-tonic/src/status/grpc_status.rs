@@ -172,9 +172,10 @@ impl<H> GrpcStatus<H> {
         key_error_status(error)
     }
 
-    fn rejection_status(&self, reason: Reason<'_>) -> Status {
-        match reason {
-            Reason::Denied(decision) => self.template.denied(decision),
+    fn rejection_status(&self, rejection: &Rejection<'_>) -> Status {
+        match rejection.reason() {
+            // The wait of the rejection may be longer than that of the decision: an outer layer, or jitter.
+            Reason::Denied(decision) => self.template.denied_for(decision, rejection.retry_after().unwrap_or_default()),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),
             _ => self.template.unavailable(),
@@ -192,7 +193,7 @@ fn key_error_status(error: &KeyError) -> Status {
 impl<B: Default, H: Respond<B>> Respond<B> for GrpcStatus<H> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         match Protocol::detect(&rejection.request().headers) {
-            Some(protocol) => protocol.trailers_only(self.rejection_status(rejection.reason())),
+            Some(protocol) => protocol.trailers_only(self.rejection_status(rejection)),
             None => self.http.respond(rejection),
         }
     }

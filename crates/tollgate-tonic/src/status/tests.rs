@@ -137,3 +137,30 @@ async fn an_allowed_decision_is_ok() {
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
     assert_eq!(status(&limiter.check("acme").await.unwrap()).code(), Code::Ok);
 }
+
+#[tokio::test]
+async fn retry_info_is_the_wait_of_the_strictest_layer_with_its_jitter() {
+    use http::{Request, Response};
+    use tollgate_tower::{RateLimitLayer, key::Global};
+    use tonic::body::Body;
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let (outer, _) = limiter(Policy::window_from_first_hit("outer", Quota::per_hour(2)));
+    let (inner, _) = limiter(Policy::window_from_first_hit("inner", Quota::per_minute(1)));
+    for limiter in [&outer, &inner] {
+        assert!(limiter.check("all").await.unwrap().is_allowed());
+    }
+    let outer = RateLimitLayer::builder(outer, Global).respond_with(GrpcStatus::new());
+    let outer = outer.retry_jitter(Duration::from_secs(1000)).build();
+    let inner = RateLimitLayer::builder(inner, Global).respond_with(GrpcStatus::new()).build();
+    let service =
+        service_fn(|_: Request<Body>| async { Ok::<_, std::convert::Infallible>(Response::new(Body::default())) });
+    let call = Request::builder().header("content-type", "application/grpc").body(Body::default()).unwrap();
+    let Ok(response) = outer.layer(inner.layer(service)).oneshot(call).await;
+    let status = Status::from_header_map(response.headers()).unwrap();
+    let delay = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!((3600.0..=4600.0).contains(&delay.as_secs_f64()), "{delay:?}");
+    // The header of the outer layer has the same number.
+    let lists = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(lists.contains(&format!(r#""outer";r=0;t={}"#, delay.as_secs_f64().ceil())), "{lists} {delay:?}");
+}

@@ -2,14 +2,19 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::reason::{Reason, Rejection};
 use crate::{
-    headers::{MissingHeaders, RATELIMIT_POLICY, number_value},
+    headers::{MissingHeaders, RATELIMIT_POLICY, ResponseDetails, number_value},
     limit::Limit,
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Adds the headers that the responder has not set.
-pub(crate) fn add_headers(rejection: &Rejection<'_>, limit: Option<&Limit>, headers: &mut HeaderMap) {
+pub(crate) fn add_headers(
+    rejection: &Rejection<'_>,
+    limit: Option<&Limit>,
+    details: &ResponseDetails,
+    headers: &mut HeaderMap,
+) {
     let mut missing = MissingHeaders::of(headers);
     if let Some(seconds) = rejection.retry_after_seconds() {
         missing.add(header::RETRY_AFTER, number_value(seconds));
@@ -17,13 +22,14 @@ pub(crate) fn add_headers(rejection: &Rejection<'_>, limit: Option<&Limit>, head
     match (rejection.reason(), limit) {
         (Reason::Denied(decision), Some(limit)) => {
             missing.add(header::CACHE_CONTROL, NO_STORE);
-            limit.headers.update(decision, rejection.states().iter().copied()).add_missing_to(&mut missing);
+            limit.headers.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
         }
         (Reason::CostNeverFits(_), Some(limit)) => {
             if let Some(policies) = limit.headers.policies() {
                 missing.add(RATELIMIT_POLICY, policies.clone());
             }
         }
+        (Reason::Unavailable(error), Some(limit)) => limit.headers.mark_degraded(error.kind(), &mut missing),
         _ => {}
     }
 }

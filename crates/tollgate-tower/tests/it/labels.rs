@@ -133,6 +133,25 @@ mod counts {
     }
 
     #[test]
+    fn shadow_mode_counts_no_rejection() {
+        let series = Series::of(async {
+            let builder = || RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true);
+            let layer = builder().expose_request_limiter(None).build();
+            assert_eq!(admitted(&layer, 4).await, 4);
+            let closed = builder().expose_request_limiter(Some(unavailable(Outage::Closed))).build();
+            assert_eq!(admitted(&closed, 4).await, 4);
+            statuses(&builder().build(), 4).await;
+            statuses(&RateLimitLayer::builder(unavailable(Outage::Closed), Global).shadow(true).build(), 4).await;
+            let keyless = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"));
+            statuses(&keyless.shadow(true).build(), 4).await;
+        });
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=shadowed"), 3 + 2);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 0);
+        let rejections = series.0.keys().filter(|name| name.contains("tollgate_rejections_total"));
+        assert_eq!(rejections.count(), 0, "{:?}", series.0.keys());
+    }
+
+    #[test]
     fn the_checks_of_a_request_limiter_are_counted() {
         let series = Series::of(async {
             let layer =

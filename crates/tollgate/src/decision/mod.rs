@@ -168,7 +168,8 @@ impl Decision {
     }
 
     /// Returns the policy that limits this key most. For a denial: the policy with the longest wait. For an allowed
-    /// request: the policy with the smallest remaining share of its burst.
+    /// request: the policy with the smallest remaining share of its burst, and of equal shares the one that waits longest
+    /// for one more unit.
     #[must_use]
     pub fn binding(&self) -> Option<PolicyState<'_>> {
         if self.policies.len() == 1 {
@@ -179,7 +180,9 @@ impl Decision {
             let share = |state: &PolicyState<'_>, of: &PolicyState<'_>| {
                 u128::from(state.remaining()) * u128::from(of.policy().quota().burst())
             };
-            a.retry_after().cmp(&b.retry_after()).then_with(|| share(b, a).cmp(&share(a, b)))
+            let by_share = || share(b, a).cmp(&share(a, b));
+            let by_more = || a.more_after().cmp(&b.more_after());
+            a.retry_after().cmp(&b.retry_after()).then_with(by_share).then_with(by_more)
         })
     }
 

@@ -299,3 +299,19 @@ async fn until_ready_futures_are_send() {
     is_send(&future);
     assert!(future.await.unwrap().is_allowed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));
+    let start = Instant::now();
+    for minutes in 0..5 {
+        let decision = limiter.until_ready("k", MS(300_000)).await.unwrap();
+        assert!(decision.is_allowed());
+        assert_eq!(start.elapsed().as_millis().div_ceil(60_000), minutes, "{:?}", start.elapsed());
+    }
+    sleep(MS(59_000)).await;
+    assert!(limiter.check("k").await.unwrap().is_denied());
+    sleep(MS(1_000)).await;
+    assert!(limiter.check("k").await.unwrap().is_allowed());
+}
