@@ -118,8 +118,8 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 /// Returns a builder of a layer that limits gRPC calls, to set options.
 ///
 /// The arguments are those of [`layer`]. Unlike the HTTP middleware, the layer does not send the
-/// remaining quota in the response metadata.
-/// [`header_format`](RateLimitBuilder::header_format) turns that on.
+/// remaining quota in the response metadata, and a denied gRPC call has no `retry-after`.
+/// [`header_format`](RateLimitBuilder::header_format) and [`GrpcStatus::retry_after`] turn them on.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};

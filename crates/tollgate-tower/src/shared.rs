@@ -101,7 +101,7 @@ impl<K, R> Shared<K, R> {
         }
         let rejection = Rejection::new(reason, &states, parts);
         let mut response = self.responder.respond(&rejection);
-        add_headers(&rejection, limit, response.headers_mut());
+        add_headers(&rejection, limit, self.responder.adds_retry_after(&rejection), response.headers_mut());
         if self.options.exposes_decisions
             && let Some(decisions) = parts.extensions.get::<Decisions>()
         {

@@ -1,25 +1,16 @@
 //! The service and the method in the metrics and in the log.
 
-use std::sync::LazyLock;
-
 use tollgate_tests::Log;
-use tracing::{Dispatch, Level};
 
-use crate::placement::{one_port, send};
-
-fn dispatch(log: Log) -> Dispatch {
-    let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
-    Dispatch::new(subscriber.with_writer(move || log.clone()).finish())
-}
+use crate::{
+    placement::{one_port, send},
+    support::log_into,
+};
 
 #[tokio::test]
 async fn the_log_has_the_service_and_the_method_but_not_the_key() {
-    // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable the
-    // event for the whole process.
-    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
-    LazyLock::force(&SECOND);
     let log = Log::default();
-    let _guard = tracing::dispatcher::set_default(&dispatch(log.clone()));
+    let _guard = log_into(&log);
     let router = one_port();
     for _ in 0..3 {
         send(&router, Some("application/grpc")).await;
