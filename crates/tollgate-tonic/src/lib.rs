@@ -39,8 +39,8 @@
 //! # Metrics and logs
 //!
 //! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
-//! `rpc_method`. Only names from a fixed list become labels: the names in [`MethodLimiters`], or the
-//! names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
+//! `rpc_method`. Only names from a fixed list become labels: the names that have a limiter in
+//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
 //! create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
 //!
 //! # Features

@@ -107,6 +107,27 @@ mod counts {
     }
 
     #[test]
+    fn exempt_names_are_no_labels_and_exempt_calls_are_not_counted() {
+        let methods = MethodLimiters::new(limiter(TWO)).exempt("/echo.Echo/Client").exempt("other.Service");
+        let paths = ["/echo.Echo/Client", "/other.Service/Method", "/echo.Echo/Unary", "/echo.Echo/Server"];
+        let counts = counters_after(&tollgate_tonic::layer(methods, Global), paths.map(str::to_owned));
+        assert_eq!(counts[&format!("{ALLOWED} rpc_service=other rpc_method=other")], 2);
+        assert!(counts.keys().all(|name| name.ends_with("rpc_service=other rpc_method=other")), "{:?}", counts.keys());
+    }
+
+    #[test]
+    fn a_path_without_a_service_or_a_method_has_no_labels() {
+        let labels = metric_labels(["/echo.Echo/Unary", "other.Service"]);
+        let layer = tollgate_tonic::builder(limiter(MANY), Global).metric_labels(labels).build();
+        let paths = ["//Unary", "/echo.Echo/", "/echo.Echo", "/", "/echo.Echo/Unary/more"];
+        let counts = counters_after(&layer, paths.map(str::to_owned));
+        let allowed = "tollgate_decisions_total policy=many outcome=allowed";
+        assert_eq!(counts[&format!("{allowed} rpc_service=other rpc_method=other")], 5);
+        let labelled = counts.iter().filter(|(name, count)| !name.contains("rpc_service=other") && **count > 0);
+        assert_eq!(labelled.count(), 0, "{counts:?}");
+    }
+
+    #[test]
     fn metric_labels_of_the_builder_set_the_labels() {
         let layer = tollgate_tonic::builder(limiter(TWO), Global)
             .metric_labels(metric_labels(["/echo.Echo/Unary", "/echo.Echo/Server", "other.Service"]))

@@ -6,7 +6,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Clock, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
+use crate::{Clock, ErrorKind, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
@@ -16,6 +16,9 @@ struct PausedStore {
     start: Instant,
     latency: Duration,
     checks: Arc<AtomicUsize>,
+    refunds: Arc<AtomicUsize>,
+    /// The store does not answer, from this check on.
+    away_from: usize,
 }
 
 const EPOCH_US: u64 = 1_000_000_000_000_000;
@@ -24,7 +27,15 @@ impl PausedStore {
     fn new() -> Self {
         let clock = Clock::manual(EPOCH_US);
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        Self { store, clock, start: Instant::now(), latency: Duration::ZERO, checks: Arc::default() }
+        Self {
+            store,
+            clock,
+            start: Instant::now(),
+            latency: Duration::ZERO,
+            checks: Arc::default(),
+            refunds: Arc::default(),
+            away_from: usize::MAX,
+        }
     }
 
     fn late(latency: Duration) -> Self {
@@ -39,8 +50,10 @@ impl PausedStore {
 
 impl Store for PausedStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.checks.fetch_add(1, Ordering::Relaxed);
-        let decision = self.store().check(check);
+        let decision = match self.checks.fetch_add(1, Ordering::Relaxed) {
+            at if at >= self.away_from => StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "away"))),
+            _ => self.store().check(check),
+        };
         if self.latency.is_zero() {
             return decision;
         }
@@ -53,6 +66,7 @@ impl Store for PausedStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.refunds.fetch_add(1, Ordering::Relaxed);
         self.store().refund(check, decision)
     }
 
@@ -138,6 +152,30 @@ async fn a_request_cancelled_before_the_decision_arrives_is_refunded() {
         sleep(MS(15)).await;
         let peeked = limiter.peek("k").await.unwrap();
         assert_eq!(peeked.states().next().unwrap().reset_after(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_store_did_not_charge_is_not_refunded_to_the_store() {
+    for latency in [Duration::ZERO, MS(20)] {
+        // Three requests that the store charges. Everything after them is decided by the local share.
+        let store = PausedStore { away_from: 3, ..PausedStore::late(latency) };
+        let limiter = Limiter::new(store.clone(), QUEUE);
+        for _ in 0..3 {
+            let _ = limiter.check("k").await.unwrap();
+        }
+        assert!(limiter.check("k").await.unwrap().is_degraded());
+        // Cancelled during its delay, cancelled before the decision arrives, and turned away.
+        let waiters = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+        sleep(latency + MS(1)).await;
+        let early = waiter(&limiter, MS(1_000)).await;
+        for waiter in waiters.into_iter().chain([early]) {
+            waiter.abort();
+            assert!(waiter.await.unwrap_err().is_cancelled());
+        }
+        assert!(waiter(&limiter, MS(50)).await.await.unwrap().0.is_denied());
+        sleep(latency + MS(1)).await;
+        assert_eq!(store.refunds.load(Ordering::Relaxed), 0, "{latency:?}");
     }
 }
 
