@@ -3,6 +3,7 @@
 mod closing;
 mod metered_body;
 mod response_body;
+mod service;
 
 use std::{
     collections::VecDeque,

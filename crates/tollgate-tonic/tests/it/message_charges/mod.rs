@@ -130,6 +130,21 @@ async fn messages_can_have_a_separate_quota() {
 }
 
 #[tokio::test]
+async fn a_denied_message_has_the_status_options_of_the_layer() {
+    let responder = GrpcStatus::new().domain("greeter.example.com").subject("project:42").pushback(true);
+    let calls = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
+    let mut client = client_of(Echoing, calls.charge_messages(MessageCharge::both())).await;
+    let (_, sent) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let received = client.client(request_from("other", messages(9))).await.unwrap_err();
+    for status in [sent.unwrap(), received] {
+        assert_denied_with_details(&status);
+        assert_eq!(status.get_details_error_info().unwrap().domain, "greeter.example.com");
+        assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "project:42");
+        assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "12000");
+    }
+}
+
+#[tokio::test]
 async fn in_shadow_messages_are_charged_and_never_denied() {
     let limiter = limiter(FIVE);
     let shadow = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).shadow(true);
