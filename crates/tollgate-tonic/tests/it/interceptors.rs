@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::{Limiter, Policy, Quota, RedisStore};
 use tollgate_tests::{Log, RedisServer};
 use tollgate_tonic::{
-    AsyncRateLimitInterceptor, RateLimitInterceptor,
+    AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
 };
 use tollgate_tower::{HeaderFormat, KeyExtractor, key::Global};
@@ -136,6 +136,32 @@ async fn an_async_interceptor_waits_for_a_remote_store() {
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     let status = client.unary(message("hello")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+}
+
+#[tokio::test]
+async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
+    use tonic::service::Interceptor;
+    use tonic_async_interceptor::AsyncInterceptor;
+    let responder = || GrpcStatus::new().pushback(true);
+    let mut interceptor = RateLimitInterceptor::new(limiter(TWO), Global).unwrap().respond_with(responder());
+    let mut asynchronous = AsyncRateLimitInterceptor::new(limiter(TWO), Global).respond_with(responder());
+    for _ in 0..2 {
+        assert!(interceptor.call(Request::new(())).is_ok());
+        assert!(asynchronous.call(Request::new(())).await.is_ok());
+    }
+    let denied = [interceptor.call(Request::new(())), asynchronous.call(Request::new(())).await];
+    for result in denied {
+        assert_eq!(result.unwrap_err().metadata().get("grpc-retry-pushback-ms").unwrap(), "30000");
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "the future was polled after it was ready")]
+async fn a_decided_interception_cannot_be_polled_again() {
+    use tonic_async_interceptor::AsyncInterceptor;
+    let mut decided = AsyncRateLimitInterceptor::new(remote_limiter(TWO), Global).call(Request::new(()));
+    assert!((&mut decided).await.is_ok());
+    let _ = decided.await;
 }
 
 #[tokio::test]

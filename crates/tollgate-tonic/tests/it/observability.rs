@@ -21,6 +21,19 @@ async fn the_log_has_the_service_and_the_method_but_not_the_key() {
     assert!(!log.contains("acme"), "{log}");
 }
 
+#[tokio::test]
+async fn a_request_that_is_not_a_grpc_call_is_logged_without_a_service() {
+    let log = Log::default();
+    let _guard = log_into(&log);
+    let router = one_port();
+    for _ in 0..3 {
+        send(&router, Some("application/json")).await;
+    }
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
+    assert!(!line.contains("rpc."), "{log}");
+}
+
 #[cfg(feature = "metrics")]
 mod counts {
     use std::collections::BTreeMap;

@@ -41,7 +41,7 @@ pub(super) struct Denial {
 impl Denial {
     /// Returns the earliest time at which a caller behind `ahead` others can be admitted. Each of
     /// the others spends at least one unit.
-    fn earliest_behind(&self, ahead: usize) -> Instant {
+    pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
         let Some(state) = self.decision.binding() else { return self.retry_at };
         let (quota, ahead) = (state.policy().quota(), u32::try_from(ahead).unwrap_or(u32::MAX));
         let wait = match state.policy().algorithm() {

@@ -2,13 +2,17 @@
 
 use std::{
     pin::pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use tonic::Code;
 
 use super::{ScriptedBody, Step, frozen_store, limiter, message, meter};
-use crate::messages::metered_body::{BodyEnd, MeteredBody, NextFrame};
+use crate::{
+    messages::metered_body::{BodyEnd, Meter, MeteredBody, NextFrame},
+    status::GrpcStatus,
+};
 
 /// Describes the next frame in one word or two.
 fn word(next: Poll<NextFrame<&'static str>>) -> String {
@@ -56,6 +60,17 @@ async fn a_body_releases_what_it_holds_with_its_last_frame() {
     let pending = || vec![Step::Pending, Step::Data(message(1))];
     assert_frames(pending, &["pending", "6 bytes", "end"], &["pending", "6 bytes", "end"]).await;
     assert_frames(|| vec![Step::Data(Vec::new())], &["end"], &["0 bytes", "end"]).await;
+}
+
+#[tokio::test]
+async fn a_body_that_ended_releases_its_meter() {
+    let responder = Arc::new(GrpcStatus::new());
+    let meter = Meter::new(limiter(frozen_store(), 1).await, Arc::clone(&responder));
+    let (inner, _) = ScriptedBody::new([Step::Data(message(1))]);
+    let mut body = pin!(MeteredBody::new(inner, Some(meter)));
+    let mut next = || word(body.as_mut().poll_next(&mut Context::from_waker(Waker::noop())));
+    assert_eq!((next().as_str(), Arc::strong_count(&responder)), ("6 bytes", 2));
+    assert_eq!((next().as_str(), Arc::strong_count(&responder)), ("end", 1));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tonic::{Code, Status};
 
-use super::{ScriptedBody, Step, message};
+use super::{ScriptedBody, Step, frozen_store, limiter, message, meter};
 use crate::{
     messages::{
         denial_signal::{DenialReceiver, DenialSender, denial_channel},
@@ -146,6 +146,22 @@ fn a_response_is_at_its_end_only_when_no_denial_can_arrive() {
     assert!(body.is_end_stream());
     let (body, _) = response([Step::Trailers], DenialReceiver::default(), Protocol::Grpc);
     assert!(!body.is_end_stream());
+}
+
+#[tokio::test]
+async fn a_response_that_was_denied_is_not_denied_again() {
+    for protocol in [Protocol::Grpc, Protocol::GrpcWeb] {
+        let (sender, receiver) = denial_channel();
+        let (inner, _) = ScriptedBody::new([Step::Data([message(1), message(2), message(3)].concat())]);
+        let metered = MeteredBody::new(inner, meter(limiter(frozen_store(), 1).await));
+        let mut body = pin!(ResponseBody::new(metered, receiver, protocol));
+        assert_eq!(poll(body.as_mut()), "13 bytes");
+        assert!(poll(body.as_mut()).starts_with("denied"));
+        // A received message is denied too, after the response has ended.
+        deny(sender);
+        assert!(body.is_end_stream());
+        assert_eq!(poll(body.as_mut()), "end");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body as _;
-use tonic::body::Body;
+use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::{ScriptedBody, Step, frozen_store, limiter, message, meter};
@@ -52,6 +52,36 @@ fn the_service_is_ready_when_the_inner_service_is() {
     for ready in [Poll::Pending, Poll::Ready(Ok(())), Poll::Ready(Err("the inner service failed"))] {
         assert_eq!(service(ready).poll_ready(&mut Context::from_waker(Waker::noop())), ready);
     }
+}
+
+/// Answers every call with the error of a handler, and keeps the request.
+#[derive(Default)]
+struct Failing(Option<Request<Body>>);
+
+impl Service<Request<Body>> for Failing {
+    type Response = Response<Body>;
+    type Error = &'static str;
+    type Future = Ready<Result<Response<Body>, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.0 = Some(request);
+        ready(Ok(Status::aborted("aborted by the handler").into_http()))
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_handler_stays_a_single_frame() {
+    let settings = Settings::new(Direction::Both, GrpcStatus::new());
+    let mut service = MessageService::new(Failing::default(), Arc::new(settings));
+    let mut request = Request::post("/echo.Echo/Client").header("content-type", "application/grpc");
+    request.extensions_mut().unwrap().insert(limiter(frozen_store(), 1).await);
+    let response = service.call(request.body(Body::default()).unwrap()).await.unwrap();
+    assert_eq!(response.headers()["grpc-status"], "10");
+    assert!(response.body().is_end_stream());
 }
 
 #[test]

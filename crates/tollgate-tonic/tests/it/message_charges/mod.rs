@@ -155,6 +155,18 @@ async fn in_shadow_messages_are_charged_and_never_denied() {
 }
 
 #[tokio::test]
+async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() {
+    let outer = limiter(FIVE);
+    let key = || Metadata::new("x-api-key");
+    let exempt = tollgate_tonic::builder(limiter(FIVE), key()).exempt(|_| true).charge_messages(MessageCharge::sent());
+    let mut stack = Server::builder().layer(layer(outer.clone(), MessageCharge::sent())).layer(exempt);
+    let mut client = client(serve(stack.add_service(EchoServer::new(Echoing))).await).await;
+    let (all, status) = texts(client.server(request_from("acme", message(3))).await.unwrap().into_inner()).await;
+    assert_eq!((all.len(), status.is_none()), (3, true));
+    assert_eq!(remaining(&outer, "acme").await, 2);
+}
+
+#[tokio::test]
 async fn messages_of_an_exempt_call_are_free() {
     let layer = tollgate_tonic::builder(limiter(FIVE), Global)
         .exempt(tollgate_tonic::services(["echo.Echo"]))
