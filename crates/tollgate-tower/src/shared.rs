@@ -115,7 +115,8 @@ impl<K, R> Shared<K, R> {
         }
         let rejection = Rejection::new(reason, &states, details.jitter, parts);
         let mut response = self.responder.respond(&rejection);
-        add_headers(&rejection, limit, details, response.headers_mut());
+        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        add_headers(&rejection, limit, details, adds_retry_after, response.headers_mut());
         if self.options.exposes_decisions
             && let Some(decisions) = parts.extensions.get::<Decisions>()
         {

@@ -119,7 +119,7 @@ impl Waiter<'_> {
             Ok(ticket) => ticket,
             Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
         };
-        let front = match self.deadline {
+        let _front = match self.deadline {
             Some(deadline) => match timeout_at(deadline, ticket.front.lock()).await {
                 Ok(front) => front,
                 Err(_) => return self.deny(ticket.last_denial().or(denial)).await,
@@ -135,10 +135,7 @@ impl Waiter<'_> {
             let decision = self.check().await?;
             match self.retry_at(&decision) {
                 Some(retry_at) => denial = Some(Denial { decision, retry_at }),
-                None => {
-                    drop(front);
-                    return Ok(decision);
-                }
+                None => return Ok(decision),
             }
         }
     }
@@ -167,9 +164,9 @@ impl Waiter<'_> {
     /// Returns the time of the next attempt after a denial. Returns `None` for an admission, and when no time is left.
     fn retry_at(&self, decision: &Decision) -> Option<Instant> {
         let retry = decision.retry_after()?;
-        // A request that enters a full leaky bucket leaves it after everything that is in the bucket now.
+        // A request that enters a leaky bucket leaves it after everything that is in the bucket now.
         let buckets = decision.states().filter(|state| state.policy().algorithm() == Algorithm::LeakyBucket);
-        let needed = buckets.filter(|state| state.is_exceeded()).map(|state| state.reset_after()).fold(retry, Ord::max);
+        let needed = buckets.map(|state| state.reset_after()).fold(retry, Ord::max);
         let now = Instant::now();
         let last = now.checked_add(needed)?;
         (self.deadline.is_none_or(|deadline| last <= deadline)).then(|| now + retry)
@@ -267,5 +264,7 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandl
     Some(Handle::try_current().ok()?.spawn(task))
 }
 
+#[cfg(test)]
+mod order_tests;
 #[cfg(test)]
 mod tests;

@@ -74,6 +74,14 @@ async fn each_policy_that_denies_is_a_violation_and_the_retry_delay_is_the_longe
 }
 
 #[tokio::test]
+async fn a_burst_below_the_amount_is_described_too() {
+    let status = status(&denied(Policy::token_bucket("smooth", Quota::per_minute(60).with_burst(2))).await);
+    let violation = &status.get_details_quota_failure().unwrap().violations[0];
+    assert_eq!(violation.description, "smooth: 60 per 60s, 2 at once");
+    assert_eq!((violation.quota_metric.as_str(), violation.quota_value), ("requests", 60));
+}
+
+#[tokio::test]
 async fn a_status_does_not_contain_the_key() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(2))).await;
     let status = status(&decision);
@@ -128,6 +136,9 @@ async fn the_code_of_a_denial_can_be_set_and_the_details_repeat_it() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
     let status = GrpcStatus::new().code(Code::Unavailable).status(&decision);
     assert_eq!(status.code(), Code::Unavailable);
+    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
+    let never_fits = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    assert_eq!(GrpcStatus::new().code(Code::Unavailable).error_status(&never_fits).code(), Code::Unavailable);
     let encoded = STANDARD_NO_PAD.decode(&headers(&status)["grpc-status-details-bin"]).unwrap();
     assert_eq!(encoded[..2], [0x08, 14]);
 }

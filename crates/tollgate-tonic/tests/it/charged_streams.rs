@@ -108,6 +108,14 @@ async fn errors_and_the_end_of_the_inner_stream_pass_at_no_cost() {
 }
 
 #[tokio::test]
+async fn the_status_of_a_stream_has_the_options_of_its_responder() {
+    let messages = tokio_stream::iter([1, 2, 3].map(Ok::<_, Status>));
+    let charged = charge_stream(messages, limiter(TWO), "acme").respond_with(GrpcStatus::new().pushback(true));
+    let status = charged.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "30000");
+}
+
+#[tokio::test]
 async fn a_denial_drops_the_inner_stream() {
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
     for n in 0..3 {

@@ -6,7 +6,7 @@ use super::seconds::{round_up, since_epoch};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
-/// Every denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. The other
+/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. The other
 /// formats have one value for each header and describe the [binding](tollgate::Decision::binding)
 /// policy: the one with the longest wait, or else the one closest to exhaustion.
 ///

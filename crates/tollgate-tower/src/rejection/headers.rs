@@ -8,20 +8,23 @@ use crate::{
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Adds the headers that the responder has not set.
+/// Adds the headers that the responder has not set. `Retry-After` and `Cache-Control` are added on request.
 pub(crate) fn add_headers(
     rejection: &Rejection<'_>,
     limit: Option<&Limit>,
     details: &ResponseDetails,
+    adds_retry_after: bool,
     headers: &mut HeaderMap,
 ) {
     let mut missing = MissingHeaders::of(headers);
-    if let Some(seconds) = rejection.retry_after_seconds() {
+    if adds_retry_after && let Some(seconds) = rejection.retry_after_seconds() {
         missing.add(header::RETRY_AFTER, number_value(seconds));
     }
     match (rejection.reason(), limit) {
         (Reason::Denied(decision), Some(limit)) => {
-            missing.add(header::CACHE_CONTROL, NO_STORE);
+            if adds_retry_after {
+                missing.add(header::CACHE_CONTROL, NO_STORE);
+            }
             limit.headers.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
         }
         (Reason::CostNeverFits(_), Some(limit)) => {

@@ -1,6 +1,6 @@
 //! The options for headers: unit, partition key, jitter, and the mark of degraded responses.
 
-use std::{collections::HashSet, num::NonZeroU32, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser, key_ref};

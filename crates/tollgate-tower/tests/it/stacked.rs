@@ -321,7 +321,7 @@ async fn a_policy_list_of_another_format_is_replaced() {
 }
 
 /// One policy for two keys on one path.
-async fn twice(outer_spent: u64, inner_spent: u32) -> BoxedService {
+async fn twice(outer_spent: u64, inner_spent: u64) -> BoxedService {
     let store = still();
     let limiter = || Limiter::new(store.clone(), FAST);
     for (key, spent) in [("all", outer_spent), ("acme", inner_spent)] {

@@ -42,7 +42,7 @@ pub(super) struct Denial {
 impl Denial {
     /// Returns the earliest time at which a caller behind `ahead` others can be admitted. Each of
     /// the others spends at least one unit.
-    fn earliest_behind(&self, ahead: usize) -> Instant {
+    pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
         let Some(state) = self.decision.binding() else { return self.retry_at };
         let quota = state.policy().quota();
         let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
