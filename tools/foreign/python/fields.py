@@ -1,0 +1,304 @@
+"""Reads the fields of every header format from every stack of layers, as strictly as RFC 9651 reads them."""
+
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+import http_sfv
+import httpx
+
+from report import ARGUMENTS, case, named
+
+CLIENT = named("http-sfv", "httpx")
+
+# Structured fields hold integers of 15 digits at most (RFC 9651, section 3.3.1).
+GREATEST = 999_999_999_999_999
+
+# The fields of each format, apart from Retry-After. All of them are on every response.
+FIELDS = {
+    "ietf08": {"ratelimit", "ratelimit-policy"},
+    "ietf07": {"ratelimit", "ratelimit-policy"},
+    "ietf06": {"ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "ratelimit-policy"},
+    "envoy03": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "legacy-seconds": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "legacy-epoch": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "spring": {
+        "x-ratelimit-remaining",
+        "x-ratelimit-replenish-rate",
+        "x-ratelimit-burst-capacity",
+        "x-ratelimit-requested-tokens",
+    },
+    "retry-after": {"x-ratelimit-limit", "x-ratelimit-remaining"},
+    "none": set(),
+}
+
+# The fields that a service sets by itself (`foreign_fields` of the server).
+FOREIGN = {
+    "ratelimit": "limit=1, remaining=0, reset=3",
+    "ratelimit-policy": "1;w=3",
+    "ratelimit-limit": "1",
+    "ratelimit-remaining": "0",
+    "ratelimit-reset": "3",
+    "x-ratelimit-limit": "1",
+    "x-ratelimit-remaining": "0",
+    "x-ratelimit-reset": "3",
+}
+
+# The stacks whose second request is denied with a wait of eight seconds: that of the strictest layer.
+EIGHT = {"one", "set", "strict-outside", "strict-inside", "three", "one-name-twice"}
+
+# The stacks whose service refuses by itself, with the least seconds that it tells.
+OF_SERVICE = {"service-with-seconds": 3, "service-with-a-near-date": 1, "service-with-a-far-date": 3500}
+
+# The greatest bucket of each stack: nothing above it can remain.
+BURSTS = {"burst-above-amount": 5, "set": 100}
+
+
+class Fault(Exception):
+    """Says why a field is not valid."""
+
+
+def need(condition, words):
+    """Raises the words as a fault, unless the condition holds."""
+    if not condition:
+        raise Fault(words)
+
+
+def once(response, name):
+    """Returns the only field line of this name."""
+    lines = response.headers.get_list(name)
+    need(len(lines) == 1, f"{name} has {len(lines)} lines: {lines}")
+    return lines[0]
+
+
+def parsed(kind, name, value):
+    """Parses a field as an item, a list or a dictionary of RFC 9651."""
+    try:
+        kind.parse(value.encode())
+    except ValueError as error:
+        raise Fault(f"{name}: {value!r}: {error}") from error
+    return kind
+
+
+def integer(name, value, least=0):
+    """Returns the value if it is an integer of RFC 9651, and not below `least`."""
+    need(isinstance(value, int) and not isinstance(value, bool), f"{name} is {value!r}, not an integer")
+    need(least <= value <= GREATEST, f"{name} is {value}, not in {least}..={GREATEST}")
+    return value
+
+
+def item(response, name, least=0):
+    """Returns the integer in a field."""
+    return integer(name, parsed(http_sfv.Item(), name, once(response, name)).value, least)
+
+
+def parameters(what, found, required, optional):
+    """Fails for parameters that are missing or not known."""
+    names = set(found.params)
+    need(required <= names, f"{what} has no {', '.join(sorted(required - names))}")
+    need(names <= required | optional, f"{what} has the unknown {', '.join(sorted(names - required - optional))}")
+
+
+def named_members(response, name, required, optional):
+    """Returns the members of a list by their names, which are strings and unique."""
+    members = {}
+    for member in parsed(http_sfv.List(), name, once(response, name)):
+        need(isinstance(member, http_sfv.Item), f"{name} has an inner list")
+        need(isinstance(member.value, str) and not isinstance(member.value, http_sfv.Token), f"{name}: {member.value!r} is no string")
+        need(member.value not in members, f"{name} has the name {member.value!r} twice")
+        parameters(f"{name}: {member.value!r}", member, required, optional)
+        members[member.value] = {key: member.params[key] for key in member.params}
+    need(members, f"{name} is empty")
+    return members
+
+
+def policies(response, name, first=0):
+    """Checks the policies of the older formats, `20;w=1, 50000;w=86400`. Returns their amounts."""
+    members = list(parsed(http_sfv.List(), name, once(response, name)))
+    amounts = [integer(name, member.value) for member in members[first:]]
+    for member in members[first:]:
+        need("w" in member.params, f"{name}: {member.value} has no window")
+        integer(f"{name}: w", member.params["w"], 1)
+    names = [member.params["name"] for member in members[first:] if "name" in member.params]
+    need(len(names) == len(set(names)), f"{name} has a name twice: {names}")
+    need(amounts, f"{name} has no policy")
+    return amounts
+
+
+def ietf08(response, burst):
+    """Reads revisions 08 to 11. Returns the seconds of each spent policy."""
+    quotas = named_members(response, "ratelimit-policy", {"q"}, {"w", "qu", "pk"})
+    for name, quota in quotas.items():
+        integer(f"q of {name}", quota["q"])
+        if "w" in quota:
+            integer(f"w of {name}", quota["w"], 1)
+    limits = named_members(response, "ratelimit", {"r"}, {"t", "pk"})
+    need(set(limits) <= set(quotas), f"names without a policy: {set(limits) - set(quotas)}")
+    for name, limit in limits.items():
+        integer(f"r of {name}", limit["r"])
+        need(limit["r"] <= max(quotas[name]["q"], burst), f"r={limit['r']} of {name} is above the bucket of {burst}")
+        if "t" in limit:
+            integer(f"t of {name}", limit["t"])
+    return [limit["t"] for limit in limits.values() if limit["r"] == 0 and "t" in limit]
+
+
+def spent(limit, remaining, reset):
+    """Returns the reset if nothing remains."""
+    need(limit is None or remaining <= limit, f"remaining is {remaining}, above the limit of {limit}")
+    return [reset] if remaining == 0 and reset is not None else []
+
+
+def ietf07(response, _burst):
+    """Reads revision 07. Returns the reset if nothing remains."""
+    policies(response, "ratelimit-policy")
+    found = parsed(http_sfv.Dictionary(), "ratelimit", once(response, "ratelimit"))
+    need(set(found) == {"limit", "remaining", "reset"}, f"ratelimit has {', '.join(found)}")
+    return spent(*(integer(name, found[name].value) for name in ("limit", "remaining", "reset")))
+
+
+def ietf06(response, _burst):
+    """Reads revisions 04 to 06. Returns the reset if nothing remains."""
+    policies(response, "ratelimit-policy")
+    return spent(*(item(response, f"ratelimit-{name}") for name in ("limit", "remaining", "reset")))
+
+
+def envoy03(response, _burst):
+    """Reads the fields as Envoy writes them. Returns the reset if nothing remains."""
+    members = list(parsed(http_sfv.List(), "x-ratelimit-limit", once(response, "x-ratelimit-limit")))
+    limit = integer("x-ratelimit-limit", members[0].value)
+    need(not members[0].params, "the first member of x-ratelimit-limit has parameters")
+    policies(response, "x-ratelimit-limit", first=1)
+    return spent(limit, *(item(response, f"x-ratelimit-{name}") for name in ("remaining", "reset")))
+
+
+def legacy(response, _burst):
+    """Reads the fields without a standard, with seconds. Returns the reset if nothing remains."""
+    return spent(*(item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset")))
+
+
+def epoch(response, _burst):
+    """Reads the fields without a standard, with a time. Returns the seconds until then if nothing remains."""
+    limit, remaining, reset = (item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset"))
+    # The response was made between these two: its time, rounded up, is one of a few seconds.
+    before, after = response.extensions["asked_at"], time.time()
+    seconds = [reset - -(-now // 1) for now in (after, before)]
+    need(seconds[1] >= 0 or remaining > 0, f"x-ratelimit-reset {reset} is in the past")
+    return spent(limit, remaining, int(seconds[0])) and [range(int(seconds[0]) - 1, int(seconds[1]) + 2)]
+
+
+def spring(response, _burst):
+    """Reads the fields of Spring Cloud Gateway, which tell no time."""
+    item(response, "x-ratelimit-replenish-rate")
+    item(response, "x-ratelimit-requested-tokens")
+    return spent(item(response, "x-ratelimit-burst-capacity"), item(response, "x-ratelimit-remaining"), None)
+
+
+def retry_after_fields(response, _burst):
+    """Reads the format with X-RateLimit-Retry-After. Returns its value on a denial."""
+    spent(item(response, "x-ratelimit-limit"), item(response, "x-ratelimit-remaining"), None)
+    name = "x-ratelimit-retry-after"
+    need((name in response.headers) <= ("retry-after" in response.headers), f"{name} without retry-after")
+    return [item(response, name, 1)] if name in response.headers else []
+
+
+READERS = {
+    "ietf08": ietf08,
+    "ietf07": ietf07,
+    "ietf06": ietf06,
+    "envoy03": envoy03,
+    "legacy-seconds": legacy,
+    "legacy-epoch": epoch,
+    "spring": spring,
+    "retry-after": retry_after_fields,
+    "none": lambda _response, _burst: [],
+}
+
+
+def seconds(response):
+    """Returns the seconds in Retry-After: digits, or a date (RFC 9110, section 10.2.3)."""
+    value = once(response, "retry-after")
+    if re.fullmatch("[0-9]+", value):
+        return int(value)
+    try:
+        return parsedate_to_datetime(value).timestamp() - time.time()
+    except ValueError as error:
+        raise Fault(f"retry-after: {value!r}: {error}") from error
+
+
+def is_same(wait, told):
+    """Returns whether a field tells the wait. A field with a time of day has a few values."""
+    return wait in told if isinstance(told, range) else wait == told
+
+
+def is_within(told, wait):
+    """Returns whether a field tells a wait that is not above Retry-After."""
+    return (told.start if isinstance(told, range) else told) <= wait
+
+
+def fields_of(response):
+    """Returns the names of the fields that tell of limits, apart from Retry-After."""
+    return {name for name in response.headers if "ratelimit" in name} - {"x-ratelimit-retry-after"}
+
+
+def is_foreign(format_name, response):
+    """Returns whether the fields of a format are those that the service has set, left as they are."""
+    ours = FIELDS[format_name] & set(FOREIGN)
+    return all(response.headers.get_list(name) == [FOREIGN[name]] for name in ours)
+
+
+def check(format_name, stack, number, response):
+    """Reads a response strictly."""
+    is_of_service = response.text == "the service refuses\n"
+    if stack == "service-with-fields" and is_of_service:
+        if not is_foreign(format_name, response):
+            READERS[format_name](response, BURSTS.get(stack, 2))
+        return
+    found, own = fields_of(response), FIELDS[format_name]
+    if stack == "cost-never-fits":
+        need(response.status_code not in (200, 429), f"status {response.status_code} for a cost that never fits")
+        need("retry-after" not in response.headers, "retry-after for a cost that never fits")
+        need(found <= own, f"fields {sorted(found)}, not only {sorted(own)}")
+        return
+    need(found == own, f"fields {sorted(found)} instead of {sorted(own)}")
+    waits = READERS[format_name](response, BURSTS.get(stack, 2))
+    if response.status_code != 429:
+        need("retry-after" not in response.headers, "retry-after on an allowed response")
+        return
+    wait = seconds(response)
+    if is_of_service:
+        need(wait > OF_SERVICE[stack] - 1, f"retry-after is {wait}, the service tells {OF_SERVICE[stack]} at least")
+        # The bucket of two is empty after the second request.
+        told = 8 if number >= 2 else 0
+        need(wait > told - 1, f"retry-after is {wait}, the layer tells {told}")
+        return
+    need(wait >= 1, f"retry-after is {wait}")
+    if stack in EIGHT and number == 2:
+        need(wait == 8, f"retry-after is {wait}, the strictest wait is 8")
+    for told in waits:
+        need(is_within(told, wait), f"retry-after is {wait}, a field tells {told}")
+    need(not waits or any(is_same(wait, told) for told in waits), f"retry-after is {wait}, the fields tell {waits}")
+    said = re.search(r"try again in (\d+)", response.text)
+    if said:
+        need(int(said[1]) == wait, f"retry-after is {wait}, the body says {said[0]!r}")
+
+
+def verdict(format_name, stack, number, response):
+    """Returns `valid`, or the reason why the response is not."""
+    try:
+        check(format_name, stack, number, response)
+    except Fault as fault:
+        return str(fault)
+    return "valid"
+
+
+with httpx.Client(timeout=60) as client:
+    for format_name in ARGUMENTS["formats"]:
+        row = f"`{format_name}`"
+        for stack in ARGUMENTS["stacks"]:
+            for number in range(1, 7):
+                asked_at = time.time()
+                headers = {"x-key": f"{format_name}-{stack}"}
+                response = client.get(f"http://{ARGUMENTS['server']}/{format_name}/{stack}", headers=headers)
+                response.extensions["asked_at"] = asked_at
+                name = f"{stack}, request {number}: {response.status_code}"
+                case(row, CLIENT, name, "valid", verdict(format_name, stack, number, response))
