@@ -1,5 +1,6 @@
 """Reads the fields of every header format from every stack of layers, as strictly as RFC 9651 reads them."""
 
+import math
 import re
 import time
 from email.utils import parsedate_to_datetime
@@ -177,13 +178,22 @@ def legacy(response, _burst):
 
 
 def epoch(response, _burst):
-    """Reads the fields without a standard, with a time. Returns the seconds until then if nothing remains."""
+    """Reads the fields without a standard, with a time. Returns the seconds until then if nothing remains, as a range."""
     limit, remaining, reset = (item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset"))
-    # The response was made between these two: its time, rounded up, is one of a few seconds.
+    # The response was made between these two times.
     before, after = response.extensions["asked_at"], time.time()
-    seconds = [reset - -(-now // 1) for now in (after, before)]
-    need(seconds[1] >= 0 or remaining > 0, f"x-ratelimit-reset {reset} is in the past")
-    return spent(limit, remaining, int(seconds[0])) and [range(int(seconds[0]) - 1, int(seconds[1]) + 2)]
+    need(reset >= math.floor(before), f"x-ratelimit-reset {reset} is in the past, now is {before}")
+    # A wait of w seconds, rounded up, ends above w - 1 and at most w seconds after the response was made.
+    waits = range(reset - math.ceil(after), reset - math.ceil(before) + 2)
+    return spent(limit, remaining, waits)
+
+
+def need_exact(response, wait):
+    """Fails if the time in X-RateLimit-Reset is not the end of the wait, rounded up once."""
+    before, after = response.extensions["asked_at"], time.time()
+    reset = item(response, "x-ratelimit-reset")
+    least, most = math.ceil(before + wait), math.ceil(after + wait)
+    need(least <= reset <= most, f"x-ratelimit-reset is {reset}, a wait of {wait} s ends by {least}")
 
 
 def spring(response, _burst):
@@ -274,6 +284,10 @@ def check(format_name, stack, number, response):
     need(wait >= 1, f"retry-after is {wait}")
     if stack in EIGHT and number == 2:
         need(wait == 8, f"retry-after is {wait}, the strictest wait is 8")
+    if stack == "fraction":
+        need(wait == 9, f"retry-after is {wait}, a wait of 8.01 s is rounded up to 9")
+        if format_name == "legacy-epoch":
+            need_exact(response, 8.01)
     for told in waits:
         need(is_within(told, wait), f"retry-after is {wait}, a field tells {told}")
     need(not waits or any(is_same(wait, told) for told in waits), f"retry-after is {wait}, the fields tell {waits}")

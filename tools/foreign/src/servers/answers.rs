@@ -24,6 +24,9 @@ const MIDDLE: Policy = Policy::sliding_log("middle", Quota::new(2, Duration::fro
 
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(100));
 
+/// The wait is a little above eight seconds. A time of day that is rounded twice is a second late.
+const FRACTION: Policy = Policy::token_bucket("fraction", Quota::one_every(Duration::from_millis(8010)));
+
 /// The burst is above the amount.
 const TALL: Policy = Policy::token_bucket("tall", Quota::per_minute(2).with_burst(5));
 
@@ -36,6 +39,7 @@ fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
     vec![
         ("one", plain().layer(layer(format, SLOW))),
         ("burst-above-amount", plain().layer(layer(format, TALL))),
+        ("fraction", plain().layer(layer(format, FRACTION))),
         ("set", plain().layer(layer(format, [SLOW, DAILY]))),
         ("strict-outside", plain().layer(layer(format, FAST)).layer(layer(format, two_of(&SLOW)))),
         ("strict-inside", plain().layer(layer(format, SLOW)).layer(layer(format, two_of(&FAST)))),
