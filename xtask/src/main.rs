@@ -12,6 +12,7 @@ mod faults;
 mod foreign;
 mod fuzz;
 mod lint;
+mod mutants;
 mod need;
 mod package;
 mod plots;
@@ -70,6 +71,10 @@ Tasks:
         Formatting, clippy, circles of imports, documentation, what the crates
         would publish, and the dependency rules of deny.toml. All of them run
         before it ends; --benches adds clippy on the benches and their peers.
+  mutants [--minutes N | --whole] [--seed N] [--file GLOB] [CRATE…]
+        Breaks the published crates in small ways, and lists the faults that no
+        test notices: a sample that fits into an hour, or all of them in a night
+        or two. Installs cargo-mutants into the target directory.
   circles
         The circles of imports alone: which files of a crate import from each
         other, and which imports of the Redis store run upward.
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(&rest),
         Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),
+        Some("mutants") => mutants::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

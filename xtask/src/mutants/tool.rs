@@ -1,0 +1,143 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::{Binaries, results::Outcome};
+use crate::failure::{self, Failure};
+
+/// The release of `cargo-mutants` that is installed.
+const VERSION: &str = "27.1.0";
+
+/// The most seconds that the tests of one mutant may take. A mutant that takes longer hangs, which is noticed.
+const TIMEOUT: &str = "1200";
+
+/// Runs `cargo-mutants` in a copy of the workspace.
+#[derive(Debug)]
+pub(super) struct Tool {
+    binary: PathBuf,
+    home: PathBuf,
+    binaries: Binaries,
+}
+
+/// Names the tests that a mutant is tested with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Scope {
+    packages: &'static str,
+    targets: &'static [&'static str],
+}
+
+impl Scope {
+    /// Returns the tests that are nearest to a mutant: they take seconds.
+    pub(super) fn nearest(package: &str, mutant: &str) -> Self {
+        match package {
+            "tollgate" if mutant.starts_with("crates/tollgate/src/redis/") => {
+                Self { packages: "tollgate,tollgate-tests", targets: &["--lib", "--test", "store"] }
+            }
+            "tollgate" => Self { packages: "tollgate", targets: &["--lib"] },
+            package => Self::all(package),
+        }
+    }
+
+    /// Returns all tests of the crates that use the code of a package. Examples in the documentation are left out.
+    pub(super) fn all(package: &str) -> Self {
+        let packages = match package {
+            "tollgate" => "tollgate,tollgate-tests,tollgate-tower",
+            "tollgate-tower" => "tollgate-tower,tollgate-tonic",
+            _ => "tollgate-tonic",
+        };
+        Self { packages, targets: &["--lib", "--tests"] }
+    }
+}
+
+impl Tool {
+    /// Installs the tool under `target` if it is missing. `home` holds the copy, its build and the results.
+    pub(super) fn provide(target: &Path, home: &Path, binaries: Binaries) -> Result<Self, Failure> {
+        let root = target.join("tools").join(format!("cargo-mutants-{VERSION}"));
+        let binary = root.join("bin/cargo-mutants");
+        if !binary.is_file() {
+            let mut install = Command::new("cargo");
+            install.args(["install", "--locked", "--version", VERSION, "--root"]).arg(&root);
+            failure::run(install.arg("cargo-mutants"))?;
+        }
+        Ok(Self { binary, home: home.to_owned(), binaries })
+    }
+
+    /// Returns the copy of the workspace.
+    pub(super) fn tree(&self) -> PathBuf {
+        self.home.join("tree")
+    }
+
+    /// Lists the mutants of a package, one line each: `file:line:column: change`.
+    pub(super) fn list(&self, package: &str, files: &[String]) -> Result<Vec<String>, Failure> {
+        let mut command = self.command(package);
+        command.arg("--list");
+        for file in files {
+            command.args(["--file", file]);
+        }
+        Ok(failure::output(&mut command)?.lines().map(str::to_owned).collect())
+    }
+
+    /// Tests mutants one by one with the tests of a scope.
+    pub(super) fn test(&self, package: &str, mutants: &[String], scope: &Scope) -> Result<Outcome, Failure> {
+        let out = self.home.join("out");
+        let _ = fs::remove_dir_all(&out);
+        fs::create_dir_all(&out).map_err(|error| Failure::new(format!("cannot create {}: {error}", out.display())))?;
+        let mut command = self.command(package);
+        command.args(["--in-place", "--all-features", "--baseline", "skip", "--timeout", TIMEOUT, "--no-times"]);
+        command.arg("--output").arg(&out).args(["--test-package", scope.packages]);
+        for mutant in mutants {
+            command.arg("--re").arg(format!("^{}$", escaped(mutant)));
+        }
+        command.arg("--").args(scope.targets).stdin(Stdio::null());
+        // The tool ends with 2 when a mutant was missed, and with 3 when one hung.
+        let spelled = format!("cargo mutants: {} mutants of {package}, tests of {scope:?}", mutants.len());
+        eprintln!("$ {spelled}");
+        let status = command.status().map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
+        if !matches!(status.code(), Some(0 | 2 | 3)) {
+            return Err(Failure::new(format!("`{spelled}` failed: {status}")));
+        }
+        Outcome::read(&out.join("mutants.out"))
+    }
+
+    fn command(&self, package: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(["mutants", "--package", package]).current_dir(self.tree());
+        command.env("CARGO_TARGET_DIR", self.home.join("target"));
+        for (variable, binary) in &self.binaries {
+            command.env(variable, binary);
+        }
+        command
+    }
+}
+
+/// Escapes the characters that mean something in a regular expression.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() * 2);
+    for character in text.chars() {
+        if r"\.+*?()|[]{}^$#&-~/".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutant_of_the_redis_store_is_tested_with_the_tests_on_servers() {
+        let scope = Scope::nearest("tollgate", "crates/tollgate/src/redis/url.rs:1:1: change");
+        assert!(scope.targets.contains(&"store"));
+        let scope = Scope::nearest("tollgate", "crates/tollgate/src/key.rs:1:1: change");
+        assert_eq!(scope.targets, ["--lib"]);
+    }
+
+    #[test]
+    fn an_escaped_name_matches_itself_alone() {
+        assert_eq!(escaped("a.rs:1: replace + with * in f<T>"), r"a\.rs:1: replace \+ with \* in f<T>");
+    }
+}
