@@ -38,7 +38,11 @@ SPOOFS = [
     ("Forwarded", ["Forwarded: for={a}"], set()),
     ("Forwarded beside X-Forwarded-For", ["Forwarded: for={a}", "X-Forwarded-For: {b}"], WRONG),
     ("X-Real-IP", ["X-Real-IP: {a}"], set()),
-    ("X-Client-IP, True-Client-IP, CF-Connecting-IP", ["X-Client-IP: {a}", "True-Client-IP: {a}", "CF-Connecting-IP: {a}"], set()),
+    (
+        "X-Client-IP, True-Client-IP, CF-Connecting-IP",
+        ["X-Client-IP: {a}", "True-Client-IP: {a}", "CF-Connecting-IP: {a}"],
+        set(),
+    ),
     ("X-Envoy-External-Address", ["X-Envoy-External-Address: {a}"], set()),
     ("a field name with underscores", ["X_Forwarded_For: {a}"], set()),
 ]

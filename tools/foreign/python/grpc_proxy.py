@@ -58,7 +58,13 @@ def check_denial(row, client, name, found):
     case(row, client, f"{name}: number of details", 3, found.get("details"))
     wait = found.get("retry_ms") or 0
     case(row, client, f"{name}: RetryInfo", "1 to 200 ms", f"{wait} ms", 1 <= wait <= 200)
-    case(row, client, f"{name}: QuotaFailure", "[['policy:greeter', 'greeter: 5 per 1s, 10 at once']]", found.get("violations"))
+    case(
+        row,
+        client,
+        f"{name}: QuotaFailure",
+        "[['policy:greeter', 'greeter: 5 per 1s, 10 at once']]",
+        found.get("violations"),
+    )
     case(row, client, f"{name}: ErrorInfo", "RATE_LIMIT_EXCEEDED", found.get("reason"))
 
 

@@ -92,6 +92,19 @@ with grpc.insecure_channel(GREETER, [("grpc.enable_retries", 0)]) as channel:
     case(row, CLIENT, "number of details", 3, found.get("details"))
     wait = found.get("retry_ms") or 0
     case(row, CLIENT, "RetryInfo", "1 to 2000 ms", f"{wait} ms", 1 <= wait <= 2000)
-    case(row, CLIENT, "pushback, rounded up from RetryInfo", "0 or 1 ms above", found["pushback"], 0 <= int(found["pushback"]) - wait <= 1)
+    case(
+        row,
+        CLIENT,
+        "pushback, rounded up from RetryInfo",
+        "0 or 1 ms above",
+        found["pushback"],
+        0 <= int(found["pushback"]) - wait <= 1,
+    )
     case(row, CLIENT, "QuotaFailure", "[['policy:slow', 'slow: 1 per 2s']]", found.get("violations"))
-    case(row, CLIENT, "ErrorInfo", "RATE_LIMIT_EXCEEDED of tollgate: slow", f"{found.get('reason')} of {found.get('domain')}: {found.get('policy')}")
+    case(
+        row,
+        CLIENT,
+        "ErrorInfo",
+        "RATE_LIMIT_EXCEEDED of tollgate: slow",
+        f"{found.get('reason')} of {found.get('domain')}: {found.get('policy')}",
+    )

@@ -47,7 +47,13 @@ def methods(row, words, client, base):
     case(row, words, "GET, allowed", "200 hello", f"{allowed.status_code} {allowed.text.strip()}")
     case(row, words, "GET, denied", 429, denied.status_code)
     case(row, words, "GET, denied: fields", DENIED, told(denied))
-    case(row, words, "GET, denied: length of the body", str(len(denied.content)), length(denied) or str(len(denied.content)))
+    case(
+        row,
+        words,
+        "GET, denied: length of the body",
+        str(len(denied.content)),
+        length(denied) or str(len(denied.content)),
+    )
     case(row, words, "GET, denied: not stored", "no-store", denied.headers.get("cache-control"))
     case(row, words, "GET, denied: type", "application/problem+json", denied.headers.get("content-type"))
 
@@ -112,7 +118,14 @@ def by_curl():
             key = next(KEYS)
             for status in ("200", "429"):
                 found = curl(address, version, key)
-                case(row, CURL, f"GET, {version}, {status}", f"{status} with a body", found, re.fullmatch(f"{status} [1-9][0-9]*", found))
+                case(
+                    row,
+                    CURL,
+                    f"GET, {version}, {status}",
+                    f"{status} with a body",
+                    found,
+                    re.fullmatch(f"{status} [1-9][0-9]*", found),
+                )
             key = next(KEYS)
             for status in ("200", "429"):
                 found = curl(address, version, key, *expect, "--data-binary", "@-", body="x" * 200_000)
@@ -121,7 +134,7 @@ def by_curl():
 
 
 def announced(address, key):
-    """Announces a body and waits for the first line of an answer. Sends the body after 100. Returns all status lines."""
+    """Announces a body, waits for an answer, and sends the body after 100. Returns the status of each answer."""
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         lines = ["POST / HTTP/1.1", f"Host: {address}", f"x-key: {key}", "Content-Length: 5", "Expect: 100-continue"]
@@ -160,7 +173,14 @@ def upgrades():
         key = next(KEYS)
         case(row, WEBSOCKETS, "allowed", "hello", websocket(address, key))
         denied = websocket(address, key)
-        case(row, WEBSOCKETS, "denied", f"429, retry-after {WAIT}, a body", denied, denied.startswith(f"429, retry-after {WAIT}, ") and not denied.endswith(" 0 bytes"))
+        case(
+            row,
+            WEBSOCKETS,
+            "denied",
+            f"429, retry-after {WAIT}, a body",
+            denied,
+            denied.startswith(f"429, retry-after {WAIT}, ") and not denied.endswith(" 0 bytes"),
+        )
 
 
 versions()

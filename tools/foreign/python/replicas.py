@@ -54,7 +54,10 @@ for path, words, most in LIMITS:
     admitted, asked = sum(it[200] for it in counts), sum(sum(it.values()) for it in counts)
     unavailable = sum(it[503] for it in counts)
     case(row, CLIENT, "admitted, at most", f"≤ {int(most(took))}", admitted, admitted <= most(took))
-    case(row, CLIENT, "admitted, at least", f"≥ {int(LEAST * 50 * SECONDS)}", admitted, admitted >= LEAST * 50 * SECONDS)
+    case(
+        row, CLIENT, "admitted, at least", f"≥ {int(LEAST * 50 * SECONDS)}", admitted, admitted >= LEAST * 50 * SECONDS
+    )
     case(row, CLIENT, "both replicas admit requests", True, all(it[200] > 0 for it in counts))
     case(row, CLIENT, "other answers than 200 and 429", 0, asked - admitted - sum(it[429] for it in counts))
-    note(row, f"{asked} requests in {took:.1f} s, {admitted} admitted, at most {int(most(took))} allowed, {unavailable} unavailable")
+    note(row, f"{asked} requests in {took:.1f} s, {admitted} admitted, at most {int(most(took))} allowed")
+    note(row, f"{unavailable} unavailable")
