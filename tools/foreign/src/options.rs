@@ -52,7 +52,7 @@ mod tests {
     fn a_full_run_of_all_groups_writes_its_page() {
         let full = parse("").expect("nothing is asked for");
         assert!(full.is_written && !full.is_quick && full.groups.len() == groups::ALL.len());
-        for line in ["--quick", "fields", "--quick fields methods"] {
+        for line in ["--quick", "fields", "--quick fields kinds"] {
             assert!(!parse(line).expect("groups").is_written, "{line}");
         }
         assert!(parse("--quick --write").expect("groups").is_written);
