@@ -3,7 +3,7 @@
 use crate::{Deadline, Decision, Error, PolicySet};
 
 #[derive(Debug, Default)]
-pub(crate) struct LimiterMetrics;
+pub(crate) struct LimiterMetrics(());
 
 impl LimiterMetrics {
     pub(crate) const IS_ON: bool = false;
