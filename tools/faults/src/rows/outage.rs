@@ -26,7 +26,7 @@ pub(crate) const REPLICA: &str = "replica";
 /// A quota that every row here shares out. No unit accrues while a row runs.
 const AMOUNT: u32 = 400;
 
-const SHARED: Policy = Policy::fixed_window("shared", Quota::per_day(AMOUNT));
+const SHARED: Policy = Policy::fixed_window("shared", Quota::per_day(AMOUNT as u64));
 
 pub(super) async fn remembered(pace: Pace) -> Findings {
     let mut findings = Findings::default();
