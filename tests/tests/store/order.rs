@@ -23,7 +23,7 @@ fn left(decision: &Decision) -> u64 {
 }
 
 /// Sends checks of these costs for one key at once, and returns the remaining units after each.
-async fn leaves(store: &RedisStore, key: &str, costs: &[u32]) -> Vec<u64> {
+async fn leaves(store: &RedisStore, key: &str, costs: &[u64]) -> Vec<u64> {
     let set = PolicySet::from(DAILY);
     let key = key.into();
     let checks = costs.iter().map(|cost| store.check(Check::new(&set, &key, Cost::new(*cost)))).collect();
@@ -31,8 +31,8 @@ async fn leaves(store: &RedisStore, key: &str, costs: &[u32]) -> Vec<u64> {
 }
 
 /// Returns the remaining units after each of the same checks, one after the other.
-fn expected(costs: &[u32]) -> Vec<u64> {
-    let spend = |left: &mut u64, cost: &u32| {
+fn expected(costs: &[u64]) -> Vec<u64> {
+    let spend = |left: &mut u64, cost: &u64| {
         *left -= u64::from(*cost);
         Some(*left)
     };
@@ -66,7 +66,7 @@ async fn checks_of_several_costs_keep_their_order_when_a_batch_is_refused() {
     let redis = RedisServer::start();
     let server = ForgetfulServer::start(&redis);
     let store = store(&server).await;
-    let costs: Vec<u32> = (0..60).map(|at| 1 + at % 3).collect();
+    let costs: Vec<u64> = (0..60).map(|at| 1 + at % 3).collect();
     for refused in 1..=4 {
         server.forget(refused);
         let key = format!("refused {refused}");

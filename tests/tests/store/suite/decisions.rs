@@ -11,7 +11,7 @@ use tollgate_test_support::{
 };
 
 /// The commands that run a script.
-const SCRIPTS: &[&str] = &["evalsha", "eval"];
+pub(crate) const SCRIPTS: &[&str] = &["evalsha", "eval"];
 
 /// A policy per algorithm, each with a name of its own.
 fn each_algorithm(quota: Quota) -> Vec<Policy> {
