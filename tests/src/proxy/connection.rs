@@ -39,10 +39,23 @@ impl From<watch::error::RecvError> for End {
 
 /// Forwards between `client` and the target until either side, or an order, ends it.
 pub(super) async fn forward(mut client: TcpStream, orders: watch::Receiver<Orders>) {
-    let resets = orders.borrow().resets;
+    let (resets, forgets) = {
+        let orders = orders.borrow();
+        (orders.resets, orders.forgets)
+    };
+    let is_forgotten = |orders: &Orders| orders.forgets != forgets;
+    let mut seen = orders.clone();
     let end = tokio::select! {
-        end = between(&mut client, &orders) => end,
-        end = ordered(orders.clone(), resets) => end,
+        end = between(&mut client, &orders) => Some(end),
+        end = ordered(orders.clone(), resets) => Some(end),
+        () = async { drop(seen.wait_for(is_forgotten).await) } => None,
+    };
+    let end = match end {
+        Some(end) => end,
+        None => tokio::select! {
+            end = swallow(&mut client) => end,
+            end = ordered(orders.clone(), resets) => end,
+        },
     };
     if let Err(End::Reset) = end {
         // Closing with no time to linger is what sends a reset.
@@ -63,6 +76,13 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
         receive(from_server, sender),
         Replies { to_client, orders: orders.clone(), allowance: None, counted: (0, 0) }.deliver(receiver),
     )?;
+    Ok(())
+}
+
+/// Reads until the client closes, and answers nothing.
+async fn swallow(client: &mut TcpStream) -> Result<(), End> {
+    let mut buffer = vec![0; 16 * 1024];
+    while client.read(&mut buffer).await? > 0 {}
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod connections;
-mod decisions;
+pub(crate) mod decisions;
 
 use std::sync::LazyLock;
 

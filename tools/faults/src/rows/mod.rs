@@ -12,6 +12,7 @@ mod cluster;
 mod distance;
 mod network;
 pub(crate) mod recovery;
+mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
@@ -71,6 +72,10 @@ pub(crate) const ALL: &[Row] = rows! {
     "E6" "a round trip that swings around the deadline" distance::swing;
     "E7" "a brownout: one answer of ten is late" distance::brownout;
     "M1" "many distinct keys, the store away" calls::keys;
+    "E1" "the server closes connections at rest" rest::closed;
+    "E2" "a connection is killed at rest" rest::killed;
+    "E3" "a middle box forgot the connection" rest::forgotten;
+    "E4" "the same with Sentinels, a pool, TLS, a cluster" rest::elsewhere;
 };
 
 /// Load for longer than the rows take together.

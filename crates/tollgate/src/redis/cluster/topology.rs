@@ -283,7 +283,7 @@ impl Topology {
     }
 
     fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
-        let source = ConnectionSource::Client(self.template.client(address)?.into());
+        let source = ConnectionSource::Client(self.template.dialer(address)?);
         Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }

@@ -11,7 +11,7 @@ mod probe;
 mod state;
 
 pub(in crate::redis) use breaker::Breaker;
-pub(in crate::redis) use calls::{Call, CallResult, ScriptCall};
+pub(in crate::redis) use calls::{Call, CallResult, Outgoing, ScriptCall, Sent, UnsentCount};
 pub(in crate::redis) use config::ServerConfig;
 pub(in crate::redis) use health::{DISTANT, far};
 pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};

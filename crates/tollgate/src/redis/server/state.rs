@@ -33,11 +33,11 @@ pub(in crate::redis) struct Server {
 }
 
 impl Server {
-    pub(in crate::redis) fn new(shared: SharedConnection, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
+    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             key_head: format!("{}:{{", config.prefix),
             config,
-            shared: Arc::new(shared),
+            shared,
             health: Health::new(),
             is_in_cluster,
             me: Weak::clone(me),
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    fn failed(&self, error: &Error) {
+    pub(super) fn failed(&self, error: &Error) {
         if self.health.failed(error) {
             self.start_probe();
         }
@@ -147,15 +147,20 @@ impl Server {
     }
 
     /// Returns the shared connection, and makes it if there is none.
-    pub(super) async fn connection(&self) -> Result<Connection, Error> {
+    pub(in crate::redis) async fn connection(&self) -> Result<Connection, Error> {
         if let Some(watch) = self.shared.sentinels().and_then(|sentinels| sentinels.watch()) {
             tokio::spawn(follow_master(Weak::clone(&self.me), watch));
         }
-        self.shared.get().await.inspect_err(|error| self.failed(error))
+        self.shared.usable().await.inspect_err(|error| self.failed(error))
     }
 
     pub(super) fn shared(&self) -> &SharedConnection {
         &self.shared
+    }
+
+    /// Drops a connection that ended before anything was sent on it.
+    pub(super) fn drop_unused(&self, connection: &Connection) {
+        self.shared.broken(connection);
     }
 
     /// Applies an answer to the connection and to the breaker.
