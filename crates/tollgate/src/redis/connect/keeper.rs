@@ -105,6 +105,14 @@ impl<K: Kept> Keeper<K> {
     }
 }
 
+impl<K> Drop for Keeper<K> {
+    /// Gives the connection up. When the runtime was shut down, the task of the client library that drives the connection
+    /// is gone too, and tells nobody.
+    fn drop(&mut self) {
+        self.wire.give_up();
+    }
+}
+
 /// Returns a random pause. Its longest value doubles with each step.
 fn pause(step: u32) -> Duration {
     (PAUSES.0 * 2_u32.pow(step.min(6) - 1)).min(PAUSES.1).mul_f64(0.5 + 0.5 * fastrand::f64())
