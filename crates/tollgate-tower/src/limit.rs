@@ -59,7 +59,7 @@ fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Op
 
 /// Returns whether every policy has the units left.
 fn has_room(look: &Decision, cost: Cost) -> bool {
-    look.states().all(|state| state.remaining() >= cost.units().into())
+    look.states().all(|state| state.remaining() >= cost.units())
 }
 
 impl fmt::Debug for Limit {

@@ -33,7 +33,7 @@ async fn leaves(store: &RedisStore, key: &str, costs: &[u64]) -> Vec<u64> {
 /// Returns the remaining units after each of the same checks, one after the other.
 fn expected(costs: &[u64]) -> Vec<u64> {
     let spend = |left: &mut u64, cost: &u64| {
-        *left -= u64::from(*cost);
+        *left -= *cost;
         Some(*left)
     };
     costs.iter().scan(10_000, spend).collect()

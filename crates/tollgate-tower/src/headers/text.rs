@@ -107,10 +107,10 @@ impl Text {
     /// Appends `20;w=1;burst=40`. Omits a burst that equals the amount.
     fn quota(&mut self, policy: &Policy) {
         let quota = policy.quota();
-        self.number(b"", quota.amount().into());
+        self.number(b"", quota.amount());
         self.number(b";w=", round_up(quota.period()));
         if quota.burst() != quota.amount() {
-            self.number(b";burst=", quota.burst().into());
+            self.number(b";burst=", quota.burst());
         }
     }
 

@@ -194,8 +194,8 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?),
-            SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client)),
+            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?.into()),
+            SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels { urls, master, server_url } => {
                 let server_url = self.server_url.clone().or(server_url);

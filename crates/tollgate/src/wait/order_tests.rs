@@ -15,7 +15,7 @@ use crate::{Policy, Quota, Store};
 const PAIR: Policy = Policy::token_bucket("pair", Quota::per_second(10).with_burst(2));
 
 /// Starts a waiter for `cost` units and lets it run until it has to wait.
-async fn waiter_for(limiter: &Limiter, cost: u32, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
+async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
         let decision = limiter.until_ready_cost("k", Cost::new(cost), max_wait).await.unwrap();

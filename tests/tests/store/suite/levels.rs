@@ -62,7 +62,7 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deploymen
             let limiter = limiter.clone();
             // Several outer levels, equal keys and two costs, in one queue.
             let (outermost, key) = (at % OUTERMOST, Key::from(at % OUTERMOST).child(at % 50));
-            let cost = Cost::new(1 + (at % 2) as u64);
+            let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
                 let decision = limiter.check_cost(key, cost).await.expect("a decision");
                 (outermost, if decision.is_allowed() { cost.units() } else { 0 })

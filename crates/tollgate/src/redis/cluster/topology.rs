@@ -289,7 +289,7 @@ impl Topology {
     }
 
     fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
-        let source = ConnectionSource::Client(self.template.dialer(address)?);
+        let source = ConnectionSource::Client(self.template.dialer(address)?.into());
         Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }

@@ -25,7 +25,7 @@ use crate::{Error, ErrorKind, redis::protocol};
 /// Makes connections.
 #[derive(Clone)]
 pub(in crate::redis) enum ConnectionSource {
-    Client(Dialer),
+    Client(Arc<Dialer>),
     Pool(Pool),
     Sentinels(Arc<Sentinels>),
 }
