@@ -2,6 +2,7 @@
 
 mod details;
 mod header_format;
+mod lines;
 mod list;
 mod names;
 mod quota_unit;

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use super::{
     header_format::HeaderFormat,
+    lines::HeaderLines,
     list::{Member, Members, split},
     names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_LIMIT, X_REMAINING, X_RESET},
     seconds::{retry_after, round_up, since_epoch},
-    update::HeaderLines,
 };
 
 /// Compares the states of two layers: a longer wait is stricter, and then fewer remaining units.

@@ -7,6 +7,7 @@ use tollgate::ErrorKind;
 
 use super::{
     header_format::HeaderFormat,
+    lines::HeaderLines,
     names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, X_RETRY_AFTER},
     seconds::retry_after,
     stack,
@@ -34,15 +35,6 @@ pub(super) enum Headers {
     },
     /// All other formats.
     Lines(HeaderLines),
-}
-
-/// Stores headers with single values.
-pub(super) struct HeaderLines {
-    pub(super) format: HeaderFormat,
-    /// The list of `RateLimit-Policy`, where the format has it.
-    pub(super) policies: Option<HeaderValue>,
-    pub(super) lines: Vec<(HeaderName, HeaderValue)>,
-    pub(super) remaining: u64,
 }
 
 impl HeaderUpdate {

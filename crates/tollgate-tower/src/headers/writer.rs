@@ -6,6 +6,7 @@ use tollgate::{Decision, ErrorKind, PolicySet, PolicyState};
 use super::{
     details::ResponseDetails,
     header_format::HeaderFormat,
+    lines::HeaderLines,
     names::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_BURST_CAPACITY, X_LIMIT, X_REMAINING,
         X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
@@ -13,7 +14,7 @@ use super::{
     quota_unit::QuotaUnit,
     seconds::{round_up, until_more},
     text::{self, Text, number_value},
-    update::{HeaderLines, HeaderUpdate, Headers, MissingHeaders},
+    update::{HeaderUpdate, Headers, MissingHeaders},
 };
 
 /// Writes the headers of a limiter's decisions.

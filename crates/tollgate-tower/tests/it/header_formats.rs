@@ -176,7 +176,7 @@ async fn no_format_reports_more_remaining_units_than_its_limit() {
             let remaining = header(&response, remaining).unwrap();
             let remaining = remaining.split_once("remaining=").map_or(remaining, |(_, rest)| rest);
             assert_eq!(numbers(remaining).next().unwrap(), limit, "{format:?}: {:?}", response.headers());
-            assert_eq!(limit, u64::from(policy.quota().burst()));
+            assert_eq!(limit, policy.quota().burst());
         }
     }
 }
