@@ -127,7 +127,9 @@ impl Stream {
             7 => 1 + self.dice.below(burst),
             _ => 1,
         };
-        let cost = cost.min(burst);
+        // A log stores each unit, so large costs would take most of the time.
+        let is_dear = cost > 1_000 && self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let cost = if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst);
         let step = match self.dice.below(64) {
             0..=2 => {
                 let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));

@@ -268,5 +268,5 @@ async fn a_look_for_the_script_before_each_call() {
     }
     assert_eq!(server.calls("script|exists"), 0);
     assert_eq!(server.calls("script|load"), 0);
-    assert_eq!((server.calls("evalsha"), server.calls("eval")), (20, 1));
+    assert_eq!((server.calls("evalsha"), server.calls("eval")), (19, 1));
 }

@@ -41,7 +41,8 @@ fn expected(costs: &[u64]) -> Vec<u64> {
 
 async fn store(server: &ForgetfulServer) -> RedisStore {
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    // The server knows the scripts for one key and for many.
+    // The server knows the script for a single check and that for many.
+    assert_eq!(leaves(&store, "single", &[1]).await, expected(&[1]));
     for key in ["warm", "hot"] {
         assert_eq!(leaves(&store, key, &[1; 60]).await, expected(&[1; 60]));
     }
