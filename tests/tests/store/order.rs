@@ -42,8 +42,9 @@ fn expected(costs: &[u64]) -> Vec<u64> {
 async fn store(server: &ForgetfulServer) -> RedisStore {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     // The server knows the scripts for one key and for many.
-    for key in ["warm", "hot"] {
-        assert_eq!(leaves(&store, key, &[1; 60]).await, expected(&[1; 60]));
+    for (key, checks) in [("one", 1), ("many", 60)] {
+        let costs = vec![1; checks];
+        assert_eq!(leaves(&store, key, &costs).await, expected(&costs));
     }
     store
 }
