@@ -205,7 +205,8 @@ impl Limiter {
     }
 
     /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of the set counts now, newest
-    /// first. Of several logs, lists the one with the longest period.
+    /// first. Of several logs, lists the one with the longest period. A log that meters an outer level lists the units of
+    /// all keys within that level.
     ///
     /// # Errors
     ///
