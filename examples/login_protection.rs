@@ -7,7 +7,12 @@
 //! ```
 //!
 //! Three wrong passwords for `anna` get 401, the fourth attempt gets 429. Ten wrong passwords from one address, for any users,
-//! also lead to 429. A right password is refunded, so `berta` can log in as often as she likes.
+//! also lead to 429. A right password costs nothing, so `berta` can log in as often as she likes, and thirty log-ins of one
+//! office at once all pass.
+//!
+//! An attempt is charged after its response (`charge_after`). Attempts that are under way at the same time do not see each
+//! other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges every attempt at
+//! once and refunds the right ones, and so denies right log-ins while too many others are under way.
 //!
 //! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins.
 
@@ -50,8 +55,9 @@ async fn main() -> Result<(), Failure> {
         Ok(Query(LogIn { user, .. })) => Ok(Key::new(user.to_lowercase())),
         Err(_) => Err(KeyError::missing("user and password are missing")),
     });
-    let guesses = RateLimitLayer::builder(closed(GUESSES), (PeerIp::new(), user)).charge_on(is_wrong_password).build();
-    let address = RateLimitLayer::builder(closed(ADDRESS), PeerIp::new()).charge_on(is_wrong_password).build();
+    let guesses =
+        RateLimitLayer::builder(closed(GUESSES), (PeerIp::new(), user)).charge_after(is_wrong_password).build();
+    let address = RateLimitLayer::builder(closed(ADDRESS), PeerIp::new()).charge_after(is_wrong_password).build();
     let router = Router::new().route("/login", post(log_in)).route_layer(guesses).route_layer(address);
 
     let listener = listen().await?;

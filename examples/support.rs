@@ -6,8 +6,14 @@
 
 use std::{env, net::SocketAddr, sync::Arc};
 
-use axum::Router;
-use tokio::{net::TcpListener, signal};
+use axum::{
+    Router,
+    serve::{ListenerExt, TapIo},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    signal,
+};
 use tollgate::Store;
 
 /// Ends an example with a message.
@@ -56,9 +62,21 @@ pub async fn listen_or(address: &str) -> Result<TcpListener, Failure> {
 /// Returns an error if the listener fails.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure> {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stopped()).await?;
+    axum::serve(without_delay(listener), service).with_graceful_shutdown(stopped()).await?;
     println!("Stopped.");
     Ok(())
+}
+
+/// Sets `TCP_NODELAY` on each accepted connection.
+///
+/// Without the option, an HTTP/2 response that follows another write waits until the client has acknowledged that write. The
+/// client may delay its acknowledgement by 40 ms.
+fn without_delay(listener: TcpListener) -> TapIo<TcpListener, fn(&mut TcpStream)> {
+    listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            eprintln!("TCP_NODELAY cannot be set: {error}");
+        }
+    })
 }
 
 /// Waits for Ctrl-C or SIGTERM.
@@ -82,3 +100,19 @@ pub async fn stopped() {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use axum::serve::Listener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_connections_send_without_delay() -> std::io::Result<()> {
+        let mut listener = without_delay(TcpListener::bind("127.0.0.1:0").await?);
+        let _client = TcpStream::connect(listener.local_addr()?).await?;
+        let (connection, _) = listener.accept().await;
+        assert!(connection.nodelay()?);
+        Ok(())
+    }
+}

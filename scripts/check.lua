@@ -9,7 +9,8 @@
 --         microseconds (below zero: the server's clock); the cost (0: read without charging); then
 --         the numbers of each policy, see its file. 2: the tag, only if a policy is a log.
 --         For use by hand, the numbers may be separate decimal arguments, with the tag after the
---         cost. The caller must check that cost <= burst and that no product reaches 2^53.
+--         cost. The caller must check that cost <= burst, and the limits of each algorithm, see
+--         README.md.
 -- Stored  for each policy, see its file.
 -- Reply   the words of each policy, see its file; the first word is -1 - word if that policy
 --         denies. At the end the time. A single word is returned alone, without the time.

@@ -5,14 +5,19 @@
 --
 -- Sections for the frames check.lua, batch.lua and refund.lua.
 --
--- KEYS    see the frame. ARGV: amount, period; amount * period is below 2^53.
+-- KEYS    see the frame. ARGV: amount, period; amount is below 2^32.
 -- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
 --         units spent in it, the units spent in the window before.
 -- Reply   three words: both counts, and the microseconds until the window ends. That is more than a
 --         period if the window has not begun, because the clock was set back.
 -- Effects the key expires within 1 ms after the end of the next window, or after the end of this one
 --         if only the window before it has units.
+-- Cost    only if amount * period reaches 2^53, the products are replaced by an exact division, digit
+--         by digit.
 -- Pitfalls shares are compared as products and never divided, so nothing is rounded.
+
+--@ prepare
+local wide_1 = amount_1 * period_1 >= 9007199254740992
 
 --@ settle
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
@@ -39,6 +44,11 @@ local left_1 = start_1 + period_1 - now
 --@ fits
 local fits_1 = cost == 0
   or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
+if wide_1 and cost > 0 then
+  --@ muldiv
+  local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
+  fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+end
 
 --@ charge
 current_1 = current_1 + cost

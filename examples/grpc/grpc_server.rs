@@ -9,10 +9,9 @@
 //! 127.0.0.1:50051 by default. To share one limit, start a second server with another `LISTEN`, and set the same `REDIS_URL`
 //! for both. Health and reflection are not limited, so `grpcurl -plaintext 127.0.0.1:50051 list` always works.
 
-use tokio_stream::wrappers::TcpListenerStream;
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen_or, stopped, store};
-use tollgate_examples_grpc::{DESCRIPTORS, Greeting, helloworld::greeter_server::GreeterServer};
+use tollgate_examples_grpc::{DESCRIPTORS, Greeting, helloworld::greeter_server::GreeterServer, without_delay};
 use tollgate_tonic::{health_and_reflection, key::PeerIp};
 use tonic::transport::Server;
 use tonic_reflection::server::Builder as Reflection;
@@ -44,7 +43,7 @@ async fn main() -> Result<(), Failure> {
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .add_service(GreeterServer::new(Greeting))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped())
+        .serve_with_incoming_shutdown(without_delay(listener), stopped())
         .await?;
     println!("Stopped.");
     Ok(())

@@ -16,6 +16,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local key_1 = KEYS[1]
+local wide_1 = amount_1 * period_1 >= 9007199254740992
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then
@@ -38,6 +39,24 @@ end
 local left_1 = start_1 + period_1 - now
 local fits_1 = cost == 0
   or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
+if wide_1 and cost > 0 then
+  local function muldiv(a, b, c)
+    local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+    while power * base <= b do
+      power = power * base
+    end
+    repeat
+      local digit = math.floor(b / power)
+      local sum = rest * base + a * digit
+      rest = sum % c
+      whole = whole * base + (sum - rest) / c
+      b, power = b - digit * power, power / base
+    until power < 1
+    return whole, rest
+  end
+  local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
+  fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+end
 local admitted = fits_1
 if admitted then
   if cost > 0 then

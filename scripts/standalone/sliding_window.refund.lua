@@ -20,6 +20,7 @@ if spent < 0 then
   spent = now
 end
 local key_1 = KEYS[1]
+local wide_1 = amount_1 * period_1 >= 9007199254740992
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
 local state_1 = pcall('GET', key_1)
 if state_1 and #state_1 == 24 then

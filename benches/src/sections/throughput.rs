@@ -211,8 +211,8 @@ fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
 
 /// Measures one key that all callers use, with a limit that denies most requests.
 fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Table {
-    const RATE: u32 = 1_000;
-    const BURST: u32 = 100;
+    const RATE: u64 = 1_000;
+    const BURST: u64 = 100;
     let policy = Policy::token_bucket("bound", Quota::per_second(RATE).with_burst(BURST));
     let mut table = Table::new(
         "One hot key at its limit",
@@ -227,7 +227,7 @@ fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Tab
         let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
         let ours = Arc::new(Ours::new(store, policy.clone(), 1));
         let load = load::run(runtime, server, &ours, Crowd { callers, keys: 1 }, pace.load.turn * 2);
-        let bound = f64::from(BURST) + f64::from(RATE) * load.elapsed.as_secs_f64();
+        let bound = BURST as f64 + RATE as f64 * load.elapsed.as_secs_f64();
         assert!(load.admitted as f64 <= bound, "{} admitted, the bound is {bound}", load.admitted);
         assert!(load.admitted as f64 >= 0.9 * bound, "{} admitted of {bound}: some were denied wrongly", load.admitted);
         table.row([

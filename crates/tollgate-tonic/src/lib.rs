@@ -39,8 +39,8 @@
 //! # Metrics and logs
 //!
 //! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
-//! `rpc_method`. Only names from a fixed list become labels: the names in [`MethodLimiters`], or the
-//! names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
+//! `rpc_method`. Only names from a fixed list become labels: the names that have a limiter in
+//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
 //! create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
 //!
 //! # Features
@@ -118,8 +118,8 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 /// Returns a builder of a layer that limits gRPC calls, to set options.
 ///
 /// The arguments are those of [`layer`]. Unlike the HTTP middleware, the layer does not send the
-/// remaining quota in the response metadata.
-/// [`header_format`](RateLimitBuilder::header_format) turns that on.
+/// remaining quota in the response metadata, and a denied gRPC call has no `retry-after`.
+/// [`header_format`](RateLimitBuilder::header_format) and [`GrpcStatus::retry_after`] turn them on.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};

@@ -120,6 +120,18 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"\"")]
+    fn an_empty_service_name_panics() {
+        let _ = MethodLimiters::new(limiter()).service("", limiter());
+    }
+
+    #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"/a.B/C\"")]
+    fn a_method_in_place_of_a_service_panics() {
+        let _ = MethodLimiters::new(limiter()).service("/a.B/C", limiter());
+    }
+
+    #[test]
     #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
     fn a_service_name_with_a_slash_panics() {
         let _ = MethodLimiters::new(limiter()).exempt("/a.B");

@@ -10,7 +10,8 @@ use crate::path::{checked_service, service_and_method};
 /// call any path, so only these names become labels. A method that is not in the list is labelled
 /// `other`, and so is a service without any name in the list.
 ///
-/// [`MethodLimiters`](crate::MethodLimiters) sets these labels for its own table. Use this function
+/// [`MethodLimiters`](crate::MethodLimiters) sets these labels for the names in its table that have a
+/// limiter. Exempt names have no labels, because exempt calls are not counted. Use this function
 /// for a layer with a single limiter.
 ///
 /// # Panics
@@ -65,4 +66,21 @@ pub fn metric_labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Met
 struct ServiceLabels {
     methods: HashMap<String, usize>,
     other: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"\"")]
+    fn an_empty_name_panics() {
+        let _ = metric_labels([""]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a service must be like package.Service, got \"//Unary\"")]
+    fn a_method_of_an_empty_service_panics() {
+        let _ = metric_labels(["//Unary"]);
+    }
 }

@@ -64,6 +64,8 @@ mod tests {
         }
         assert_eq!(detect("application/grpc-web"), Some(Protocol::GrpcWeb));
         assert_eq!(detect("application/grpc-web+proto"), Some(Protocol::GrpcWeb));
+        assert_eq!(detect("application/gRPC-Web"), Some(Protocol::GrpcWeb));
+        assert_eq!(detect("Application/gRPC-Web-Text"), Some(Protocol::GrpcWebText));
         assert_eq!(detect("application/grpc-web-text"), Some(Protocol::GrpcWebText));
         assert_eq!(detect("application/grpc-web-text+proto"), Some(Protocol::GrpcWebText));
         for other in ["application/json", "application/grpcurl", "application/grpc-webby", "application/gr", ""] {

@@ -74,6 +74,7 @@ mod tests {
         assert!(!services(["a.B"])(&parts("/a.B")));
         assert!(health_and_reflection()(&parts("/grpc.health.v1.Health/Check")));
         assert!(health_and_reflection()(&parts("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")));
+        assert!(health_and_reflection()(&parts("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")));
         assert!(!health_and_reflection()(&parts("/grpc.health.v1.Healthy/Check")));
     }
 

@@ -3,13 +3,13 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Key};
+use tollgate::{CheckFuture, Cost, Key};
 
 use crate::{
     charge::{Charge, Outcome},
     decisions::Decisions,
     headers::HeaderUpdate,
-    metrics::{LabelIndex, Timer},
+    metrics::LabelIndex,
 };
 
 /// Says what happens to a request next.
@@ -28,8 +28,8 @@ pub(crate) struct RequestContext {
     pub(crate) limit: usize,
     /// The key of the request, where it is needed after the check.
     pub(crate) key: Option<Box<Key>>,
+    pub(crate) cost: Cost,
     pub(crate) labels: LabelIndex,
-    pub(crate) timer: Timer,
 }
 
 /// Stores what is left to do for an admitted request when the service has answered.

@@ -64,14 +64,22 @@ pub(crate) struct Charge {
     limiter: Limiter,
     key: Key,
     decision: Decision,
+    /// The cost to charge after the response. `None` when the decision has charged it.
+    due: Option<Cost>,
     /// `None` once the charge is settled.
     final_cost: Option<FinalCost>,
     is_running: bool,
 }
 
 impl Charge {
-    pub(crate) fn new(limiter: Limiter, key: Key, decision: Decision, final_cost: FinalCost) -> Self {
-        Self { limiter, key, decision, final_cost: Some(final_cost), is_running: false }
+    pub(crate) fn new(
+        limiter: Limiter,
+        key: Key,
+        decision: Decision,
+        due: Option<Cost>,
+        final_cost: FinalCost,
+    ) -> Self {
+        Self { limiter, key, decision, due, final_cost: Some(final_cost), is_running: false }
     }
 
     /// Runs the service. When the service panics, the charge is dropped while `is_running` is set, and so knows of the
@@ -83,9 +91,17 @@ impl Charge {
         result
     }
 
-    /// Refunds the difference between the charge and the final cost.
+    /// Refunds the difference between the charge and the final cost, or charges the final cost where nothing is charged
+    /// yet.
     pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
         let Some(final_cost) = self.final_cost.take() else { return };
+        if let Some(due) = self.due {
+            let cost = final_cost(outcome, due);
+            if cost > Cost::ZERO {
+                charge(&self.limiter, &self.key, cost);
+            }
+            return;
+        }
         let charged = self.decision.cost();
         let surplus = charged.units().saturating_sub(final_cost(outcome, charged).units());
         if surplus > 0 {
@@ -102,19 +118,39 @@ impl Drop for Charge {
 
 /// Refunds `cost` of a decision in the background. The response does not wait for it.
 pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, cost: Cost) {
-    let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
     let is_in_process = limiter.is_in_process();
-    let refund = async move {
+    let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
+    in_background(is_in_process, async move {
         if let Err(error) = limiter.refund_decision(key, &decision, cost).await {
             tracing::debug!(%error, "a refund failed");
         }
-    };
+    });
+}
+
+/// Charges `cost` in the background. A denial means that other requests have spent the quota meanwhile.
+fn charge(limiter: &Limiter, key: &Key, cost: Cost) {
+    let is_in_process = limiter.is_in_process();
+    let (limiter, key) = (limiter.clone(), key.clone());
+    in_background(is_in_process, async move {
+        if let Err(error) = limiter.check_key(&key, cost).await {
+            tracing::debug!(%error, "a charge after the response failed");
+        }
+    });
+}
+
+/// Runs a call of a store to its end.
+fn in_background(is_in_process: bool, call: impl Future<Output = ()> + Send + 'static) {
+    let mut context = Context::from_waker(Waker::noop());
     if is_in_process {
         // A store in the process finishes at the first poll, so there is no task to spawn.
-        let _ = pin!(refund).poll(&mut Context::from_waker(Waker::noop()));
+        let _ = pin!(call).poll(&mut context);
     } else if let Ok(runtime) = Handle::try_current() {
-        runtime.spawn(refund);
+        // Polled at once, so that the store receives the call before any later check of this process.
+        let mut call = Box::pin(call);
+        if call.as_mut().poll(&mut context).is_pending() {
+            runtime.spawn(call);
+        }
     } else {
-        tracing::debug!("a refund failed: the request was dropped outside of the tokio runtime");
+        tracing::debug!("a refund or a charge failed: the request was dropped outside of the tokio runtime");
     }
 }

@@ -1,15 +1,16 @@
-//! Detects layers that count one request twice.
+//! Detects layers that count one request twice, or that report two counters under one name.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use http::request::Parts;
-use tollgate::{Key, PolicySet};
+use tollgate::{Key, Policy, PolicySet};
 
 /// Inspects the first requests of a layer. Two layers that count one request twice do so for every request.
 #[derive(Debug, Default)]
 pub(crate) struct DoubleCountDetector {
     inspected: AtomicU32,
     has_logged: AtomicBool,
+    has_logged_name: AtomicBool,
 }
 
 /// Limits the inspection to this many requests, because the extension that it needs is an allocation.
@@ -20,24 +21,36 @@ const MAX_INSPECTED: u32 = 1024;
 struct Charged(Vec<(Key, PolicySet)>);
 
 impl DoubleCountDetector {
-    /// Logs an error, once, when an outer layer has charged one of these policies for the same key.
+    /// Logs an error, once, when an outer layer has charged one of these policies for the same key, and a warning when it
+    /// has charged a policy of the same name for another key.
     pub(crate) fn inspect(&self, parts: &mut Parts, key: &Key, policies: &PolicySet) {
         if self.inspected.load(Ordering::Relaxed) >= MAX_INSPECTED {
             return;
         }
         self.inspected.fetch_add(1, Ordering::Relaxed);
         let mut charged = parts.extensions.remove::<Charged>().unwrap_or(Charged(Vec::new()));
-        let same_key = charged.0.iter().filter(|(other, _)| other == key);
-        let counted_twice = same_key
-            .flat_map(|(_, outer)| outer.iter())
-            .find(|outer| policies.iter().any(|policy| policy.name() == outer.name()));
-        if let Some(policy) = counted_twice
+        let shared_name = |is_same_key: bool| {
+            let others = charged.0.iter().filter(|(other, _)| (other == key) == is_same_key);
+            let mut names = others.flat_map(|(_, outer)| outer.iter().map(Policy::name));
+            names.find(|name| policies.iter().any(|policy| policy.name() == *name))
+        };
+        if let Some(policy) = shared_name(true)
             && !self.has_logged.swap(true, Ordering::Relaxed)
         {
             tracing::error!(
                 code = "TOLLGATE-DOUBLE-COUNT",
-                policy = policy.name(),
+                policy,
                 "two rate limit layers around one route charge the same policy and key: each request counts twice"
+            );
+        }
+        if let Some(policy) = shared_name(false)
+            && !self.has_logged_name.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                code = "TOLLGATE-SAME-NAME",
+                policy,
+                "two rate limit layers around one route charge policies of one name for different keys: the headers show the \
+                 stricter of the two alone, so give them different names"
             );
         }
         charged.0.push((key.clone(), policies.clone()));

@@ -43,8 +43,13 @@
 //!
 //! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for
 //! different keys, on the router, on a nested router or on a route. Each layer decides on its own and
-//! appends its policies to the rate limit headers. The longest `Retry-After` wins. The units that an
-//! outer layer has charged stay spent when an inner layer denies the request.
+//! appends its policies to the rate limit headers. The longest wait wins, in every header and in the
+//! problem document. The units that an outer layer has charged stay spent when an inner layer denies
+//! the request.
+//!
+//! Give the policies of stacked layers different names, also when the layers have different keys. A
+//! name stands once in the `RateLimit` header, with the stricter of the two states. The layer logs a
+//! name that stands for two keys once at `warn`, with the code `TOLLGATE-SAME-NAME`.
 //!
 //! Add the layers in this order, from the outside: trace, CORS, rate limit, everything else. Then
 //! denials are traced, browsers can read them, and they cost little. A limit per user belongs inside
@@ -67,12 +72,11 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
-//! | `tollgate_degraded_total` | `reason` | decisions without the store, by [kind](tollgate::ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
-//! | `tollgate_errors_total` | `reason` | checks without a decision, by the same reasons; a [closed](tollgate::Outage::Closed) limiter answers them with 503 |
-//! | `tollgate_check_duration_seconds` | | time from the start of a check to its decision, waiting included |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //!
-//! Install the recorder before the first request. No label value comes from a request.
+//! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
+//! layers and of all other callers, with durations, outages and errors by the name of the limiter. The layer counts none of
+//! these. Install the recorder before the first request. No label value comes from a request.
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
 //! metrics.
 
@@ -90,6 +94,7 @@ mod limit;
 mod limiters;
 mod metrics;
 mod options;
+mod outer_wait;
 pub mod rejection;
 mod request_limiter;
 pub mod retry_after;
@@ -101,7 +106,7 @@ mod wait;
 pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use decisions::Decisions;
-pub use headers::{HeaderFormat, ResetFormat};
+pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;

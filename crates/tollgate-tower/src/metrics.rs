@@ -1,18 +1,19 @@
 //! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from configuration, never
-//! from a request.
+//! from a request. The limiter counts checks, outages and durations itself; the layer adds what only it knows: its labels,
+//! shadow mode, rejections and waiting requests.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{LabelIndex, LimitMetrics, Timer, add_waiting, count_error, count_rejection};
+pub(crate) use off::{LabelIndex, LimitMetrics, add_waiting, count_rejection};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{LabelIndex, LimitMetrics, Timer, add_waiting, count_error, count_rejection};
+pub(crate) use on::{LabelIndex, LimitMetrics, add_waiting, count_rejection};
 
 #[cfg(feature = "metrics")]
 mod on {
-    use std::{sync::OnceLock, time::Instant};
+    use std::sync::OnceLock;
 
     use http::request::Parts;
-    use metrics::{Counter, Histogram, Label, counter, gauge, histogram};
-    use tollgate::{Decision, Error, ErrorKind, Policy};
+    use metrics::{Counter, Label, Unit, counter, describe_counter, describe_gauge, gauge};
+    use tollgate::{Decision, Policy};
 
     use crate::labels::MetricLabels;
 
@@ -20,10 +21,7 @@ mod on {
     /// decision, so that later decisions need no look-up.
     pub(crate) struct LimitMetrics(Box<[OnceLock<Series>]>);
 
-    struct Series {
-        duration: Histogram,
-        policies: Vec<PolicyCounters>,
-    }
+    type Series = Vec<PolicyCounters>;
 
     struct PolicyCounters {
         allowed: Counter,
@@ -45,54 +43,49 @@ mod on {
         }
     }
 
-    /// Stores when a check began.
-    pub(crate) struct Timer(Instant);
-
-    impl Timer {
-        pub(crate) fn start() -> Self {
-            Self(Instant::now())
-        }
-    }
-
     impl LimitMetrics {
         pub(crate) fn new(labels: &MetricLabels) -> Self {
             Self((0..labels.len()).map(|_| OnceLock::new()).collect())
         }
 
-        /// Counts a decision. `timer` is `None` where nothing measured the check.
+        /// Counts a decision.
         pub(crate) fn record_decision(
             &self,
             decision: &Decision,
             labels: &MetricLabels,
             index: LabelIndex,
-            timer: Option<&Timer>,
             is_shadow: bool,
         ) {
             let Some(series) = self.0.get(index.0) else { return };
-            let series = series.get_or_init(|| Series::new(decision, &index.labels(labels)));
-            if let Some(timer) = timer {
-                series.duration.record(timer.0.elapsed());
-            }
-            for (state, counters) in decision.states().zip(&series.policies) {
+            let series = series.get_or_init(|| register(decision, &index.labels(labels)));
+            for (state, counters) in decision.states().zip(series) {
                 if decision.is_allowed() {
                     counters.allowed.increment(1);
                 } else if state.is_exceeded() {
                     if is_shadow { &counters.shadowed } else { &counters.denied }.increment(1);
                 }
             }
-            if let Some(reason) = decision.degraded().map(ErrorKind::as_str) {
-                counter!("tollgate_degraded_total", "reason" => reason).increment(1);
-            }
         }
     }
 
-    impl Series {
-        fn new(decision: &Decision, labels: &[Label]) -> Self {
-            Self {
-                duration: histogram!("tollgate_check_duration_seconds"),
-                policies: decision.policies().iter().map(|policy| PolicyCounters::new(policy, labels)).collect(),
-            }
-        }
+    fn register(decision: &Decision, labels: &[Label]) -> Series {
+        describe();
+        decision.policies().iter().map(|policy| PolicyCounters::new(policy, labels)).collect()
+    }
+
+    /// Describes the metrics of all layers to the recorder.
+    fn describe() {
+        describe_counter!(
+            "tollgate_decisions_total",
+            Unit::Count,
+            "Decisions on requests by policy, outcome (allowed, denied or shadowed) and the labels of the layer."
+        );
+        describe_counter!(
+            "tollgate_rejections_total",
+            Unit::Count,
+            "Requests that the layer rejected, by reason and the labels of the layer."
+        );
+        describe_gauge!("tollgate_waiting", Unit::Count, "Requests that wait for quota.");
     }
 
     impl PolicyCounters {
@@ -111,10 +104,6 @@ mod on {
         counter!("tollgate_rejections_total", all).increment(1);
     }
 
-    pub(crate) fn count_error(error: &Error) {
-        counter!("tollgate_errors_total", "reason" => error.kind().as_str()).increment(1);
-    }
-
     pub(crate) fn add_waiting(change: f64) {
         gauge!("tollgate_waiting").increment(change);
     }
@@ -124,7 +113,7 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::{Decision, Error};
+    use tollgate::Decision;
 
     use crate::labels::MetricLabels;
 
@@ -139,33 +128,15 @@ mod off {
         }
     }
 
-    pub(crate) struct Timer;
-
-    impl Timer {
-        pub(crate) fn start() -> Self {
-            Self
-        }
-    }
-
     impl LimitMetrics {
         pub(crate) fn new(_: &MetricLabels) -> Self {
             Self(())
         }
 
-        pub(crate) fn record_decision(
-            &self,
-            _: &Decision,
-            _: &MetricLabels,
-            _: LabelIndex,
-            _: Option<&Timer>,
-            _: bool,
-        ) {
-        }
+        pub(crate) fn record_decision(&self, _: &Decision, _: &MetricLabels, _: LabelIndex, _: bool) {}
     }
 
     pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}
-
-    pub(crate) fn count_error(_: &Error) {}
 
     pub(crate) fn add_waiting(_: f64) {}
 }

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use http::request::Parts;
-use tollgate::Cost;
+use tollgate::{Cost, KeySecret};
 
-use crate::{charge::FinalCost, headers::HeaderFormat, labels::MetricLabels};
+use crate::{charge::FinalCost, headers::HeaderOptions, labels::MetricLabels};
 
 /// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
 #[derive(Default)]
@@ -11,9 +11,12 @@ pub(crate) struct Options {
     pub(crate) cost: Option<FromParts<Cost>>,
     pub(crate) exempt: Option<FromParts<bool>>,
     pub(crate) final_cost: Option<FinalCost>,
+    /// Tells whether a request is charged after the response and not before.
+    pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
-    pub(crate) header_format: HeaderFormat,
-    pub(crate) exposes_headers: bool,
+    pub(crate) headers: HeaderOptions,
+    pub(crate) partition_secret: Option<KeySecret>,
+    pub(crate) retry_jitter: Duration,
     pub(crate) is_shadow: bool,
     pub(crate) exposes_decisions: bool,
     pub(crate) labels: Option<MetricLabels>,

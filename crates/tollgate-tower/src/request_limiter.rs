@@ -25,7 +25,7 @@ use crate::{metrics::LabelIndex, rpc::RpcName};
 ///     .build();
 ///
 /// // The layer charges one unit for the request. The service charges one more for each row.
-/// let service = layer.layer(service_fn(|request: Request<u32>| async move {
+/// let service = layer.layer(service_fn(|request: Request<u64>| async move {
 ///     let limiter = request.extensions().get::<RequestLimiter>().unwrap();
 ///     let result = limiter.check(Cost::new(*request.body())).await;
 ///     Ok::<_, std::convert::Infallible>(Response::new(limiter.admits(&result)))

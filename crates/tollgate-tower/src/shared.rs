@@ -1,8 +1,11 @@
 //! Judges requests: from the head of a request to a verdict.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use http::{Response, request::Parts};
@@ -14,13 +17,14 @@ use crate::{
     charge::Charge,
     decisions::Decisions,
     double_count::DoubleCountDetector,
-    headers::HeaderUpdate,
+    headers::{HeaderUpdate, ResponseDetails, partition_key},
     key::{KeyError, KeyErrorKind, KeyExtractor},
     labels::MetricLabels,
     limit::Limit,
     limiters::{LimiterSource, Selection, Selector},
-    metrics::{self, LabelIndex, Timer},
+    metrics::{self, LabelIndex},
     options::{Options, RequestLimiterSource},
+    outer_wait::OuterWait,
     rejection::{Reason, Rejection, Respond, add_headers},
     request_limiter::{Charger, RequestLimiter},
     rpc::RpcName,
@@ -58,17 +62,10 @@ impl<K, R> Shared<K, R> {
         self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
     }
 
-    /// Counts and logs a decision. `timer` is `None` where nothing measured the check.
-    fn record_decision(
-        &self,
-        limit: usize,
-        decision: &Decision,
-        labels: LabelIndex,
-        timer: Option<&Timer>,
-        rpc: &RpcName<&str>,
-    ) {
+    /// Counts and logs a decision.
+    fn record_decision(&self, limit: usize, decision: &Decision, labels: LabelIndex, rpc: &RpcName<&str>) {
         let is_shadow = self.options.is_shadow;
-        self.limits[limit].metrics.record_decision(decision, &self.labels, labels, timer, is_shadow);
+        self.limits[limit].metrics.record_decision(decision, &self.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
                 policy = decision.binding().map(|state| state.policy().name()),
@@ -90,7 +87,24 @@ impl<K, R> Shared<K, R> {
         }
     }
 
-    fn reject<B>(&self, reason: Reason<'_>, limit: Option<&Limit>, parts: &Parts, labels: LabelIndex) -> Response<B>
+    /// Returns the details of a response to a request with this key.
+    #[inline]
+    fn details(&self, key: Option<&Key>) -> ResponseDetails {
+        let (jitter, secret) = (self.options.retry_jitter, &self.options.partition_secret);
+        ResponseDetails {
+            jitter: if jitter.is_zero() { Duration::ZERO } else { jitter.mul_f64(fastrand::f64()) },
+            partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
+        }
+    }
+
+    fn reject<B>(
+        &self,
+        reason: Reason<'_>,
+        limit: Option<&Limit>,
+        details: &ResponseDetails,
+        parts: &Parts,
+        labels: LabelIndex,
+    ) -> Response<B>
     where
         R: Respond<B>,
     {
@@ -99,9 +113,10 @@ impl<K, R> Shared<K, R> {
         if let Reason::Denied(decision) = reason {
             decision.states().for_each(|state| states.push(state));
         }
-        let rejection = Rejection::new(reason, &states, parts);
+        let rejection = Rejection::new(reason, &states, details.jitter, parts);
         let mut response = self.responder.respond(&rejection);
-        add_headers(&rejection, limit, response.headers_mut());
+        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        add_headers(&rejection, limit, details, adds_retry_after, response.headers_mut());
         if self.options.exposes_decisions
             && let Some(decisions) = parts.extensions.get::<Decisions>()
         {
@@ -124,7 +139,7 @@ impl<K, R> Shared<K, R> {
             return Verdict::Admit(Admission::EXEMPT);
         }
         let labels = LabelIndex::of(parts, &self.labels);
-        Verdict::Reject(self.reject(Reason::MissingKey(error), None, parts, labels))
+        Verdict::Reject(self.reject(Reason::MissingKey(error), None, &ResponseDetails::default(), parts, labels))
     }
 }
 
@@ -157,14 +172,19 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         self.double_count.inspect(parts, key, self.limits[limit].limiter.policies());
         let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
-        let keeps_key = options.final_cost.is_some() || options.request_limiter.is_some();
+        let keeps_key =
+            options.final_cost.is_some() || options.request_limiter.is_some() || options.partition_secret.is_some();
         let context = RequestContext {
             limit,
             key: keeps_key.then(|| Box::new(key.clone())),
+            cost,
             labels: LabelIndex::of(parts, &self.labels),
-            timer: Timer::start(),
         };
-        let check = self.limits[limit].check(key, cost, options.wait);
+        let check = if options.charges_after {
+            self.limits[limit].look_or_check(key, cost, options.wait)
+        } else {
+            self.limits[limit].check(key, cost, options.wait)
+        };
         match check.as_ready() {
             None => Verdict::Wait(check, context),
             Some(result) => self.judge(result, context, parts),
@@ -183,12 +203,11 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let RequestContext { limit: index, key, labels, timer } = context;
+        let RequestContext { limit: index, key, cost, labels } = context;
         let (limit, options) = (&self.limits[index], &self.options);
         let decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                metrics::count_error(error);
                 if error.kind() == ErrorKind::KeyLevels {
                     return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
                 }
@@ -196,13 +215,15 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                     tracing::debug!(%error, "no decision, the request passes in shadow mode");
                     return Verdict::Admit(Admission::EXEMPT);
                 }
-                return Verdict::Reject(self.reject(reason_of(error), Some(limit), parts, labels));
+                let details = ResponseDetails::default();
+                return Verdict::Reject(self.reject(reason_of(error), Some(limit), &details, parts, labels));
             }
         };
+        let details = self.details(key.as_deref());
         let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
-        self.record_decision(index, decision, labels, Some(&timer), &self.rpc_name(parts));
+        self.record_decision(index, decision, labels, &self.rpc_name(parts));
         if decision.is_denied() && !options.is_shadow {
-            return Verdict::Reject(self.reject(Reason::Denied(decision), Some(limit), parts, labels));
+            return Verdict::Reject(self.reject(Reason::Denied(decision), Some(limit), &details, parts, labels));
         }
         if let (Some(source), Some(key)) = (options.request_limiter, &key) {
             let limiter = self.request_limiter(source, index, key, parts, labels);
@@ -210,12 +231,20 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         }
         let charge = match (&options.final_cost, key) {
             (Some(final_cost), Some(key)) if decision.is_allowed() => {
-                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), final_cost.clone()))
+                // A look that admits a request has charged nothing.
+                let due = (options.charges_after && decision.cost() == Cost::ZERO).then_some(cost);
+                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), due, final_cost.clone()))
             }
             _ => None,
         };
-        let headers =
-            if options.is_shadow { HeaderUpdate::EMPTY } else { limit.headers.update(decision, decision.states()) };
+        let headers = if options.is_shadow {
+            HeaderUpdate::EMPTY
+        } else {
+            limit.headers.update(decision, decision.states(), &details)
+        };
+        if headers.is_spent() {
+            OuterWait::store(decision, details.jitter, &mut parts.extensions);
+        }
         Verdict::Admit(Admission::new(headers, charge, decisions))
     }
 
@@ -253,7 +282,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
     fn record(&self, limit: usize, result: &Result<Decision, Error>, labels: LabelIndex, rpc: &RpcName<&str>) -> bool {
         let reason = match result {
             Ok(decision) => {
-                self.record_decision(limit, decision, labels, None, rpc);
+                self.record_decision(limit, decision, labels, rpc);
                 if decision.is_allowed() {
                     return true;
                 }

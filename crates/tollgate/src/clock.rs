@@ -5,10 +5,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use tokio::time::Instant;
+
 /// Provides the time to a store, in microseconds since the Unix epoch.
 ///
 /// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] by default. Tests use
-/// [`Clock::manual`] and never have to sleep.
+/// [`Clock::manual`] and never have to sleep. Tests that pause the time of tokio use
+/// [`Clock::tokio`].
 ///
 /// A [`RedisStore`](crate::RedisStore) uses the server's clock, which the script reads once per call. Give it a clock of
 /// the process only when the server forbids `TIME` in scripts. Replicas then disagree by as much as
@@ -36,6 +39,7 @@ pub struct Clock(Source);
 enum Source {
     Monotonic { epoch_us: u64, clock: quanta::Clock, start: u64 },
     Manual(Arc<AtomicU64>),
+    Tokio { epoch_us: u64, start: Instant },
 }
 
 impl Clock {
@@ -71,6 +75,39 @@ impl Clock {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_us))))
     }
 
+    /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
+    ///
+    /// A test that [pauses](tokio::time::pause) the time of tokio has two clocks: sleeps follow the
+    /// time of tokio, and [`Clock::monotonic`] follows the real time. A caller that waits for quota
+    /// then sleeps for its wait, finds that no unit has accrued, and sleeps again. With this clock
+    /// the units accrue while the caller sleeps.
+    ///
+    /// A store does not follow the time of tokio by itself, because a read of this clock takes
+    /// longer, and tokio does not tell whether its time is paused. Outside of tests use
+    /// [`Clock::monotonic`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    ///
+    /// // Returns at once in real time.
+    /// let start = Instant::now();
+    /// assert!(limiter.until_ready("acme", Duration::from_secs(300)).await?.is_allowed());
+    /// assert_eq!(start.elapsed().as_secs(), 60);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn tokio() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Source::Tokio { epoch_us: micros(epoch), start: Instant::now() })
+    }
+
     /// Returns the current time, in microseconds since the Unix epoch.
     #[must_use]
     pub fn now_us(&self) -> u64 {
@@ -79,6 +116,7 @@ impl Clock {
                 epoch_us + clock.delta_as_nanos(*start, clock.raw()) / 1_000
             }
             Source::Manual(now) => now.load(Ordering::Acquire),
+            Source::Tokio { epoch_us, start } => epoch_us + micros(start.elapsed()),
         }
     }
 
@@ -101,7 +139,7 @@ impl Clock {
     pub fn set(&self, now_us: u64) {
         match &self.0 {
             Source::Manual(now) => now.store(now_us, Ordering::Release),
-            Source::Monotonic { .. } => panic!("only a manual clock can be set"),
+            Source::Monotonic { .. } | Source::Tokio { .. } => panic!("only a manual clock can be set"),
         }
     }
 }
@@ -111,6 +149,7 @@ impl fmt::Debug for Clock {
         f.write_str(match self.0 {
             Source::Monotonic { .. } => "Clock::monotonic",
             Source::Manual(_) => "Clock::manual",
+            Source::Tokio { .. } => "Clock::tokio",
         })
     }
 }

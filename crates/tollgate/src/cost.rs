@@ -1,11 +1,16 @@
 use std::fmt;
 
+#[cfg(feature = "redis")]
+use crate::quota::MAX_EXACT;
+
 /// Counts the units that one request spends from every policy.
 ///
 /// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
 /// as a whole or not at all. A cost above the burst of a policy can never fit and is an
 /// [error](crate::ErrorKind::CostExceedsBurst), not a denial. A cost of zero changes nothing, see
 /// [`Limiter::peek`](crate::Limiter::peek).
+///
+/// Bursts are at most 999 999 999 999 999, so a greater cost never fits.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -19,7 +24,7 @@ use std::fmt;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cost(u32);
+pub struct Cost(u64);
 
 impl Cost {
     /// Spends nothing: the check is a peek.
@@ -29,18 +34,21 @@ impl Cost {
 
     /// Creates a cost of `units`.
     #[must_use]
-    pub const fn new(units: u32) -> Self {
+    pub const fn new(units: u64) -> Self {
         Self(units)
     }
 
     /// Returns the number of units.
     #[must_use]
-    pub const fn units(self) -> u32 {
+    pub const fn units(self) -> u64 {
         self.0
     }
 
-    pub(crate) const fn get(self) -> u64 {
-        self.0 as u64
+    /// Returns the units as a number of a script. A greater cost than any state holds is cut to the greatest integer
+    /// that a double represents exactly. Only a refund may have such a cost.
+    #[cfg(feature = "redis")]
+    pub(crate) fn number(self) -> f64 {
+        self.0.min(MAX_EXACT - 1) as f64
     }
 }
 
@@ -53,6 +61,12 @@ impl Default for Cost {
 
 impl From<u32> for Cost {
     fn from(units: u32) -> Self {
+        Self(units.into())
+    }
+}
+
+impl From<u64> for Cost {
+    fn from(units: u64) -> Self {
         Self(units)
     }
 }

@@ -5,6 +5,7 @@ mod secret;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::{
     cmp::Ordering,
@@ -15,13 +16,12 @@ use std::{
 
 use hmac::Mac;
 use sha2::{Digest, Sha256};
-use smallvec::SmallVec;
 
 pub(crate) use level::KeyLevel;
-use level::LongText;
-pub(crate) use level::MAX_LEVELS;
 pub use secret::KeySecret;
 use tables::{PLAIN, hex};
+pub(crate) use text::MAX_LEVELS;
+use text::{Buffer, INLINE_BYTES, KEY_BYTES, LongText};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -50,7 +50,7 @@ use tables::{PLAIN, hex};
 /// Neither `Debug` nor an error message of this crate shows a key.
 #[derive(Clone)]
 pub struct Key {
-    /// The length of the text; [`LONG`] when the text is not stored in place.
+    /// The length of the text; the mark of a long text when the text is not stored in place.
     len: u8,
     /// The number of levels, 1 to [`MAX_LEVELS`].
     levels: u8,
@@ -62,18 +62,7 @@ pub struct Key {
     long: Option<Arc<LongText>>,
 }
 
-/// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level never allocates.
-const KEY_BYTES: usize = 64;
-
-/// The longest text that is stored in place. It holds three nested IPv6 networks of up to 64 bits.
-const INLINE_BYTES: usize = 75;
-
-/// Marks a text that is not stored in place.
-const LONG: u8 = u8::MAX;
-
 const _: () = assert!(size_of::<Key>() <= 88);
-
-type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
 impl Key {
     /// A key without text, which no function returns.
@@ -172,6 +161,28 @@ impl Key {
             text.extend_from_slice(&hex(byte));
         }
         Self::from_text(&text)
+    }
+
+    /// Returns a keyed digest of the key: its HMAC-SHA-256 with `secret`.
+    ///
+    /// Show it to a client in place of the key. A plain hash does not hide an address: all addresses
+    /// can be tried. The digest differs from the one that [`Key::secret`] stores.
+    ///
+    /// ```
+    /// use tollgate::{Key, KeySecret};
+    ///
+    /// let secret = KeySecret::new(b"32 random bytes, from the configuration");
+    /// let key = Key::new("192.0.2.7");
+    /// assert_eq!(key.digest(&secret), Key::new("192.0.2.7").digest(&secret));
+    /// assert_ne!(key.digest(&secret), Key::new("192.0.2.8").digest(&secret));
+    /// ```
+    #[must_use]
+    pub fn digest(&self, secret: &KeySecret) -> [u8; 32] {
+        let mut mac = secret.mac();
+        // A prefix that keeps this digest apart from the one in the store.
+        mac.update(b"digest of a key\0");
+        mac.update(self.as_bytes());
+        mac.finalize().into_bytes().into()
     }
 
     /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.

@@ -51,7 +51,33 @@
 //! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
 //! | `tls` | no | `rediss://` URLs, by rustls |
 //! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
+//! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
+
+//!
+//! # Metrics
+//!
+//! With the feature `metrics`, every limiter counts its checks, also those that no middleware sees. Install the recorder
+//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the prefix of
+//! the store. No label value comes from a request.
+//!
+//! | metric | labels | meaning |
+//! |---|---|---|
+//! | `tollgate_checks_total` | `limiter`, `outcome` | checks: `allowed`, `denied`, or `failed` without a decision; a peek is not counted |
+//! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied |
+//! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
+//! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
+//! | `tollgate_outages_total` | `limiter` | outages that began |
+//! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
+//! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |
+//! | `tollgate_store_servers` | `store` | servers that a [`RedisStore`] sends checks to |
+//! | `tollgate_store_connected` | `store` | servers to which there is a connection |
+//! | `tollgate_store_breakers_open` | `store` | servers whose circuit breaker is open |
+//! | `tollgate_store_queued` | `store` | checks that wait to be sent |
+//! | `tollgate_store_round_trip_seconds` | `store` | time of the last call that counted the replicas |
+//! | `tollgate_store_replicas` | `store` | processes that were counted last |
+//!
+//! The gauges of a store are set once a second, from the first check on.
 
 mod algorithm;
 mod clock;
@@ -62,6 +88,7 @@ mod error;
 mod key;
 mod limiter;
 mod memory;
+mod metrics;
 mod outage;
 mod policy;
 mod policy_levels;
@@ -69,6 +96,7 @@ mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
+mod runtime;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -82,9 +110,9 @@ pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{Limiter, LimiterBuilder};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use outage::Outage;
+pub use outage::{Outage, ReplicaCount, Replicas};
 pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;

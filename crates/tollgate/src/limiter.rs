@@ -1,17 +1,29 @@
+mod blocking;
 mod builder;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
+pub use blocking::BlockingLimiter;
+#[cfg(feature = "redis")]
+pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture, entry::TAG_BYTES, outage::Fallback, store::Guard, wait::queue::WaitQueues,
+    StoreFuture,
+    entry::TAG_BYTES,
+    outage::Fallback,
+    runtime,
+    store::{Guard, PendingCheck},
+    wait::queue::WaitQueues,
 };
 
 /// Checks keys against policies that are decided together on one store.
+///
+/// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
+/// [`ErrorKind::NoRuntime`] without one. Threads without a runtime use [`blocking`](Self::blocking).
 ///
 /// A limiter is cheap to clone. Clones share state. Put limits on the same key into one limiter: they are decided in
 /// one atomic step, and either all are charged or none. Two limiters with the same policy name on one store share
@@ -53,6 +65,9 @@ impl Limiter {
     ///
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
     /// [`Outage`](crate::Outage) always decides.
+    ///
+    /// [`ErrorKind::NoRuntime`] when the future is polled outside a tokio runtime and the store is outside the process. No
+    /// `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for such threads.
     ///
     /// # Cancellation
     ///
@@ -219,6 +234,12 @@ impl Limiter {
         self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
     }
 
+    /// Returns the name of the limiter in log lines and metrics: see [`LimiterBuilder::name`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.fallback.name()
+    }
+
     /// Returns the policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
@@ -247,32 +268,43 @@ impl Limiter {
 impl Inner {
     fn check(self: &Arc<Self>, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
         if tag.len() > TAG_BYTES {
-            let error = Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len()));
-            return StoreFuture::ready(Err(error));
+            return self.refuse(Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
         }
         if let Err(error) = self.policies.admits(cost).and_then(|()| self.policies.reaches(key)) {
-            return StoreFuture::ready(Err(error));
+            return self.refuse(error);
         }
         let check = Check::new(&self.policies, key, cost).with_tag(tag);
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
-            return self.store.check(check);
+            let answer = self.store.check(check);
+            self.fallback.answered_in_process(&self.policies, answer.as_ready());
+            return answer;
         }
         let deadline = Deadline::after(self.timeout);
         let check = check.with_deadline(deadline);
         let mut answer = self.store.check(check);
         match answer.as_ready() {
-            Some(Ok(_)) => self.fallback.store_decided(),
+            Some(Ok(decision)) => self.fallback.decided(decision, || check),
             Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
             None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
             None if self.keeps_deadline => return self.wait(answer, check),
             None => {
                 let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
-                let answer = async move { within(end, answer).await.unwrap_or_else(|| Err(late(timeout))) };
+                let answer = async move {
+                    runtime::current()?;
+                    within(end, answer).await.unwrap_or_else(|| Err(late(timeout)))
+                };
                 return self.wait(answer, check);
             }
         }
         answer
+    }
+
+    /// Answers a check that is not valid, without the store.
+    #[cold]
+    fn refuse(&self, error: Error) -> CheckFuture {
+        self.fallback.refused(&self.policies, &error);
+        StoreFuture::ready(Err(error))
     }
 
     /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
@@ -283,13 +315,16 @@ impl Inner {
     ) -> CheckFuture {
         let inner = Arc::clone(self);
         let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
-            match answer.await {
+            let outcome = answer.await;
+            let check = Check { deadline, ..Check::new(&inner.policies, &key, cost).with_tag(&tag) };
+            match outcome {
                 Ok(decision) => {
-                    inner.decided();
+                    inner.fallback.decided(&decision, || check);
                     Ok(decision)
                 }
-                Err(error) => inner.failed(Check::new(&inner.policies, &key, cost).with_tag(&tag), error),
+                Err(error) => inner.failed(check, error),
             }
         })
     }
@@ -306,14 +341,17 @@ impl Inner {
     async fn within_timeout<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
         match answer.into_ready() {
             Ok(answer) => answer,
-            Err(pending) => timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout))),
+            Err(pending) => {
+                runtime::current()?;
+                timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout)))
+            }
         }
     }
 }
 
 impl Guard<Decision> for Inner {
-    fn decided(&self) {
-        self.fallback.store_decided();
+    fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
+        self.fallback.decided(decision, || answer.check());
     }
 
     fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
@@ -336,6 +374,7 @@ fn late(timeout: Duration) -> Error {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
+            .field("name", &self.name())
             .field("policies", &self.0.policies)
             .field("deadline", &self.0.timeout)
             .finish_non_exhaustive()

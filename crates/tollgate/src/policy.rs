@@ -70,8 +70,9 @@ impl Policy {
             Err(invalid) => Err(Error::config(match invalid {
                 InvalidPolicy::Name => format!("{}, got {name:?}", invalid.text()),
                 InvalidPolicy::WindowBurst
-                | InvalidPolicy::WindowProduct
+                | InvalidPolicy::WindowAmount
                 | InvalidPolicy::BucketWidth
+                | InvalidPolicy::BucketAmount
                 | InvalidPolicy::LogAmount => {
                     format!("{}, got {quota:?} in policy {name}", invalid.text())
                 }
@@ -224,8 +225,13 @@ mod tests {
             ),
             (
                 Algorithm::SlidingWindow,
-                Quota::per_day(110_000),
-                "policy quota is too large for a sliding window: amount × period in microseconds must be below 2^53, got 110000 per 86400s in policy p",
+                Quota::per_day(4_294_967_296),
+                "policy quota amount must be at most 4294967295 for a sliding window, got 4294967296 per 86400s in policy p",
+            ),
+            (
+                buckets(10),
+                Quota::per_day(4_294_967_296),
+                "policy quota amount must be at most 4294967295 for sliding buckets, got 4294967296 per 86400s in policy p",
             ),
         ];
         for (algorithm, quota, text) in cases {
@@ -236,7 +242,10 @@ mod tests {
             (buckets(1_000), second),
             (buckets(9), micros),
             (Algorithm::SlidingLog, Quota::per_day(100_000)),
-            (Algorithm::SlidingWindow, Quota::per_day(104_000)),
+            (Algorithm::SlidingWindow, Quota::per_day(4_294_967_295)),
+            (buckets(10), Quota::per_day(4_294_967_295)),
+            (Algorithm::FixedWindow, Quota::per_day(999_999_999_999_999)),
+            (Algorithm::TokenBucket, Quota::per_day(999_999_999_999_999)),
         ] {
             assert!(Policy::try_new("p", algorithm, quota).is_ok());
         }

@@ -27,7 +27,7 @@ pub struct PolicySet(Arc<Set>);
 struct Set {
     policies: Box<[Arc<Policy>]>,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
-    max_cost: u32,
+    max_cost: u64,
     /// The most levels that a policy meters; 0 when all meter the whole key.
     depth: u8,
     /// The scripts of this set, assembled at the first call to a Redis server.
@@ -168,7 +168,8 @@ impl PolicySet {
 
     #[cold]
     fn refuse(&self, cost: Cost) -> Result<(), Error> {
-        match self.iter().find(|policy| !policy.quota().admits(cost)) {
+        // The smallest burst is named, so that a cost that is lowered to it fits.
+        match self.iter().min_by_key(|policy| policy.quota().burst()) {
             None => Ok(()),
             Some(policy) => Err(Error::new(
                 ErrorKind::CostExceedsBurst,

@@ -1,11 +1,15 @@
 use std::{fmt, time::Duration};
 
-use crate::{Cost, Error};
+use crate::Error;
 
 /// Allows `amount` units per `period`, with up to `burst` units at once.
 ///
 /// The burst equals the amount unless [`with_burst`](Self::with_burst) sets another. Only the
 /// bucket algorithms have a burst of their own: the window algorithms admit the amount.
+///
+/// The amount and the burst are at most 999 999 999 999 999 (10¹⁵ − 1), the greatest integer of an
+/// HTTP header field (RFC 9651, section 3.3.1). Some algorithms have a lower limit, see
+/// [`Algorithm`](crate::Algorithm).
 ///
 /// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its
 /// shorthands are for literals and fail the build. [`try_new`](Self::try_new) is for values that are
@@ -20,6 +24,10 @@ use crate::{Cost, Error};
 ///
 /// // `per_second(5)` is five units per second. One unit every five seconds is `one_every`.
 /// assert_eq!(Quota::one_every(Duration::from_secs(5)).amount(), 1);
+///
+/// // A terabyte per month of 30 days.
+/// const TRAFFIC: Quota = Quota::new(1_000_000_000_000, Duration::from_secs(30 * 86_400));
+/// assert_eq!(TRAFFIC.burst(), 1_000_000_000_000);
 /// ```
 ///
 /// ```compile_fail
@@ -28,8 +36,8 @@ use crate::{Cost, Error};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
-    amount: u32,
-    burst: u32,
+    amount: u64,
+    burst: u64,
     period_us: u64,
     /// The time in which one unit and the whole burst accrue. Computed once, because every check needs them.
     unit: Span,
@@ -42,6 +50,10 @@ pub(crate) type Span = (u64, u64);
 /// 2⁵³: from here on, a Lua number (a double) cannot represent every integer.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
+/// The greatest amount and the greatest burst: an integer of a structured header field has at most 15 digits
+/// (RFC 9651, section 3.3.1). The sum of nine such numbers is below [`MAX_EXACT`].
+pub(crate) const MAX_AMOUNT: u64 = 999_999_999_999_999;
+
 /// The longest period: 10 years of 365 days.
 const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 
@@ -49,22 +61,24 @@ const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 #[derive(Clone, Copy)]
 enum InvalidQuota {
     ZeroAmount,
+    LargeAmount,
     ShortPeriod,
     LongPeriod,
     ZeroBurst,
+    LargeBurst,
     LongDrain,
-    Product,
 }
 
 impl InvalidQuota {
     const fn text(self) -> &'static str {
         match self {
             Self::ZeroAmount => "quota amount must be at least 1",
+            Self::LargeAmount => "quota amount must be at most 999999999999999",
             Self::ShortPeriod => "quota period must be at least 1 µs",
             Self::LongPeriod => "quota period must be at most 10 years (3650 days)",
             Self::ZeroBurst => "quota burst must be at least 1",
+            Self::LargeBurst => "quota burst must be at most 999999999999999",
             Self::LongDrain => "quota burst takes too long to refill: burst × period / amount must be at most 10 years",
-            Self::Product => "quota burst is too large: amount × burst must be below 2^53",
         }
     }
 }
@@ -76,7 +90,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn new(amount: u32, period: Duration) -> Self {
+    pub const fn new(amount: u64, period: Duration) -> Self {
         match Self::checked(amount, period, amount) {
             Ok(quota) => quota,
             Err(invalid) => panic!("{}", invalid.text()),
@@ -87,9 +101,9 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is 0, when the
-    /// period is shorter than 1 µs or longer than 10 years (3650 days), or when amount² is 2⁵³ or
-    /// more (an amount of about 94.9 million).
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is 0 or above
+    /// 999 999 999 999 999, or when the period is shorter than 1 µs or longer than 10 years
+    /// (3650 days).
     ///
     /// ```
     /// use std::time::Duration;
@@ -98,7 +112,7 @@ impl Quota {
     /// let error = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
     /// assert_eq!(error.to_string(), "quota amount must be at least 1, got 0");
     /// ```
-    pub fn try_new(amount: u32, period: Duration) -> Result<Self, Error> {
+    pub fn try_new(amount: u64, period: Duration) -> Result<Self, Error> {
         Self::checked(amount, period, amount).map_err(|invalid| Self::error(invalid, amount, period, amount))
     }
 
@@ -110,7 +124,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn per_second(amount: u32) -> Self {
+    pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
 
@@ -120,7 +134,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn per_minute(amount: u32) -> Self {
+    pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
 
@@ -130,7 +144,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn per_hour(amount: u32) -> Self {
+    pub const fn per_hour(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(3_600))
     }
 
@@ -140,7 +154,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn per_day(amount: u32) -> Self {
+    pub const fn per_day(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(86_400))
     }
 
@@ -160,7 +174,7 @@ impl Quota {
     ///
     /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
     #[must_use]
-    pub const fn with_burst(self, burst: u32) -> Self {
+    pub const fn with_burst(self, burst: u64) -> Self {
         match Self::checked(self.amount, self.period(), burst) {
             Ok(quota) => quota,
             Err(invalid) => panic!("{}", invalid.text()),
@@ -171,16 +185,16 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0, when it takes
-    /// more than 10 years to refill, or when amount × burst is 2⁵³ or more.
-    pub fn try_with_burst(self, burst: u32) -> Result<Self, Error> {
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0 or above
+    /// 999 999 999 999 999, or when it takes more than 10 years to refill.
+    pub fn try_with_burst(self, burst: u64) -> Result<Self, Error> {
         Self::checked(self.amount, self.period(), burst)
             .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
     }
 
     /// Returns the units per period.
     #[must_use]
-    pub const fn amount(&self) -> u32 {
+    pub const fn amount(&self) -> u64 {
         self.amount
     }
 
@@ -192,16 +206,22 @@ impl Quota {
 
     /// Returns the units that can be spent at once after a rest.
     #[must_use]
-    pub const fn burst(&self) -> u32 {
+    pub const fn burst(&self) -> u64 {
         self.burst
     }
 
-    const fn checked(amount: u32, period: Duration, burst: u32) -> Result<Self, InvalidQuota> {
+    const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, InvalidQuota> {
         if amount == 0 {
             return Err(InvalidQuota::ZeroAmount);
         }
+        if amount > MAX_AMOUNT {
+            return Err(InvalidQuota::LargeAmount);
+        }
         if burst == 0 {
             return Err(InvalidQuota::ZeroBurst);
+        }
+        if burst > MAX_AMOUNT {
+            return Err(InvalidQuota::LargeBurst);
         }
         let period_us = period.as_micros();
         if period_us == 0 {
@@ -210,28 +230,23 @@ impl Quota {
         if period_us > MAX_PERIOD_US as u128 {
             return Err(InvalidQuota::LongPeriod);
         }
-        if amount as u64 * burst as u64 >= MAX_EXACT {
-            return Err(InvalidQuota::Product);
-        }
         if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
             return Err(InvalidQuota::LongDrain);
         }
         Ok(Self::of(amount, burst, period_us as u64))
     }
 
-    const fn of(amount: u32, burst: u32, period_us: u64) -> Self {
-        let n = amount as u64;
-        let unit = (period_us / n, period_us % n);
-        Self { amount, burst, period_us, unit, full: span(unit, n, burst as u64) }
+    const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
+        let unit = (period_us / amount, period_us % amount);
+        Self { amount, burst, period_us, unit, full: span(unit, amount, burst) }
     }
 
-    fn error(invalid: InvalidQuota, amount: u32, period: Duration, burst: u32) -> Error {
+    fn error(invalid: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
         let got = match invalid {
-            InvalidQuota::ZeroAmount => format!("got {amount}"),
+            InvalidQuota::ZeroAmount | InvalidQuota::LargeAmount => format!("got {amount}"),
             InvalidQuota::ShortPeriod | InvalidQuota::LongPeriod => format!("got {period:?}"),
-            InvalidQuota::ZeroBurst => format!("got {burst}"),
+            InvalidQuota::ZeroBurst | InvalidQuota::LargeBurst => format!("got {burst}"),
             InvalidQuota::LongDrain => format!("got burst {burst} at {amount} per {period:?}"),
-            InvalidQuota::Product => format!("got amount {amount} and burst {burst}"),
         };
         Error::config(format!("{}, {got}", invalid.text()))
     }
@@ -241,22 +256,14 @@ impl Quota {
     /// The amount is divided where it divides evenly. Otherwise, when `stretch` is set, the period
     /// is multiplied, so that the shares add up to the quota. Each share is at least one unit.
     pub(crate) fn share(&self, replicas: u32, stretch: bool) -> Self {
-        let burst = (self.burst / replicas).max(1);
-        let stretched = if stretch && !self.amount.is_multiple_of(replicas) {
+        let burst = (self.burst / u64::from(replicas)).max(1);
+        let stretched = if stretch && !self.amount.is_multiple_of(replicas.into()) {
             let period = self.period().checked_mul(replicas);
             period.and_then(|period| Self::checked(self.amount, period, burst).ok())
         } else {
             None
         };
-        stretched.unwrap_or_else(|| Self::of((self.amount / replicas).max(1), burst, self.period_us))
-    }
-
-    pub(crate) const fn amount_u64(&self) -> u64 {
-        self.amount as u64
-    }
-
-    pub(crate) const fn burst_u64(&self) -> u64 {
-        self.burst as u64
+        stretched.unwrap_or_else(|| Self::of((self.amount / u64::from(replicas)).max(1), burst, self.period_us))
     }
 
     pub(crate) const fn period_us(&self) -> u64 {
@@ -266,31 +273,29 @@ impl Quota {
     /// Returns the time between two units in microseconds, as a double. A stored token bucket holds
     /// it, to show under which rate it was written. Lua computes exactly the same quotient.
     pub(crate) fn pace(&self) -> f64 {
-        self.period_us as f64 / f64::from(self.amount)
+        self.period_us as f64 / self.amount as f64
     }
 
     /// Returns the time in which `units` accrue.
     pub(crate) const fn span(&self, units: u64) -> Span {
-        if units == self.burst as u64 {
+        if units == self.burst {
             return self.full;
         }
-        span(self.unit, self.amount as u64, units)
-    }
-
-    /// Returns `true` when a request of `cost` can fit at all.
-    pub(crate) fn admits(&self, cost: Cost) -> bool {
-        cost.units() <= self.burst
+        span(self.unit, self.amount, units)
     }
 }
 
 /// Returns the time of `units` that take `unit` each. It divides only when a unit is not a whole number of microseconds.
 const fn span(unit: Span, n: u64, units: u64) -> Span {
     let (whole, part) = unit;
-    let parts = part * units;
-    if parts < n {
-        return (whole * units, parts);
+    match part.checked_mul(units) {
+        Some(parts) if parts < n => (whole * units, parts),
+        Some(parts) => (whole * units + parts / n, parts % n),
+        None => {
+            let (parts, n) = (part as u128 * units as u128, n as u128);
+            (whole * units + (parts / n) as u64, (parts % n) as u64)
+        }
     }
-    (whole * units + parts / n, parts % n)
 }
 
 impl fmt::Debug for Quota {
@@ -304,55 +309,4 @@ impl fmt::Debug for Quota {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_error_names_the_field_and_the_value() {
-        let second = Duration::from_secs(1);
-        let cases = [
-            (Quota::try_new(0, second), "quota amount must be at least 1, got 0"),
-            (Quota::try_new(1, Duration::ZERO), "quota period must be at least 1 µs, got 0ns"),
-            (Quota::try_new(1, Duration::from_nanos(999)), "quota period must be at least 1 µs, got 999ns"),
-            (
-                Quota::try_new(1, Duration::from_secs(86_400 * 3_651)),
-                "quota period must be at most 10 years (3650 days), got 315446400s",
-            ),
-            (Quota::per_second(5).try_with_burst(0), "quota burst must be at least 1, got 0"),
-            (
-                Quota::try_new(u32::MAX, second),
-                "quota burst is too large: amount × burst must be below 2^53, got amount 4294967295 and burst 4294967295",
-            ),
-            (
-                Quota::per_day(1).try_with_burst(4_000),
-                "quota burst takes too long to refill: burst × period / amount must be at most 10 years, got burst 4000 at 1 per 86400s",
-            ),
-        ];
-        for (result, text) in cases {
-            assert_eq!(result.unwrap_err().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn the_time_of_any_number_of_units_is_exact() {
-        for (amount, period_us) in [(3, 1_000_000), (1_000_003, 86_400_000_000), (10, 7_000_000), (1, 1)] {
-            let quota = Quota::new(amount, Duration::from_micros(period_us)).with_burst(amount.min(1000));
-            for units in 0..1_000_u64 {
-                let (whole, part) = quota.span(units);
-                assert!(part < u64::from(amount));
-                let exact = u128::from(units) * u128::from(period_us);
-                assert_eq!(u128::from(whole) * u128::from(amount) + u128::from(part), exact);
-            }
-        }
-    }
-
-    #[test]
-    fn shares_add_up_to_the_quota_when_the_period_is_stretched() {
-        let share = Quota::per_second(10).share(4, true);
-        assert_eq!((share.amount(), share.period(), share.burst()), (10, Duration::from_secs(4), 2));
-        let share = Quota::per_second(10).share(5, true);
-        assert_eq!((share.amount(), share.period(), share.burst()), (2, Duration::from_secs(1), 2));
-        let share = Quota::per_second(1).share(9, false);
-        assert_eq!((share.amount(), share.burst()), (1, 1));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout, timeout_at},
 };
 
-use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter};
+use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter, runtime};
 use queue::Denial;
 
 impl Limiter {
@@ -28,6 +28,9 @@ impl Limiter {
     /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
     /// is not charged. A denial is `Ok`: call [`into_result`](Decision::into_result) so that `?` ends the work.
+    ///
+    /// Callers sleep on the time of tokio. A test that pauses it gives the store
+    /// [`Clock::tokio`](crate::Clock::tokio), so that units accrue during the sleep.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -48,7 +51,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The same as [`check`](Self::check).
+    /// The same as [`check`](Self::check). [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime,
+    /// for every store: the call may have to wait.
     ///
     /// # Cancellation
     ///
@@ -83,6 +87,7 @@ impl Limiter {
         cost: Cost,
         max_wait: Duration,
     ) -> Result<Decision, Error> {
+        runtime::current()?;
         let waiter = Waiter { limiter: self, key: key.into(), cost, deadline: Instant::now().checked_add(max_wait) };
         let decision = waiter.admit().await?;
         if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
@@ -114,7 +119,7 @@ impl Waiter<'_> {
             Ok(ticket) => ticket,
             Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
         };
-        let front = match self.deadline {
+        let _front = match self.deadline {
             Some(deadline) => match timeout_at(deadline, ticket.front.lock()).await {
                 Ok(front) => front,
                 Err(_) => return self.deny(ticket.last_denial().or(denial)).await,
@@ -130,10 +135,7 @@ impl Waiter<'_> {
             let decision = self.check().await?;
             match self.retry_at(&decision) {
                 Some(retry_at) => denial = Some(Denial { decision, retry_at }),
-                None => {
-                    drop(front);
-                    return Ok(decision);
-                }
+                None => return Ok(decision),
             }
         }
     }
@@ -162,9 +164,9 @@ impl Waiter<'_> {
     /// Returns the time of the next attempt after a denial. Returns `None` for an admission, and when no time is left.
     fn retry_at(&self, decision: &Decision) -> Option<Instant> {
         let retry = decision.retry_after()?;
-        // A request that enters a full leaky bucket leaves it after everything that is in the bucket now.
+        // A request that enters a leaky bucket leaves it after everything that is in the bucket now.
         let buckets = decision.states().filter(|state| state.policy().algorithm() == Algorithm::LeakyBucket);
-        let needed = buckets.filter(|state| state.is_exceeded()).map(|state| state.reset_after()).fold(retry, Ord::max);
+        let needed = buckets.map(|state| state.reset_after()).fold(retry, Ord::max);
         let now = Instant::now();
         let last = now.checked_add(needed)?;
         (self.deadline.is_none_or(|deadline| last <= deadline)).then(|| now + retry)
@@ -262,5 +264,7 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandl
     Some(Handle::try_current().ok()?.spawn(task))
 }
 
+#[cfg(test)]
+mod order_tests;
 #[cfg(test)]
 mod tests;

@@ -39,10 +39,23 @@ impl From<watch::error::RecvError> for End {
 
 /// Forwards between `client` and the target until either side, or an order, ends it.
 pub(super) async fn forward(mut client: TcpStream, orders: watch::Receiver<Orders>) {
-    let resets = orders.borrow().resets;
+    let (resets, forgets) = {
+        let orders = orders.borrow();
+        (orders.resets, orders.forgets)
+    };
+    let is_forgotten = |orders: &Orders| orders.forgets != forgets;
+    let mut seen = orders.clone();
     let end = tokio::select! {
-        end = between(&mut client, &orders) => end,
-        end = ordered(orders.clone(), resets) => end,
+        end = between(&mut client, &orders) => Some(end),
+        end = ordered(orders.clone(), resets) => Some(end),
+        () = async { drop(seen.wait_for(is_forgotten).await) } => None,
+    };
+    let end = match end {
+        Some(end) => end,
+        None => tokio::select! {
+            end = swallow(&mut client) => end,
+            end = ordered(orders.clone(), resets) => end,
+        },
     };
     if let Err(End::Reset) = end {
         // Closing with no time to linger is what sends a reset.
@@ -61,8 +74,15 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
     tokio::try_join!(
         requests(from_client, to_server, orders.clone()),
         receive(from_server, sender),
-        Replies { to_client, orders: orders.clone(), allowance: None }.deliver(receiver),
+        Replies { to_client, orders: orders.clone(), allowance: None, counted: (0, 0) }.deliver(receiver),
     )?;
+    Ok(())
+}
+
+/// Reads until the client closes, and answers nothing.
+async fn swallow(client: &mut TcpStream) -> Result<(), End> {
+    let mut buffer = vec![0; 16 * 1024];
+    while client.read(&mut buffer).await? > 0 {}
     Ok(())
 }
 
@@ -118,6 +138,8 @@ struct Replies<'a> {
     orders: watch::Receiver<Orders>,
     /// The epoch of the allowance, and the bytes left of it.
     allowance: Option<(u64, usize)>,
+    /// The epoch in which replies are counted, and their number.
+    counted: (u64, usize),
 }
 
 impl Replies<'_> {
@@ -132,6 +154,7 @@ impl Replies<'_> {
 
     /// Delivers one piece according to the mode, and starts over whenever the mode changes.
     async fn piece(&mut self, came: Instant, mut bytes: &[u8]) -> Result<(), End> {
+        let number = self.count();
         while !bytes.is_empty() {
             let Orders { mode, epoch, .. } = self.orders.borrow_and_update().clone();
             match mode {
@@ -145,7 +168,10 @@ impl Replies<'_> {
                 Mode::ResetAfter(allowed) => {
                     bytes = self.spend(bytes, epoch, allowed, End::Reset).await?;
                 }
-                Mode::Delay(delay) => tokio::select! {
+                Mode::DelayEach(nth, _) if !number.is_multiple_of(nth) => {
+                    return Ok(self.to_client.write_all(bytes).await?);
+                }
+                Mode::Delay(delay) | Mode::DelayEach(_, delay) => tokio::select! {
                     () = sleep_until(came + delay) => {
                         return Ok(self.to_client.write_all(bytes).await?);
                     }
@@ -163,6 +189,14 @@ impl Replies<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of this piece in the current mode, from 1 on.
+    fn count(&mut self) -> usize {
+        let epoch = self.orders.borrow().epoch;
+        let before = if self.counted.0 == epoch { self.counted.1 } else { 0 };
+        self.counted = (epoch, before + 1);
+        before + 1
     }
 
     /// Delivers as many bytes as the allowance covers, and returns the rest.

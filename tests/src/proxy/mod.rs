@@ -34,6 +34,8 @@ pub enum Mode {
     ResetAfter(usize),
     /// Delivers every reply this much later. Many replies may be delayed at once.
     Delay(Duration),
+    /// Delivers every n-th reply of each connection this much later, and the replies behind it after it.
+    DelayEach(usize, Duration),
     /// Delivers replies one byte at a time, with this much time in between.
     Trickle(Duration),
     /// Delivers these bytes instead of each piece of a reply.
@@ -61,6 +63,8 @@ struct Orders {
     epoch: u64,
     /// Counts the calls of `reset_all`: a connection older than the last one ends.
     resets: u64,
+    /// Counts the calls of `forget_all`: a connection older than the last one forwards nothing more.
+    forgets: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +84,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
         let addr = listener.local_addr().expect("it is bound");
         let counts = Arc::new(Counts::default());
-        let orders = Orders { mode: Mode::Pass, target, epoch: 0, resets: 0 };
+        let orders = Orders { mode: Mode::Pass, target, epoch: 0, resets: 0, forgets: 0 };
         let (orders, seen) = watch::channel(orders);
         let serving = {
             let counts = Arc::clone(&counts);
@@ -127,6 +131,11 @@ impl Proxy {
     /// Resets all open connections. New ones are accepted.
     pub fn reset_all(&self) {
         self.change(|orders| orders.resets += 1);
+    }
+
+    /// Swallows everything on the connections that are open, as a NAT that has forgotten them does. New ones are accepted.
+    pub fn forget_all(&self) {
+        self.change(|orders| orders.forgets += 1);
     }
 
     /// Counts the connections accepted since the start.

@@ -117,7 +117,7 @@ impl JumpingServer {
     }
 
     async fn land(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, jump: impl Fn(&WallClock)) -> Landed {
-        let policy = Policy::try_new("p", algorithm, Quota::new(BURST as u32, PERIOD)).expect("a policy");
+        let policy = Policy::try_new("p", algorithm, Quota::new(BURST, PERIOD)).expect("a policy");
         let limiter = patient_limiter(self.store.clone(), policy);
         for _ in 0..100 {
             self.next += 1;

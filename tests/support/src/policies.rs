@@ -23,7 +23,7 @@ pub fn accrues_exactly(algorithm: Algorithm) -> bool {
 }
 
 /// Amounts and periods in µs: round, odd, tiny, prime, huge.
-const QUOTAS: &[(u32, u64)] = &[
+const QUOTAS: &[(u64, u64)] = &[
     (1, 1_000_000),
     (3, 1_000_000),
     (5, 1_000_000),
@@ -42,17 +42,49 @@ const QUOTAS: &[(u32, u64)] = &[
     (3, 315_360_000_000_000),
 ];
 
-/// Draws a policy of this algorithm.
+/// Amounts near 2³², 2⁴⁰ and 2⁴⁵, a trillion per month and the greatest amount, and periods in µs. Most amounts do not
+/// divide their period.
+const LARGE_QUOTAS: &[(u64, u64)] = &[
+    (1_000_000_000_000, 2_592_000_000_000),
+    (1_000_000_000_000, 86_400_000_000),
+    (1_000_000_000_000, 3_600_000_000),
+    (95_000_000, 86_400_000_000),
+    ((1 << 32) - 1, 86_400_000_000),
+    ((1 << 32) - 1, 315_360_000_000_000),
+    ((1 << 32) - 5, 59_999_999),
+    ((1 << 32) + 1, 2_592_000_000_000),
+    ((1 << 40) - 87, 86_400_000_000),
+    ((1 << 45) + 59, 315_359_999_999_999),
+    (999_999_999_999_989, 2_592_000_000_000),
+    (999_999_999_999_999, 315_360_000_000_000),
+    (999_999_999_999_999, 1),
+];
+
+/// Draws a policy of this algorithm. Every fourth quota is a large one.
 ///
 /// # Panics
 ///
 /// Never: every quota of the list is valid.
 pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    let quotas = if dice.below(4) == 0 { LARGE_QUOTAS } else { QUOTAS };
+    drawn(dice, name, algorithm, quotas)
+}
+
+/// Draws a policy of this algorithm with a large quota. A sliding log has no large quota.
+pub fn large_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
+    let quotas = if algorithm == Algorithm::SlidingLog { QUOTAS } else { LARGE_QUOTAS };
+    drawn(dice, name, algorithm, quotas)
+}
+
+fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)]) -> Policy {
     loop {
-        let (amount, period_us) = dice.pick(QUOTAS);
+        // Not every list has a quota for every algorithm.
+        let quotas = if dice.below(32) == 0 { QUOTAS } else { quotas };
+        let (amount, period_us) = dice.pick(quotas);
         let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
         if has_burst(algorithm) && dice.below(2) == 0 {
-            let burst = 1 + dice.below(2 * u64::from(amount).min(40)) as u32;
+            let few = 1 + dice.below(2 * amount.min(40));
+            let burst = dice.pick(&[few, few, few, few, amount - amount.min(2) + 1, 1 << 31, 1 << 32, amount / 7 + 1]);
             quota = quota.try_with_burst(burst).unwrap_or(quota);
         }
         let algorithm = match algorithm {
@@ -78,6 +110,23 @@ pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy
             return policy;
         }
     }
+}
+
+/// Returns the policy with the same rate and another amount: half of both the amount and the period where these are
+/// even, and twice both otherwise. Returns an unchanged policy where no other fits the algorithm.
+#[must_use]
+pub fn same_rate(policy: &Policy) -> Policy {
+    let quota = policy.quota();
+    let (amount, period_us) = (quota.amount(), quota.period().as_micros() as u64);
+    let is_even = amount % 2 == 0 && period_us % 2 == 0;
+    let (amount, period_us) = if is_even { (amount / 2, period_us / 2) } else { (amount * 2, period_us * 2) };
+    let scaled = Quota::try_new(amount, Duration::from_micros(period_us))
+        .and_then(
+            |scaled| if quota.burst() == quota.amount() { Ok(scaled) } else { scaled.try_with_burst(quota.burst()) },
+        )
+        .and_then(|scaled| Policy::try_new(policy.name(), policy.algorithm(), scaled))
+        .and_then(|scaled| policy.level().map_or(Ok(scaled.clone()), |level| scaled.try_at_level(level)));
+    scaled.unwrap_or_else(|_| policy.clone())
 }
 
 /// Draws a set: one policy of `first`, and less than `most` others of any algorithm.

@@ -25,8 +25,8 @@ pub fn figures(decision: &Decision) -> Figures {
 
 #[derive(Debug)]
 enum Step {
-    Check { cost: u32, expected: Figures },
-    Refund { cost: u32, spent_us: u64 },
+    Check { cost: u64, expected: Figures },
+    Refund { cost: u64, spent_us: u64 },
     Reset,
 }
 
@@ -80,12 +80,15 @@ impl Stream {
         let dice = &mut self.dice;
         if dice.below(400) == 0 {
             // Another configuration, over the states that the old one left.
-            self.policies = (self.draw_set)(dice, self.first, 5);
+            self.policies = match dice.below(2) {
+                0 => (self.draw_set)(dice, self.first, 5),
+                _ => self.policies.iter().map(policies::same_rate).collect::<Vec<_>>().into(),
+            };
         }
         let quotas: Vec<_> = self.policies.iter().map(|policy| policy.quota()).collect();
         let quota = dice.pick(&quotas);
         let period = quota.period().as_micros() as u64;
-        let unit = period / u64::from(quota.amount());
+        let unit = period / quota.amount();
         let aim = self.last.as_ref().and_then(|(at, decision)| {
             let states: Vec<_> = decision.states().collect();
             let state = dice.pick(&states);
@@ -113,12 +116,20 @@ impl Stream {
         self.oracle.set_now(now_us);
         let key = (self.draw_key)(&mut self.dice);
         let burst = self.policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
-        let cost = match self.dice.below(8) {
-            0 => 0,
-            1 => burst,
-            2 => 1 + self.dice.below(u64::from(burst)) as u32,
+        let left = self.last.as_ref().and_then(|(_, decision)| decision.states().map(|state| state.remaining()).min());
+        let cost = match self.dice.below(16) {
+            0 | 1 => 0,
+            2 => burst,
+            3 => burst - 1,
+            4 => [1 << 31, 1 << 32][self.dice.below(2) as usize],
+            // All that was left at the last check, and one more.
+            5 | 6 => left.unwrap_or(1) + self.dice.below(2),
+            7 => 1 + self.dice.below(burst),
             _ => 1,
         };
+        // A log stores each unit, so large costs would take most of the time.
+        let is_dear = cost > 1_000 && self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let cost = if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst);
         let step = match self.dice.below(64) {
             0..=2 => {
                 let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));

@@ -15,9 +15,9 @@ pub trait Subject {
     /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
     /// Checks a key at a cost.
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision;
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision;
     /// Refunds units that were spent at `spent_us`.
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64);
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64);
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
@@ -70,12 +70,12 @@ impl Subject for InMemory {
         self.clock.now_us()
     }
 
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision {
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
         let check = Check::new(policies, key, Cost::new(cost));
         self.store.check(check).into_ready().expect("in process").expect("a decision")
     }
 
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64) {
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
         testing::refund(&self.store, Check::new(policies, key, Cost::new(cost)), spent_us);
     }
 
@@ -163,14 +163,14 @@ impl Subject for InRedis {
         self.now_us
     }
 
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u32) -> Decision {
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
         let script = Script::new(policies.clone());
         self.load(script.text());
         let reply = self.run(&script.check(key, Cost::new(cost), Some(self.now_us)));
         script.decision(Cost::new(cost), &integers(&reply)).expect("a decision")
     }
 
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u32, spent_us: u64) {
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
         let script = Script::new(policies.clone());
         self.load(script.refund_text());
         let reply = self.run(&script.refund(key, Cost::new(cost), Some(self.now_us), spent_us));

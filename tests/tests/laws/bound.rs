@@ -8,7 +8,7 @@ use std::{
 };
 
 use tollgate::{Clock, Limiter, MemoryStore, Policy, PolicySet, Quota, testing::ALGORITHMS};
-use tollgate_test_support::{InMemory, InRedis, Subject, policies};
+use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};
 
 use crate::{drain, key, on_both_stores, wander};
 
@@ -71,25 +71,39 @@ fn law_07_over_whole_periods_exactly_the_amount_accrues() {
             return;
         }
         let policy = policies::small_policy(dice, "p", algorithm);
-        let quota = policy.quota();
-        // A burst below the amount overflows within a period.
-        let quota = quota.with_burst(quota.burst().max(quota.amount()));
-        let set = PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
-        let (amount, period) = (u64::from(quota.amount()), quota.period().as_micros() as u64);
-        // From an edge of the clock's windows, so that the aligned ones count whole periods too.
-        let now = subject.now();
-        subject.set_now(now - now % period + period);
-        drain(subject, &set);
-        let mut passed = 0;
-        let rounds = 7;
-        for _ in 0..rounds {
-            let first = dice.below(period + 1);
-            subject.advance(first);
-            passed += drain(subject, &set);
-            subject.advance(period - first);
-            passed += drain(subject, &set);
+        accrues_exactly(subject, dice, &policy);
+    });
+}
+
+fn accrues_exactly(subject: &mut dyn Subject, dice: &mut Dice, policy: &Policy) {
+    let quota = policy.quota();
+    // A burst below the amount overflows within a period.
+    let quota = quota.with_burst(quota.burst().max(quota.amount()));
+    let set = PolicySet::from(Policy::try_new("p", policy.algorithm(), quota).expect("a policy"));
+    let (amount, period) = (quota.amount(), quota.period().as_micros() as u64);
+    // From an edge of the clock's windows, so that the aligned ones count whole periods too.
+    let now = subject.now();
+    subject.set_now(now - now % period + period);
+    drain(subject, &set);
+    let mut passed = 0;
+    let rounds = 7;
+    for _ in 0..rounds {
+        let first = dice.below(period + 1);
+        subject.advance(first);
+        passed += drain(subject, &set);
+        subject.advance(period - first);
+        passed += drain(subject, &set);
+    }
+    assert_eq!(passed, rounds * amount, "{policy:?}");
+}
+
+#[test]
+fn law_07_over_whole_periods_exactly_a_large_amount_accrues() {
+    on_both_stores(|subject, dice, algorithm| {
+        if policies::accrues_exactly(algorithm) {
+            let policy = policies::large_policy(dice, "p", algorithm);
+            accrues_exactly(subject, dice, &policy);
         }
-        assert_eq!(passed, rounds * amount, "{policy:?}");
     });
 }
 
@@ -115,11 +129,11 @@ fn polls(subject: &mut dyn Subject, rounds: u64, quotas: &[Quota]) {
             drain(subject, &set);
             let mut passed = 0;
             // The units of a window are spent one poll at a time, from its first millisecond on.
-            for _ in 0..rounds * period / 1_000 + u64::from(quota.amount()) {
+            for _ in 0..rounds * period / 1_000 + quota.amount() {
                 subject.advance(1_000);
                 passed += u64::from(subject.check(&set, &key(), 1).is_allowed());
             }
-            assert_eq!(passed, rounds * u64::from(quota.amount()), "{set:?}");
+            assert_eq!(passed, rounds * quota.amount(), "{set:?}");
         }
     }
 }
@@ -135,6 +149,6 @@ fn law_08_idling_restores_the_burst_and_no_more() {
         let reset = drained.states().next().expect("a state").reset_after().as_micros() as u64;
         let period = policy.quota().period().as_micros() as u64;
         subject.advance(reset + dice.below(10 * period + 10));
-        assert_eq!(drain(subject, &set), u64::from(policy.quota().burst()), "{policy:?}");
+        assert_eq!(drain(subject, &set), policy.quota().burst(), "{policy:?}");
     });
 }

@@ -1,9 +1,11 @@
 //! Law 11: policies may change at run time.
 
-use tollgate::{Policy, PolicySet, Quota, testing::ALGORITHMS};
-use tollgate_test_support::{InMemory, InRedis, Subject};
+use std::time::Duration;
 
-use crate::{drain, key, micros, on_both_stores, remaining};
+use tollgate::{Algorithm, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{InMemory, InRedis, Subject, policies};
+
+use crate::{drain, key, least_burst, micros, on_both_stores, remaining};
 
 #[test]
 fn law_11_a_raised_limit_is_usable_at_once() {
@@ -28,7 +30,7 @@ fn law_11_a_lowered_limit_holds_at_once_and_no_wait_exceeds_its_own_drain_time()
         let quota = dice.pick(&[Quota::per_second(10), Quota::per_minute(30), Quota::per_second(999)]);
         let low = policy(quota);
         let left = remaining(&subject.peek(&low, &key()));
-        assert!(left <= u64::from(quota.burst()), "{algorithm:?}");
+        assert!(left <= quota.burst(), "{algorithm:?}");
         let passed = drain(subject, &low);
         assert_eq!(passed, left, "{algorithm:?}");
         let denied = subject.check(&low, &key(), 1);
@@ -59,4 +61,68 @@ fn law_11_another_algorithm_under_the_same_name_starts_fresh() {
             }
         }
     }
+}
+
+#[test]
+fn law_11_a_small_quota_becomes_a_large_one_and_back() {
+    on_both_stores(|subject, dice, algorithm| {
+        let small = PolicySet::from(policies::small_policy(dice, "p", algorithm));
+        let large = PolicySet::from(policies::large_policy(dice, "p", algorithm));
+        for (old, new) in [(&small, &large), (&large, &small), (&small, &large)] {
+            let _ = subject.check(old, &key(), 1 + dice.below(least_burst(old)));
+            drain(subject, old);
+            let burst = least_burst(new);
+            let left = remaining(&subject.peek(new, &key()));
+            assert!(left <= burst, "{old:?} {new:?}");
+            assert_eq!(drain(subject, new), left, "{old:?} {new:?}");
+            let cost = 1 + dice.below(burst);
+            let denied = subject.check(new, &key(), cost);
+            let retry = micros(denied.retry_after());
+            let quota = new.iter().next().expect("a policy").quota();
+            let refills = u128::from(burst).div_ceil(u128::from(quota.amount()));
+            assert!(u128::from(retry) <= 2 * refills * quota.period().as_micros(), "{old:?} {new:?}: {retry} µs");
+            subject.advance(retry - 1);
+            assert!(subject.check(new, &key(), cost).is_denied(), "{old:?} {new:?}: {cost} passed early");
+            subject.advance(1);
+            assert!(subject.check(new, &key(), cost).is_allowed(), "{old:?} {new:?}: {cost} denied");
+        }
+    });
+}
+
+/// Of the two quotas many units accrue in a microsecond, so a few units are only a part of a microsecond.
+#[test]
+fn law_11_another_rate_keeps_units_that_take_less_than_a_microsecond() {
+    on_both_stores(|subject, dice, algorithm| {
+        if algorithm == Algorithm::SlidingLog {
+            return;
+        }
+        let policy = |quota| PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
+        let (fast, slow) = (Quota::per_minute(4_000_000_000), Quota::new(4_000_000_000, Duration::from_secs(120)));
+        let now = subject.now();
+        subject.set_now(now - now % 120_000_000);
+        let spent = 1 + dice.below(60);
+        let _ = subject.check(&policy(fast), &key(), spent);
+        let left = remaining(&subject.peek(&policy(slow), &key()));
+        // 66 units accrue in a microsecond.
+        assert!(left <= fast.burst() - spent, "{algorithm:?}: {spent} units are forgotten");
+        assert!(left >= fast.burst() - 100, "{algorithm:?}: {spent} units have become {}", fast.burst() - left);
+    });
+}
+
+#[test]
+fn law_11_the_same_rate_under_another_amount_is_understood() {
+    on_both_stores(|subject, dice, algorithm| {
+        let policy = |quota| PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
+        let quota = |scale| Quota::new(3 * scale, Duration::from_secs(scale)).with_burst(3 * scale);
+        // The units of the greater amount are told in smaller parts of a microsecond.
+        let (fine, coarse) = (policy(quota(7)), policy(quota(1)));
+        let _ = subject.check(&fine, &key(), 1 + dice.below(2));
+        subject.advance(1 + dice.below(100));
+        let left = remaining(&subject.peek(&coarse, &key()));
+        assert!(left <= 3, "{algorithm:?}");
+        assert_eq!(drain(subject, &coarse), left, "{algorithm:?}");
+        let retry = micros(subject.check(&coarse, &key(), 1).retry_after());
+        subject.advance(retry);
+        assert!(subject.check(&coarse, &key(), 1).is_allowed(), "{algorithm:?}: denied after {retry} µs");
+    });
 }

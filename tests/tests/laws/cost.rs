@@ -76,9 +76,9 @@ fn law_06_a_cost_equals_as_many_units_all_or_nothing() {
             let policy = set.iter().next().expect("a policy");
             let left = remaining(&subject.peek(&set, &whole));
             assert_eq!(left, remaining(&subject.peek(&set, &units)), "{set:?}");
-            let cost = 1 + dice.below(u64::from(policy.quota().burst())) as u32;
+            let cost = 1 + dice.below(policy.quota().burst());
             let allowed = subject.check(&set, &whole, cost).is_allowed();
-            assert_eq!(allowed, u64::from(cost) <= left, "{set:?}");
+            assert_eq!(allowed, cost <= left, "{set:?}");
             for _ in 0..if allowed { cost } else { 0 } {
                 assert!(subject.check(&set, &units, 1).is_allowed(), "{set:?}");
             }
@@ -87,4 +87,57 @@ fn law_06_a_cost_equals_as_many_units_all_or_nothing() {
             subject.advance(dice.below(policy.quota().period().as_micros() as u64));
         }
     });
+}
+
+/// A large cost has the same effect in one step and in two steps at the same instant.
+#[test]
+fn law_06_a_large_cost_equals_its_parts() {
+    on_both_stores(|subject, dice, algorithm| {
+        let policy = policies::large_policy(dice, "p", algorithm);
+        let set = PolicySet::from(policy.clone());
+        let (whole, parts) = (Key::from("whole"), Key::from("parts"));
+        for _ in 0..8 {
+            let burst = policy.quota().burst();
+            let left = remaining(&subject.peek(&set, &whole));
+            let cost = dice.pick(&[1, 1 << 31, 1 << 32, burst - 1, burst, 1 + dice.clone().below(burst), left]);
+            let cost = cost.clamp(1, burst);
+            let allowed = subject.check(&set, &whole, cost).is_allowed();
+            assert_eq!(allowed, cost <= left, "{set:?}: cost {cost} of {left}");
+            if allowed {
+                let first = dice.below(cost + 1);
+                assert!(subject.check(&set, &parts, first).is_allowed(), "{set:?}");
+                assert!(subject.check(&set, &parts, cost - first).is_allowed(), "{set:?}");
+            }
+            assert_eq!(subject.stored(&policy, &whole), subject.stored(&policy, &parts), "{set:?}");
+            subject.advance(dice.below(policy.quota().period().as_micros() as u64));
+        }
+    });
+}
+
+/// A cost above the smallest burst of a set never fits, wherever in the set that burst stands.
+#[tokio::test]
+async fn law_06_a_cost_above_the_smallest_burst_of_a_set_never_fits() {
+    let server = RedisServer::start();
+    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    for algorithm in ALGORITHMS {
+        for amounts in [[5, 9], [9, 5]] {
+            let named = |at: usize| {
+                let quota = Quota::per_hour(amounts[at]);
+                Policy::try_new(format!("of-{}", amounts[at]), algorithm, quota).expect("a policy")
+            };
+            let set = PolicySet::from([named(0), named(1)]);
+            let limiters = [patient_limiter(redis.clone(), set.clone()), patient_limiter(MemoryStore::new(), set)];
+            for limiter in limiters {
+                for cost in [6, 9, 10, u64::MAX] {
+                    let error = limiter.check_cost("acme", Cost::new(cost)).await.expect_err("one burst is 5");
+                    assert_eq!(error.kind(), ErrorKind::CostExceedsBurst, "{algorithm:?} {amounts:?} {cost}");
+                    let text = error.to_string();
+                    assert!(text.contains(&format!("cost {cost} exceeds the burst 5 of policy of-5")), "{text}");
+                }
+                let look = limiter.peek("acme").await.expect("an answer");
+                assert!(look.states().all(|state| state.remaining() == state.policy().quota().burst()), "{look:?}");
+            }
+        }
+    }
+    assert_eq!(server.keys_and_expires(), (0, 0));
 }

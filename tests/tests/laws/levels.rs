@@ -20,7 +20,7 @@ fn left(subject: &mut dyn Subject, policies: &PolicySet, key: &Key) -> Vec<u64> 
 }
 
 fn bursts(policies: &PolicySet) -> Vec<u64> {
-    policies.iter().map(|policy| policy.quota().burst().into()).collect()
+    policies.iter().map(|policy| policy.quota().burst()).collect()
 }
 
 #[test]

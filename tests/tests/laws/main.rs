@@ -44,7 +44,7 @@ fn micros(wait: Option<Duration>) -> u64 {
 }
 
 /// Returns the smallest burst of the set.
-fn least_burst(policies: &PolicySet) -> u32 {
+fn least_burst(policies: &PolicySet) -> u64 {
     policies.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy")
 }
 
@@ -60,7 +60,7 @@ fn drain(subject: &mut dyn Subject, policies: &PolicySet) -> u64 {
     let mut step = least_burst(policies);
     while step > 0 {
         if subject.check(policies, &key(), step).is_allowed() {
-            passed += u64::from(step);
+            passed += step;
         } else {
             step /= 2;
         }
@@ -72,7 +72,7 @@ fn drain(subject: &mut dyn Subject, policies: &PolicySet) -> u64 {
 fn wander(subject: &mut dyn Subject, dice: &mut Dice, policies: &PolicySet) {
     let period = policies.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
     for _ in 0..dice.below(12) {
-        let cost = 1 + dice.below(u64::from(least_burst(policies))) as u32;
+        let cost = 1 + dice.below(least_burst(policies));
         let _ = subject.check(policies, &key(), cost);
         subject.advance(dice.below(period / 2 + 2));
     }

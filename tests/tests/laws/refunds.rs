@@ -31,19 +31,19 @@ fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
     on_both_stores(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 3);
         let least = least_burst(&set);
-        let cost = 1 + dice.below(u64::from(least)) as u32;
+        let cost = 1 + dice.below(least);
         let _ = subject.check(&set, &key(), cost);
         let spent_us = subject.now();
         subject.refund(&set, &key(), 1, spent_us);
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), u64::from(state.policy().quota().burst() - cost + 1), "{state:?}");
+            assert_eq!(state.remaining(), state.policy().quota().burst() - cost + 1, "{state:?}");
         }
         subject.refund(&set, &key(), least, spent_us);
         subject.refund(&set, &key(), least, spent_us);
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), u64::from(state.policy().quota().burst()), "{state:?}");
+            assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
             assert_eq!(subject.stored(state.policy(), &key()), None, "{state:?}");
         }
         // Nothing was spent, so nothing is given back.
@@ -77,7 +77,7 @@ fn law_12_a_reset_makes_the_state_fresh() {
         subject.reset(&set, &key());
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), u64::from(state.policy().quota().burst()), "{state:?}");
+            assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
     });

@@ -34,6 +34,6 @@ fn policies_of_one_name_share_their_counter_across_sets() {
         let pair = PolicySet::from([other, shared.clone()]);
         let _ = subject.check(&alone, &key(), 1);
         let left = subject.peek(&pair, &key()).state("shared").expect("the policy").remaining();
-        assert_eq!(left, u64::from(shared.quota().burst()) - 1);
+        assert_eq!(left, shared.quota().burst() - 1);
     });
 }

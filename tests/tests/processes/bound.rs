@@ -17,7 +17,7 @@ struct Outcome {
     admitted: BTreeMap<u64, u64>,
 }
 
-fn spend(algorithm: Algorithm, amount: u32, keys: u64, seconds: u64) -> Outcome {
+fn spend(algorithm: Algorithm, amount: u64, keys: u64, seconds: u64) -> Outcome {
     let server = RedisServer::start();
     let name: String = format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
     let processes: Vec<Process> = (0..PROCESSES)
@@ -64,7 +64,7 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
         let passed: u64 = hot.admitted.values().sum();
         let most = bound(&policy, hot.outer_us);
         // The demand exceeds the quota, so every accrued unit is spent.
-        let least = u64::from(amount) * hot.inner_us / 1_000_000 * 99 / 100;
+        let least = amount * hot.inner_us / 1_000_000 * 99 / 100;
         println!("{algorithm:?}: hot key {passed} in {} ms, at least {least}, at most {most}", hot.outer_us / 1_000);
         assert!(passed <= most, "{algorithm:?}: {passed} in {} µs", hot.outer_us);
         assert!(passed >= least, "{algorithm:?}: {passed} in {} µs", hot.inner_us);

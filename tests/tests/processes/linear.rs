@@ -14,7 +14,7 @@ const PROCESSES: usize = 4;
 struct Record {
     at_us: u64,
     key: u64,
-    cost: u32,
+    cost: u64,
     decision: String,
     process: usize,
 }
@@ -53,7 +53,6 @@ fn record(name: &str) -> Vec<Record> {
             let mut words = line.splitn(4, ' ');
             let mut next = || words.next().expect("four words");
             let [at_us, key, cost] = [next(), next(), next()].map(|word| word.parse::<u64>().expect("a number"));
-            let cost = u32::try_from(cost).expect("small");
             Record { at_us, key, cost, decision: next().to_owned(), process: at }
         }));
     }

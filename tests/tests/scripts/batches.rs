@@ -26,11 +26,11 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 redis.load(script.batch_text());
                 let quota = set.iter().next().expect("a policy").quota();
                 let period = quota.period().as_micros() as u64;
-                let step = dice.pick(&[0, 1, period / u64::from(quota.amount()), period, dice.clone().below(period)]);
+                let step = dice.pick(&[0, 1, period / quota.amount(), period, dice.clone().below(period)]);
                 let back = if dice.below(10) == 0 { 2 * step.min(1_000_000_000) } else { 0 };
                 oracle.set_now((oracle.now() + step - back).min(START_US + 1_000_000_000_000_000));
                 let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a policy");
-                let cost = dice.pick(&[0, 1, 1, 1, least, 1 + dice.clone().below(u64::from(least)) as u32]);
+                let cost = dice.pick(&[0, 1, 1, 1, least, 1 + dice.clone().below(least)]);
                 let most = dice.pick(&[1, 1, 4, 30]);
                 let keys: Vec<(Key, usize)> = (0..10_u64)
                     .filter(|_| dice.below(2) == 0)

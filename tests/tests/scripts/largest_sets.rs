@@ -8,7 +8,7 @@ use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
 
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
     // Amounts that divide their period, and that do not.
-    let quota = |at: u32| Quota::per_minute(5 + at);
+    let quota = |at: u64| Quota::per_minute(5 + at);
     let named = |(at, algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota(at)).expect("a policy");
     (0..).zip(algorithms).map(named).collect()
 }
@@ -34,7 +34,7 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             let now = oracle.now() + 1_700_000;
             oracle.set_now(now);
             redis.set_now(now);
-            let cost = (round % 4) as u32;
+            let cost = round % 4;
             let (ours, theirs) = (oracle.check(&set, &key, cost), redis.check(&set, &key, cost));
             assert_eq!(figures(&theirs), figures(&ours), "round {round} of {set:?}");
             *if ours.is_allowed() { &mut allowed } else { &mut denied } += 1;

@@ -3,6 +3,7 @@
 mod agreement;
 mod batches;
 mod decimal_arguments;
+mod large_quotas;
 mod largest_sets;
 mod mistakes;
 mod mutations;

@@ -17,7 +17,7 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     let limiters =
         [limiter(vec![hourly("a", 300)]), limiter(vec![hourly("b", 400), daily.clone()]), limiter(vec![daily])];
     let before = server.calls("evalsha") + server.calls("eval");
-    let tasks: Vec<_> = (0..3_000_u32)
+    let tasks: Vec<_> = (0..3_000_u64)
         .map(|at| {
             let limiter = limiters[at as usize % 3].clone();
             let cost = Cost::new(1 + at % 2);
@@ -28,7 +28,7 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
             })
         })
         .collect();
-    let mut spent = BTreeMap::<_, u32>::new();
+    let mut spent = BTreeMap::<_, u64>::new();
     for task in tasks {
         let (key, limiter, units) = task.await.expect("a task");
         *spent.entry((key, limiter)).or_default() += units;
@@ -42,7 +42,7 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
                 "b" => 400 - of(1),
                 _ => 500 - of(1) - of(2),
             };
-            assert_eq!(state.remaining(), u64::from(expected), "{key} {limiter} {units} {state:?}");
+            assert_eq!(state.remaining(), expected, "{key} {limiter} {units} {state:?}");
         }
     }
     let calls = server.calls("evalsha") + server.calls("eval") - before;
@@ -71,10 +71,10 @@ async fn dropped_futures_do_not_change_the_answers_of_others() {
                 let limiter = limiter.clone();
                 // Each key has a cost of its own, so that an answer to the wrong caller is found.
                 tokio::spawn(async move {
-                    let cost = 1 + at as u32;
+                    let cost = 1 + at;
                     let decision = limiter.check_cost((round, at), Cost::new(cost)).await.expect("a decision");
                     let left = decision.states().next().expect("a state").remaining();
-                    assert_eq!(left, 1_000_000 - u64::from(cost));
+                    assert_eq!(left, 1_000_000 - cost);
                 })
             })
             .collect();

@@ -11,7 +11,7 @@ use std::{
 use deadpool_redis::{Config, Runtime};
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
 use tollgate_test_support::{PATIENCE, remaining};
-use tollgate_tests::{Mode, Proxy, RedisServer, ports, wait};
+use tollgate_tests::{Mode, Proxy, RedisServer, ports, refusing_state, wait};
 
 /// A deadline that a paused server always misses.
 const SHORT: Duration = Duration::from_millis(30);
@@ -76,20 +76,19 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
 }
 
 #[tokio::test]
-async fn a_check_with_an_open_breaker_is_decided_at_once() {
+async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_allocations_than_in_process() {
     let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
     let away = limiter(&store, PATIENCE, Outage::default());
     let local = Limiter::new(tollgate::MemoryStore::new(), LARGE);
     assert_eq!(away.check("acme").await.expect("a decision").degraded(), Some(ErrorKind::ConnectionRefused));
     assert!(!store.is_available());
-    let cost = |limiter: &Limiter| {
-        let began = Instant::now();
-        for _ in 0..50_000 {
-            assert!(limiter.check("acme").into_ready().expect("at once").is_ok());
-        }
-        began.elapsed() / 50_000
+    let allocations = |limiter: &Limiter| {
+        let decide = || assert!(limiter.check("acme").into_ready().expect("at once").is_ok());
+        // The first check stores the state of the key.
+        decide();
+        allocation_counter::measure(decide).count_total
     };
-    println!("a check: refused {:?}, in process {:?}", cost(&away), cost(&local));
+    assert_eq!((allocations(&away), allocations(&local)), (0, 0), "allocations of a check");
 }
 
 #[tokio::test]
@@ -212,6 +211,27 @@ async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_
     assert_eq!(stats("total_connections_received") - before, 1, "for 16 tasks");
 }
 
+/// The late answers to two checks are refusals. So two more timeouts are not three in a row.
+#[tokio::test]
+async fn a_refusal_is_an_answer_between_timeouts() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert!(patient.check("acme").await.is_ok());
+    refusing_state::OUT_OF_MEMORY.enter(&server);
+    for round in 1..=3 {
+        server.pause();
+        for _ in 0..2 {
+            assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+        }
+        assert!(store.is_available(), "round {round}");
+        server.resume();
+        // The answers come in order, so both late answers are here.
+        let error = patient.check("acme").await.expect_err("the server has no memory");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    }
+}
+
 #[tokio::test]
 async fn a_silent_connection_is_replaced() {
     let (silent, healthy) = (RedisServer::start(), RedisServer::start());
@@ -226,7 +246,7 @@ async fn a_silent_connection_is_replaced() {
     }
     available_again(&store).await;
     assert!(patient.check("acme").await.is_ok());
-    assert_eq!(healthy.calls("evalsha"), 1);
+    assert_eq!(healthy.calls("evalsha") + healthy.calls("eval"), 1);
 }
 
 #[tokio::test]

@@ -46,6 +46,10 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         "+setrange",
         "+del",
         "+info",
+        "+zadd",
+        "+zremrangebyscore",
+        "+zcard",
+        "+pexpire",
         "+asking",
         "+cluster|slots",
     ];

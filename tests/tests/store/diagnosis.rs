@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate::{Algorithm, Clock, Policy, PolicySet, Quota, RedisStore, testing::ALGORITHMS};
-use tollgate_test_support::patient_limiter;
+use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 const OPERATIONS: &str = include_str!("../../../docs/operations.md");
@@ -54,6 +54,21 @@ async fn a_slow_connection_is_not_reported_as_a_missing_right() {
     for algorithm in ALGORITHMS {
         assert!(codes(&store, [set(&[algorithm])]).await.is_empty(), "{algorithm:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_far_for_the_default_deadline_is_found() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    proxy.set(Mode::Delay(Duration::from_millis(70)));
+    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).build().expect("a store");
+    let [finding] = &store.diagnose([]).await.expect("it answers")[..] else { panic!("one finding") };
+    assert_eq!(finding.code(), "TOLLGATE-DISTANT");
+    let detail = finding.detail();
+    assert!(detail.starts_with("the round trip to redis takes "), "{detail}");
+    assert!(detail.contains("a deadline of 50ms") && detail.contains("set LimiterBuilder::deadline to "), "{detail}");
+    proxy.set(Mode::Pass);
+    assert_eq!(codes(&store, []).await, [""; 0]);
 }
 
 #[tokio::test]

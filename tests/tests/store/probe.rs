@@ -1,71 +1,72 @@
-//! When a probe is sent. Tokio's clock is paused: it advances only while all tasks wait, so that the events of one moment
-//! have one time.
+//! When a probe is sent, on a clock that is paused.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-    time::Instant,
-};
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tokio::time::Instant;
+use tollgate::{ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::wait;
 
-const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+use crate::paused_server::{HOURLY, PausedServer};
 
-/// Starts a server in this runtime that accepts connections, answers PING and no check, and reports the time of each PING.
-async fn server() -> (SocketAddr, mpsc::UnboundedReceiver<Instant>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("some port is free");
-    let addr = listener.local_addr().expect("it is bound");
-    let (report, pings) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(serve(client, report.clone()));
-        }
-    });
-    (addr, pings)
-}
-
-async fn serve(mut client: TcpStream, report: mpsc::UnboundedSender<Instant>) {
-    let mut piece = [0; 16 * 1_024];
-    while let Ok(length @ 1..) = client.read(&mut piece).await {
-        let text = String::from_utf8_lossy(&piece[..length]);
-        // The commands of a new connection, and the probe.
-        for word in text.split("\r\n") {
-            let answer = match word {
-                "CLIENT" => "+OK\r\n",
-                "PING" => {
-                    let _ = report.send(Instant::now());
-                    "+PONG\r\n"
-                }
-                _ => continue,
-            };
-            client.write_all(answer.as_bytes()).await.expect("the client is there");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_open_connection_is_probed_at_the_moment_when_the_breaker_opens() {
-    let (addr, mut pings) = server().await;
-    let store = RedisStore::open(format!("redis://{addr}")).expect("a store");
+fn limiter(server: &PausedServer) -> (RedisStore, Limiter) {
+    let store = RedisStore::open(server.url()).expect("a store");
     let limiter = Limiter::builder(store.clone())
         .policies(HOURLY)
         .deadline(Duration::from_millis(30))
         .on_outage(Outage::Open)
         .build();
+    (store, limiter)
+}
+
+/// Misses three deadlines, and returns when the breaker opened.
+async fn open(store: &RedisStore, limiter: &Limiter) -> Instant {
     for timeout in 1..=3 {
         assert!(store.is_available(), "before timeout {timeout}");
         assert_eq!(limiter.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
     }
-    let opened = Instant::now();
     assert!(!store.is_available());
-    assert!(pings.recv().await.expect("the server runs") < opened, "the PING with which a connection begins");
-    assert_eq!(pings.recv().await.expect("the server runs"), opened, "no pause before the first probe");
+    Instant::now()
+}
+
+async fn closed(store: &RedisStore) {
     wait::until_async("the answer to close it", PATIENCE, async || store.is_available()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_connection_is_probed_at_the_moment_when_the_breaker_opens() {
+    let mut server = PausedServer::start();
+    let (store, limiter) = limiter(&server);
+    server.hold_checks(true);
+    let opened = open(&store, &limiter).await;
+    closed(&store).await;
+    let pings: Vec<_> = server.pings().into_iter().filter(|&at| at >= opened).collect();
+    assert_eq!(pings, [opened], "no pause before the first probe");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_probes_and_no_checks_is_probed_after_a_pause() {
+    let mut server = PausedServer::start();
+    let (store, limiter) = limiter(&server);
+    server.hold_checks(true);
+    let first = open(&store, &limiter).await;
+    closed(&store).await;
+    let second = open(&store, &limiter).await;
+    closed(&store).await;
+    let pings: Vec<_> = server.pings().into_iter().filter(|&at| at >= first).collect();
+    assert!(matches!(pings[..], [one, two] if one == first && two >= second + Duration::from_millis(100)), "{pings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_after_an_answered_check_is_probed_at_once_like_the_first() {
+    let mut server = PausedServer::start();
+    let (store, limiter) = limiter(&server);
+    for _ in 0..3 {
+        server.hold_checks(true);
+        let opened = open(&store, &limiter).await;
+        closed(&store).await;
+        assert!(server.pings().contains(&opened), "no pause before the first probe");
+        server.hold_checks(false);
+        assert!(!limiter.check("acme").await.expect("open").is_degraded());
+    }
 }

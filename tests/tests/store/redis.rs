@@ -21,7 +21,7 @@ async fn a_pool_lends_one_connection_and_no_decision_pings() {
     for _ in 0..200 {
         assert!(limiter.check("acme").await.expect("a decision").is_allowed());
     }
-    assert_eq!(server.calls("ping"), 0);
+    assert_eq!(server.calls("ping"), 1, "the server answers once before the connection is used");
     assert_eq!(pool.status().size, 1);
     assert_eq!(pool.status().available, 0, "the connection stays lent");
 }
@@ -95,6 +95,25 @@ async fn a_repeated_denial_does_not_reach_the_server() {
     assert!(limiter.check("acme").await.expect("a decision").is_denied());
     limiter.reset("acme").await.expect("a reset");
     assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn a_remembered_denial_of_one_limiter_does_not_answer_for_another() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let small = patient_limiter(store.clone(), Policy::token_bucket("small", Quota::per_hour(1)));
+    let large = patient_limiter(store.clone(), Policy::token_bucket("large", Quota::per_hour(10)));
+    assert!(small.check("acme").await.expect("a decision").is_allowed());
+    for _ in 0..10 {
+        assert!(small.check("acme").await.expect("a decision").is_denied());
+        assert!(large.check("acme").await.expect("a decision").is_allowed());
+    }
+    assert!(large.check("acme").await.expect("a decision").is_denied());
+    // The same policy in a limiter of its own.
+    let calls = server.calls("evalsha");
+    let clone = patient_limiter(store, Policy::token_bucket("small", Quota::per_hour(1)));
+    assert!(clone.check("acme").await.expect("a decision").is_denied());
+    assert_eq!(server.calls("evalsha"), calls, "the denial of the same policy is remembered");
 }
 
 #[tokio::test]

@@ -9,12 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use deadpool_redis::Config;
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate_test_support::patient_limiter;
 use tollgate_tests::RedisServer;
 
 /// The test fails after this time.
 const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
+
+const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -22,8 +26,7 @@ fn runtime() -> Runtime {
 
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::open(server.url()).expect("a store");
-    let policy = Policy::token_bucket("hourly", Quota::per_hour(5));
-    Limiter::builder(store).policies(policy).on_outage(Outage::Closed).build()
+    Limiter::builder(store).policies(HOURLY).on_outage(Outage::Closed).build()
 }
 
 fn is_late(error: &Error) -> bool {
@@ -61,6 +64,28 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
     release.send(()).expect("the runtime");
     for thread in [blocking, asking] {
         thread.join().expect("a thread");
+    }
+}
+
+/// A service may keep its store in a `static`, and each of its tests has a runtime.
+#[test]
+fn the_first_check_of_each_runtime_is_decided_by_the_store() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let pool = || Config::from_url(server.url()).create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+    let sources = [
+        RedisSource::from(url.as_str()),
+        RedisSource::from(redis::Client::open(url.as_str()).expect("a client")),
+        RedisSource::from(pool()),
+    ];
+    for source in sources {
+        let described = format!("{source:?}");
+        let limiter = patient_limiter(RedisStore::open(source).expect("a store"), HOURLY);
+        for spent in 1..=5 {
+            let decision = runtime().block_on(limiter.check(described.as_str()));
+            let decision = decision.unwrap_or_else(|error| panic!("{described}, runtime {spent}: {error}"));
+            assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent, "{described}");
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate::{
     Check, CheckFuture, Cost, Decision, Entry, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore,
-    Store, StoreFuture,
+    ReplicaCount, Store, StoreFuture,
 };
-use tollgate_test_support::patient_limiter;
+use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 const LOG: Policy = Policy::sliding_log("log", Quota::per_hour(3));
@@ -38,6 +38,10 @@ impl Store for Wrapper {
     fn keeps_deadline(&self) -> bool {
         self.0.keeps_deadline()
     }
+
+    fn replicas(&self) -> Option<ReplicaCount> {
+        self.0.replicas()
+    }
 }
 
 /// Returns the store itself, behind each pointer, and behind a wrapper.
@@ -56,6 +60,8 @@ async fn every_method_reaches_the_store_inside() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for (form, wrapped) in forms(&store) {
         assert!(wrapped.keeps_deadline() && !wrapped.is_in_process(), "{form}");
+        let count = wrapped.replicas().expect("the store counts");
+        wait::until_async("a count", PATIENCE, async || count.get().is_some()).await;
         let limiter = patient_limiter(wrapped, LOG);
         let decision = limiter.check_tagged(form, Cost::ONE, "ann").await.expect("a decision");
         assert!(decision.is_allowed(), "{form}");

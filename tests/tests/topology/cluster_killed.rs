@@ -34,7 +34,7 @@ fn slot_requests(nodes: &[RedisServer]) -> u64 {
 async fn killed_masters_degrade_only_their_own_slots_until_a_replica_takes_over_and_all_seeds_may_go() {
     let cluster = RedisCluster::start();
     let nodes = cluster.nodes();
-    let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT as u32));
+    let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT));
     // One seed, which is killed first.
     let store = RedisStore::builder(RedisSource::cluster([nodes[0].url()]))
         .deny_cache_cap(Duration::ZERO)

@@ -24,7 +24,7 @@ async fn a_stalled_master_degrades_only_its_own_slots_until_a_replica_takes_over
         let slot = cluster.slot(key.encoded());
         cluster.owner(slot, stalled).port() == stalled.port()
     });
-    let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT as u32));
+    let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT));
     for node in cluster.nodes() {
         assert_eq!(node.command(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all"]).text(), "OK");
     }

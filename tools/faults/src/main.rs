@@ -37,6 +37,7 @@ const PARTS: &[(&str, Part)] = &[
     ("process", rows::recovery::process),
     (rows::clock::CALLER, rows::clock::caller),
     ("isolated", rows::sentinel::isolated),
+    (rows::outage::REPLICA, rows::outage::replica),
 ];
 
 fn main() -> ExitCode {

@@ -12,6 +12,7 @@ pub(super) const FOLDER: &str = "crates/tollgate/src/redis/";
 /// rooms of its own row in one direction.
 pub(super) const ROOMS: &[&[&str]] = &[
     &["store", "builder", "source", "diagnosis"],
+    &["replicas", "sampler"],
     &["backend"],
     &["cluster"],
     &["dispatch"],

@@ -68,7 +68,8 @@ impl RateLimitInterceptor {
         Ok(Self::from_source(DecisionSource::Limiter(KeyedLimiter::new(limiter, key))))
     }
 
-    /// Creates an interceptor that denies the calls that an outer layer decided to deny.
+    /// Creates an interceptor that denies the calls that an outer layer decided to deny. Of several
+    /// denials, the status describes the one with the longest wait.
     ///
     /// The outer layer checks the limit and charges the call, but lets every call pass: set
     /// [`shadow`](tollgate_tower::RateLimitBuilder::shadow) and
@@ -116,8 +117,8 @@ impl Interceptor for RateLimitInterceptor {
             DecisionSource::Limiter(limiter) => limiter,
             DecisionSource::OuterLayers => {
                 let decisions = request.extensions().get::<Decisions>();
-                let denied = decisions.and_then(|decisions| decisions.iter().find(|decision| decision.is_denied()));
-                return match denied {
+                let denied = decisions.into_iter().flat_map(Decisions::iter).filter(|decision| decision.is_denied());
+                return match denied.max_by_key(|decision| decision.retry_after()) {
                     Some(decision) => Err(self.responder.status(decision)),
                     None => Ok(request),
                 };

@@ -132,6 +132,7 @@ mod tests {
     #[test]
     fn an_entry_must_occur_once_and_must_not_be_empty() {
         assert_eq!(extract("x-api-key", &["acme"]), Ok(Key::new("acme")));
+        assert_eq!(extract("robin", &["//4"]), Ok(Key::new("//4")));
         assert_eq!(extract("x-api-key", &[]).unwrap_err(), "metadata x-api-key is missing");
         assert_eq!(extract("x-api-key", &["a", "a"]).unwrap_err(), "metadata x-api-key occurs more than once");
         assert_eq!(extract("x-api-key", &[" "]).unwrap_err(), "metadata x-api-key is empty");

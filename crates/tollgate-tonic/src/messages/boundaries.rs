@@ -13,7 +13,7 @@ pub(super) const TRAILERS_FLAG: u8 = 0x80;
 pub(super) struct MessageBoundaries {
     /// Number of bytes of the prefix that were read.
     prefix_read: usize,
-    /// While the prefix is read: the length so far. Then: the bytes of content that are still to come.
+    /// While the prefix is read: its last four bytes so far. Then: the bytes of content that are still to come.
     remaining: u32,
 }
 
@@ -28,9 +28,8 @@ impl MessageBoundaries {
         let mut read = 0;
         while self.prefix_read < PREFIX_LENGTH {
             let Some(&byte) = bytes.get(read) else { return read };
-            if self.prefix_read > 0 {
-                self.remaining = self.remaining << 8 | u32::from(byte);
-            }
+            // The flags are read first. The four bytes of the length shift them out.
+            self.remaining = self.remaining << 8 | u32::from(byte);
             self.prefix_read += 1;
             read += 1;
         }

@@ -36,7 +36,7 @@ impl Meter {
     fn poll_paid(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<usize> {
         let mut paid = 0;
         while let Some(&flags) = bytes.get(paid) {
-            if self.boundaries.is_at_start() && !self.is_paid && flags & TRAILERS_FLAG == 0 {
+            if !self.is_paid && flags & TRAILERS_FLAG == 0 {
                 let check = self.check.get_or_insert_with(|| self.limiter.check(Cost::ONE));
                 let Poll::Ready(result) = Pin::new(check).poll(cx) else {
                     return if paid > 0 { Poll::Ready(paid) } else { Poll::Pending };
@@ -50,7 +50,6 @@ impl Meter {
                 }
             }
             // The message is paid for until its last byte has passed.
-            self.is_paid = true;
             paid += self.boundaries.advance(&bytes[paid..]);
             self.is_paid = !self.boundaries.is_at_start();
         }
@@ -85,8 +84,8 @@ impl<B: Body<Data = Bytes>> MeteredBody<B> {
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
-        let is_denied = self.meter.as_ref().is_some_and(|meter| meter.denied.is_some());
-        self.unpaid.is_empty() && !is_denied && self.body.as_ref().is_none_or(Body::is_end_stream)
+        // The bytes of a denied message stay here until the denial was read.
+        self.unpaid.is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     /// Ends the body and drops everything that it holds.

@@ -86,7 +86,7 @@ impl<S, T> ChargedStream<S, T> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("bytes", Quota::per_day(8)));
     /// let messages = tokio_stream::iter(["three", "two"].map(Ok::<_, Status>));
-    /// let messages = charge_stream(messages, limiter.clone(), "acme").cost(|text| Cost::new(text.len() as u32));
+    /// let messages = charge_stream(messages, limiter.clone(), "acme").cost(|text| Cost::new(text.len() as u64));
     ///
     /// assert_eq!(messages.collect::<Vec<_>>().await.len(), 2);
     /// assert_eq!(limiter.peek("acme").await.unwrap().state("bytes").unwrap().remaining(), 0);

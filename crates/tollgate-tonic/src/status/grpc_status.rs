@@ -49,6 +49,7 @@ use crate::protocol::Protocol;
 #[derive(Clone)]
 pub struct GrpcStatus<H = Empty> {
     template: StatusTemplate,
+    has_retry_after: bool,
     http: H,
 }
 
@@ -56,7 +57,7 @@ impl GrpcStatus {
     /// Creates a responder with the default options.
     #[must_use]
     pub const fn new() -> Self {
-        Self { template: StatusTemplate::new(), http: Empty }
+        Self { template: StatusTemplate::new(), has_retry_after: false, http: Empty }
     }
 }
 
@@ -82,8 +83,8 @@ impl<H> GrpcStatus<H> {
 
     /// Sets the subject of each violation in `QuotaFailure`, for example `clientip` or `project:42`.
     ///
-    /// The subject says what the limit applies to. The default is `policy:<name>`, with the name of the
-    /// policy that denied the call. The status never contains the key.
+    /// The subject says what the limit applies to. The default is `policy:` and the name of the policy that
+    /// denied the call, for example `policy:burst`. The status never contains the key.
     #[must_use]
     pub fn subject(mut self, subject: impl Into<Cow<'static, str>>) -> Self {
         self.template.subject = Some(subject.into());
@@ -101,6 +102,45 @@ impl<H> GrpcStatus<H> {
     #[must_use]
     pub fn pushback(mut self, pushback: bool) -> Self {
         self.template.pushback = pushback;
+        self
+    }
+
+    /// Sets whether a denied gRPC call carries the HTTP headers `retry-after` and
+    /// `cache-control: no-store`. The default is `false`.
+    ///
+    /// gRPC clients read the wait from `RetryInfo`, or from the entry that [`pushback`](Self::pushback)
+    /// adds. Turn the option on for a proxy that reads `retry-after`, for example a gateway that answers
+    /// HTTP clients, or Envoy with `rate_limited_retry_back_off`. A call that a denied
+    /// [message](crate::messages) ends carries neither. A denied request that is not a gRPC call always
+    /// carries both.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tonic::GrpcStatus;
+    /// use tollgate_tower::key::Global;
+    /// use tonic::body::Body;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("hourly", Quota::per_hour(1)));
+    /// let layer = tollgate_tonic::builder(limiter, Global).respond_with(GrpcStatus::new().retry_after(true)).build();
+    ///
+    /// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
+    /// let call = || {
+    ///     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+    ///     call.body(Body::default()).unwrap()
+    /// };
+    /// let _ = service.clone().oneshot(call()).await.unwrap();
+    /// let denied = service.oneshot(call()).await.unwrap();
+    /// assert_eq!(denied.headers()["retry-after"], "3600");
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retry_after(mut self, retry_after: bool) -> Self {
+        self.has_retry_after = retry_after;
         self
     }
 
@@ -128,7 +168,7 @@ impl<H> GrpcStatus<H> {
     /// ```
     #[must_use]
     pub fn or_http<H2>(self, http: H2) -> GrpcStatus<H2> {
-        GrpcStatus { template: self.template, http }
+        GrpcStatus { template: self.template, has_retry_after: self.has_retry_after, http }
     }
 
     /// Returns the status of a decision: the function [`status`](crate::status()) with these options.
@@ -150,7 +190,7 @@ impl<H> GrpcStatus<H> {
 
     /// Returns a responder with the same options for gRPC calls only.
     pub(crate) fn without_http(&self) -> GrpcStatus {
-        GrpcStatus { template: self.template.clone(), http: Empty }
+        GrpcStatus { template: self.template.clone(), has_retry_after: self.has_retry_after, http: Empty }
     }
 
     /// Returns `Ok` when a check allowed the call, and the status of the rejection otherwise.
@@ -172,9 +212,10 @@ impl<H> GrpcStatus<H> {
         key_error_status(error)
     }
 
-    fn rejection_status(&self, reason: Reason<'_>) -> Status {
-        match reason {
-            Reason::Denied(decision) => self.template.denied(decision),
+    fn rejection_status(&self, rejection: &Rejection<'_>) -> Status {
+        match rejection.reason() {
+            // The wait of the rejection may be longer than that of the decision: an outer layer, or jitter.
+            Reason::Denied(decision) => self.template.denied_for(decision, rejection.retry_after().unwrap_or_default()),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),
             _ => self.template.unavailable(),
@@ -192,8 +233,15 @@ fn key_error_status(error: &KeyError) -> Status {
 impl<B: Default, H: Respond<B>> Respond<B> for GrpcStatus<H> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         match Protocol::detect(&rejection.request().headers) {
-            Some(protocol) => protocol.trailers_only(self.rejection_status(rejection.reason())),
+            Some(protocol) => protocol.trailers_only(self.rejection_status(rejection)),
             None => self.http.respond(rejection),
+        }
+    }
+
+    fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
+        match Protocol::detect(&rejection.request().headers) {
+            Some(_) => self.has_retry_after,
+            None => self.http.adds_retry_after(rejection),
         }
     }
 }
@@ -211,6 +259,7 @@ impl<H> fmt::Debug for GrpcStatus<H> {
             .field("domain", &self.template.domain)
             .field("subject", &self.template.subject)
             .field("pushback", &self.template.pushback)
+            .field("retry_after", &self.has_retry_after)
             .finish_non_exhaustive()
     }
 }

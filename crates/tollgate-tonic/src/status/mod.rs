@@ -20,7 +20,7 @@ pub use grpc_status::GrpcStatus;
 /// use tonic::{Code, Status};
 /// use tonic_types::StatusExt;
 ///
-/// async fn export(limiter: &Limiter, tenant: &str, rows: u32) -> Result<(), Status> {
+/// async fn export(limiter: &Limiter, tenant: &str, rows: u64) -> Result<(), Status> {
 ///     let decision = limiter.check_cost(tenant, Cost::new(rows)).await.map_err(|error| error_status(&error))?;
 ///     if decision.is_denied() {
 ///         return Err(status(&decision));

@@ -28,7 +28,11 @@ impl StatusTemplate {
     }
 
     pub(super) fn denied(&self, decision: &Decision) -> Status {
-        let retry_after = decision.retry_after().unwrap_or_default();
+        self.denied_for(decision, decision.retry_after().unwrap_or_default())
+    }
+
+    /// Returns the status of a denial whose caller comes back after `retry_after`.
+    pub(super) fn denied_for(&self, decision: &Decision, retry_after: Duration) -> Status {
         // A set has at most eight policies, so all violations fit the header list of any client.
         let exceeded = decision.states().filter(|state| state.is_exceeded());
         let violations: Vec<_> = exceeded.map(|state| self.violation(&state)).collect();
@@ -65,7 +69,7 @@ impl StatusTemplate {
         let mut violation = QuotaViolation::new(subject, description);
         "requests".clone_into(&mut violation.quota_metric);
         name.clone_into(&mut violation.quota_id);
-        violation.quota_value = quota.amount().into();
+        violation.quota_value = quota.amount().cast_signed();
         violation
     }
 

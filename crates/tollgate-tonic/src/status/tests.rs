@@ -74,6 +74,14 @@ async fn each_policy_that_denies_is_a_violation_and_the_retry_delay_is_the_longe
 }
 
 #[tokio::test]
+async fn a_burst_below_the_amount_is_described_too() {
+    let status = status(&denied(Policy::token_bucket("smooth", Quota::per_minute(60).with_burst(2))).await);
+    let violation = &status.get_details_quota_failure().unwrap().violations[0];
+    assert_eq!(violation.description, "smooth: 60 per 60s, 2 at once");
+    assert_eq!((violation.quota_metric.as_str(), violation.quota_value), ("requests", 60));
+}
+
+#[tokio::test]
 async fn a_status_does_not_contain_the_key() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(2))).await;
     let status = status(&decision);
@@ -128,6 +136,9 @@ async fn the_code_of_a_denial_can_be_set_and_the_details_repeat_it() {
     let decision = denied(Policy::token_bucket("burst", Quota::per_second(3))).await;
     let status = GrpcStatus::new().code(Code::Unavailable).status(&decision);
     assert_eq!(status.code(), Code::Unavailable);
+    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
+    let never_fits = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    assert_eq!(GrpcStatus::new().code(Code::Unavailable).error_status(&never_fits).code(), Code::Unavailable);
     let encoded = STANDARD_NO_PAD.decode(&headers(&status)["grpc-status-details-bin"]).unwrap();
     assert_eq!(encoded[..2], [0x08, 14]);
 }
@@ -136,4 +147,31 @@ async fn the_code_of_a_denial_can_be_set_and_the_details_repeat_it() {
 async fn an_allowed_decision_is_ok() {
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
     assert_eq!(status(&limiter.check("acme").await.unwrap()).code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn retry_info_is_the_wait_of_the_strictest_layer_with_its_jitter() {
+    use http::{Request, Response};
+    use tollgate_tower::{RateLimitLayer, key::Global};
+    use tonic::body::Body;
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let (outer, _) = limiter(Policy::window_from_first_hit("outer", Quota::per_hour(2)));
+    let (inner, _) = limiter(Policy::window_from_first_hit("inner", Quota::per_minute(1)));
+    for limiter in [&outer, &inner] {
+        assert!(limiter.check("all").await.unwrap().is_allowed());
+    }
+    let outer = RateLimitLayer::builder(outer, Global).respond_with(GrpcStatus::new());
+    let outer = outer.retry_jitter(Duration::from_secs(1000)).build();
+    let inner = RateLimitLayer::builder(inner, Global).respond_with(GrpcStatus::new()).build();
+    let service =
+        service_fn(|_: Request<Body>| async { Ok::<_, std::convert::Infallible>(Response::new(Body::default())) });
+    let call = Request::builder().header("content-type", "application/grpc").body(Body::default()).unwrap();
+    let Ok(response) = outer.layer(inner.layer(service)).oneshot(call).await;
+    let status = Status::from_header_map(response.headers()).unwrap();
+    let delay = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!((3600.0..=4600.0).contains(&delay.as_secs_f64()), "{delay:?}");
+    // The header of the outer layer has the same number.
+    let lists = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(lists.contains(&format!(r#""outer";r=0;t={}"#, delay.as_secs_f64().ceil())), "{lists} {delay:?}");
 }

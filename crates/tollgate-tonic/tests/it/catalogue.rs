@@ -17,6 +17,7 @@ use tollgate_tower::{
     key_fn,
 };
 use tonic::transport::{Endpoint, Server};
+use tonic_types::StatusExt;
 
 use crate::support::*;
 
@@ -29,7 +30,7 @@ const OK: &str = "0";
 const INVALID: &str = "3";
 const EXHAUSTED: &str = "8";
 /// RESOURCE_EXHAUSTED without a time to retry.
-const NEVER_FITS: &str = "8 without retry-after";
+const NEVER_FITS: &str = "8 without RetryInfo";
 /// Refused by HTTP/2, before the layer sees the call.
 const REFUSED: &str = "refused";
 const UNKNOWN_METHOD: &str = "12";
@@ -126,12 +127,17 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
     let mut headers = response.headers().clone();
     headers.extend(response.body_mut().trailers().await.ok().flatten().unwrap_or_default());
     let status = match headers.get("grpc-status").map(|status| status.to_str().unwrap()) {
-        Some(EXHAUSTED) if !headers.contains_key("retry-after") => NEVER_FITS.to_owned(),
+        Some(EXHAUSTED) if !has_retry_info(&headers) => NEVER_FITS.to_owned(),
         Some(status) => status.to_owned(),
         None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => REFUSED.to_owned(),
         None => format!("HTTP {}", response.status().as_u16()),
     };
     (status, headers)
+}
+
+/// Returns whether the status in these headers says when to retry.
+fn has_retry_info(headers: &HeaderMap) -> bool {
+    tonic::Status::from_header_map(headers).is_some_and(|status| status.get_details_retry_info().is_some())
 }
 
 /// The name of an input, the key extractor, the calls one after the other, and the status of each.
@@ -231,11 +237,11 @@ fn others() -> Vec<Row> {
         ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
         ("a cost of 0", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
         ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER_FITS, OK]),
-        ("the greatest cost", By::Cost, vec![cost("4294967295")], vec![NEVER_FITS]),
+        ("the greatest cost", By::Cost, vec![cost("18446744073709551615")], vec![NEVER_FITS]),
         (
             "values that are not a cost",
             By::Cost,
-            vec![cost("4294967296"), cost("-1"), cost("nan"), cost("2"), cost("1")],
+            vec![cost("18446744073709551616"), cost("-1"), cost("nan"), cost("2"), cost("1")],
             vec![OK, OK, OK, OK, EXHAUSTED],
         ),
     ]

@@ -46,7 +46,7 @@ impl Echo for ChargingHandler {
     async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
         let key = key_of(&request, &Metadata::new("x-api-key"))?.unwrap();
         let messages = charge_stream(request.into_inner(), self.limiter.clone(), key)
-            .cost(|message: &Message| Cost::new(message.text.len() as u32));
+            .cost(|message: &Message| Cost::new(message.text.len() as u64));
         Ok(Response::new(Box::pin(messages)))
     }
 }
@@ -105,6 +105,14 @@ async fn errors_and_the_end_of_the_inner_stream_pass_at_no_cost() {
     let empty = charge_stream(tokio_stream::iter(Vec::<Result<(), Status>>::new()), limiter.clone(), "other");
     assert_eq!(empty.collect::<Vec<_>>().await.len(), 0);
     assert_eq!(remaining(&limiter, "other").await, 2);
+}
+
+#[tokio::test]
+async fn the_status_of_a_stream_has_the_options_of_its_responder() {
+    let messages = tokio_stream::iter([1, 2, 3].map(Ok::<_, Status>));
+    let charged = charge_stream(messages, limiter(TWO), "acme").respond_with(GrpcStatus::new().pushback(true));
+    let status = charged.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "30000");
 }
 
 #[tokio::test]

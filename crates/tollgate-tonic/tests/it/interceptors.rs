@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, RedisStore};
-use tollgate_tests::RedisServer;
+use tollgate::{Limiter, Policy, Quota, RedisStore};
+use tollgate_tests::{Log, RedisServer};
 use tollgate_tonic::{
-    AsyncRateLimitInterceptor, RateLimitInterceptor,
+    AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
 };
-use tollgate_tower::{HeaderFormat, key::Global};
-use tonic::{Code, transport::Server};
+use tollgate_tower::{HeaderFormat, KeyExtractor, key::Global};
+use tonic::{Code, Request, Status, transport::Server};
 use tonic_async_interceptor::async_interceptor;
 use tonic_types::StatusExt;
 
@@ -52,6 +52,82 @@ async fn behind_a_layer_an_interceptor_enforces_the_decisions_of_the_layer() {
     assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "two");
 }
 
+/// Makes three calls behind two layers in shadow, of which `outer` is the outer one. Returns the result of the last call.
+async fn third_call_behind_layers(outer: Policy, inner: Policy) -> Result<(), Status> {
+    let layer = |policy| {
+        let key = Metadata::new("x-api-key");
+        tollgate_tonic::builder(limiter(policy), key).shadow(true).expose_decisions(true).build()
+    };
+    let service = EchoServer::with_interceptor(Echoing, RateLimitInterceptor::after_layer());
+    let server = Server::builder().layer(layer(outer)).layer(layer(inner)).add_service(service);
+    let mut client = client(serve(server).await).await;
+    codes(&mut client, "acme", 2).await;
+    client.unary(request_from("acme", message("hello"))).await.map(drop)
+}
+
+#[tokio::test]
+async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_with_the_longest_wait() {
+    const SLOW: Policy = Policy::token_bucket("slow", Quota::per_hour(2));
+    for (outer, inner, expected) in [
+        (TWO, MANY, Some(("two", 30))),
+        (MANY, TWO, Some(("two", 30))),
+        (TWO, SLOW, Some(("slow", 1800))),
+        (SLOW, TWO, Some(("slow", 1800))),
+        (MANY, MANY, None),
+    ] {
+        let result = third_call_behind_layers(outer.clone(), inner.clone()).await;
+        let denial = result.err().map(|status| {
+            let violation = status.get_details_quota_failure().unwrap().violations.remove(0);
+            (violation.quota_id, status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs())
+        });
+        let denial = denial.as_ref().map(|(policy, seconds)| (policy.as_str(), *seconds));
+        assert_eq!(denial, expected, "{} around {}", outer.name(), inner.name());
+    }
+}
+
+/// Returns the lines that are logged while `work` runs.
+fn logged(work: impl FnOnce()) -> String {
+    let log = Log::default();
+    let guard = log_into(&log);
+    work();
+    drop(guard);
+    log.text()
+}
+
+#[test]
+fn a_wrong_set_up_of_an_interceptor_or_a_handler_is_logged_and_a_missing_key_is_not() {
+    use tonic::service::Interceptor;
+    let intercept = |request, key: Box<dyn KeyExtractor>| {
+        RateLimitInterceptor::new(limiter(TWO), key).unwrap().call(request).unwrap_err().code()
+    };
+    let wrong = logged(|| {
+        assert_eq!(intercept(Request::new(()), Box::new(Method)), Code::Internal);
+        assert_eq!(key_of(&Request::new(()), &Method).unwrap_err().code(), Code::Internal);
+    });
+    let reason = "interceptors and handlers cannot read the method of a call";
+    assert_eq!(wrong.matches("ERROR").count(), 2, "{wrong}");
+    assert_eq!(wrong.matches(reason).count(), 2, "{wrong}");
+
+    let missing = logged(|| {
+        let key = || Metadata::new("x-api-key");
+        assert_eq!(intercept(Request::new(()), Box::new(key())), Code::InvalidArgument);
+        assert_eq!(key_of(&Request::new(()), &key()).unwrap_err().code(), Code::InvalidArgument);
+    });
+    assert_eq!(missing, "");
+}
+
+#[test]
+fn a_store_that_claims_to_be_in_process_and_waits_is_an_internal_error_that_is_logged() {
+    use tonic::service::Interceptor;
+    let mut interceptor = RateLimitInterceptor::new(pending_limiter(TWO), Global).unwrap();
+    let log = logged(|| {
+        let status = interceptor.call(Request::new(())).unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Internal, "internal error"));
+    });
+    assert_eq!(log.matches("ERROR").count(), 1, "{log}");
+    assert!(log.contains("the store of this limiter is not in process"), "{log}");
+}
+
 #[tokio::test]
 async fn an_async_interceptor_waits_for_a_remote_store() {
     let interceptor = AsyncRateLimitInterceptor::new(remote_limiter(TWO), Metadata::new("x-api-key"));
@@ -60,6 +136,32 @@ async fn an_async_interceptor_waits_for_a_remote_store() {
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     let status = client.unary(message("hello")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+}
+
+#[tokio::test]
+async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
+    use tonic::service::Interceptor;
+    use tonic_async_interceptor::AsyncInterceptor;
+    let responder = || GrpcStatus::new().pushback(true);
+    let mut interceptor = RateLimitInterceptor::new(limiter(TWO), Global).unwrap().respond_with(responder());
+    let mut asynchronous = AsyncRateLimitInterceptor::new(limiter(TWO), Global).respond_with(responder());
+    for _ in 0..2 {
+        assert!(interceptor.call(Request::new(())).is_ok());
+        assert!(asynchronous.call(Request::new(())).await.is_ok());
+    }
+    let denied = [interceptor.call(Request::new(())), asynchronous.call(Request::new(())).await];
+    for result in denied {
+        assert_eq!(result.unwrap_err().metadata().get("grpc-retry-pushback-ms").unwrap(), "30000");
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "the future was polled after it was ready")]
+async fn a_decided_interception_cannot_be_polled_again() {
+    use tonic_async_interceptor::AsyncInterceptor;
+    let mut decided = AsyncRateLimitInterceptor::new(remote_limiter(TWO), Global).call(Request::new(()));
+    assert!((&mut decided).await.is_ok());
+    let _ = decided.await;
 }
 
 #[tokio::test]

@@ -1,25 +1,16 @@
 //! The service and the method in the metrics and in the log.
 
-use std::sync::LazyLock;
-
 use tollgate_tests::Log;
-use tracing::{Dispatch, Level};
 
-use crate::placement::{one_port, send};
-
-fn dispatch(log: Log) -> Dispatch {
-    let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
-    Dispatch::new(subscriber.with_writer(move || log.clone()).finish())
-}
+use crate::{
+    placement::{one_port, send},
+    support::log_into,
+};
 
 #[tokio::test]
 async fn the_log_has_the_service_and_the_method_but_not_the_key() {
-    // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable the
-    // event for the whole process.
-    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
-    LazyLock::force(&SECOND);
     let log = Log::default();
-    let _guard = tracing::dispatcher::set_default(&dispatch(log.clone()));
+    let _guard = log_into(&log);
     let router = one_port();
     for _ in 0..3 {
         send(&router, Some("application/grpc")).await;
@@ -28,6 +19,19 @@ async fn the_log_has_the_service_and_the_method_but_not_the_key() {
     let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
     assert!(line.contains(r#"policy="two" shadow=false rpc.service="echo.Echo" rpc.method="Unary""#), "{log}");
     assert!(!log.contains("acme"), "{log}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_a_grpc_call_is_logged_without_a_service() {
+    let log = Log::default();
+    let _guard = log_into(&log);
+    let router = one_port();
+    for _ in 0..3 {
+        send(&router, Some("application/json")).await;
+    }
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains(" denied ")).unwrap();
+    assert!(!line.contains("rpc."), "{log}");
 }
 
 #[cfg(feature = "metrics")]
@@ -111,8 +115,33 @@ mod counts {
         assert_eq!(counts[&format!("{DENIED} {known}")], 9_999);
         assert_eq!(counts[&format!("{DENIED} {other}")], 20_000);
         assert_eq!(counts[&format!("tollgate_rejections_total reason=denied {other}")], 20_000);
-        // Three outcomes and one reason, with three labels each.
-        assert_eq!(counts.len(), 3 * 4, "{:?}", counts.keys());
+        // Three outcomes and one reason, with three labels each. The limiters have one name: three outcomes and one policy.
+        assert_eq!(counts.len(), 3 * 4 + 4, "{:?}", counts.keys());
+    }
+
+    #[test]
+    fn exempt_names_are_no_labels_and_exempt_calls_are_not_counted() {
+        let methods = MethodLimiters::new(limiter(TWO)).exempt("/echo.Echo/Client").exempt("other.Service");
+        let paths = ["/echo.Echo/Client", "/other.Service/Method", "/echo.Echo/Unary", "/echo.Echo/Server"];
+        let counts = counters_after(&tollgate_tonic::layer(methods, Global), paths.map(str::to_owned));
+        assert_eq!(counts[&format!("{ALLOWED} rpc_service=other rpc_method=other")], 2);
+        // The metrics of the limiter have no labels of the layer.
+        let mut of_layer = counts.keys().filter(|name| !name.contains(" limiter="));
+        assert!(of_layer.all(|name| name.ends_with("rpc_service=other rpc_method=other")), "{:?}", counts.keys());
+    }
+
+    #[test]
+    fn a_path_without_a_service_or_a_method_has_no_labels() {
+        let labels = metric_labels(["/echo.Echo/Unary", "other.Service"]);
+        let layer = tollgate_tonic::builder(limiter(MANY), Global).metric_labels(labels).build();
+        let paths = ["//Unary", "/echo.Echo/", "/echo.Echo", "/", "/echo.Echo/Unary/more"];
+        let counts = counters_after(&layer, paths.map(str::to_owned));
+        let allowed = "tollgate_decisions_total policy=many outcome=allowed";
+        assert_eq!(counts[&format!("{allowed} rpc_service=other rpc_method=other")], 5);
+        // The metrics of the limiter have no labels of the layer.
+        let of_layer = counts.iter().filter(|(name, _)| !name.contains(" limiter="));
+        let labelled = of_layer.filter(|(name, count)| !name.contains("rpc_service=other") && **count > 0);
+        assert_eq!(labelled.count(), 0, "{counts:?}");
     }
 
     #[test]
@@ -126,7 +155,7 @@ mod counts {
         assert_eq!(counts[&format!("{ALLOWED} rpc_service=other.Service rpc_method=other")], 1);
         assert_eq!(counts[&format!("{DENIED} rpc_service=echo.Echo rpc_method=other")], 10_000);
         assert_eq!(counts[&format!("{DENIED} rpc_service=other rpc_method=other")], 20_000);
-        assert_eq!(counts.len(), 4 * 3 + 2, "{:?}", counts.keys());
+        assert_eq!(counts.len(), 4 * 3 + 2 + 4, "{:?}", counts.keys());
     }
 
     #[test]

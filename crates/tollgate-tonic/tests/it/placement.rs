@@ -1,6 +1,12 @@
 //! The layer around a server, around a service, and on one port with HTTP.
 
-use axum::{Router, body::Body, routing::get};
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    routing::{get, post},
+};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tollgate_tonic::{
@@ -8,9 +14,9 @@ use tollgate_tonic::{
     key::{Metadata, Method, Service},
 };
 use tollgate_tower::{
-    HeaderFormat,
+    HeaderFormat, Rejection, Respond,
     key::{Global, PeerIp},
-    rejection::Problem,
+    rejection::{Empty, Problem},
 };
 use tonic::{
     server::NamedService,
@@ -69,7 +75,9 @@ async fn each_method_has_its_own_quota_from_the_table() {
     let store = frozen_store();
     let limiter = |policy| tollgate::Limiter::new(store.clone(), policy);
     let one = tollgate::Policy::token_bucket("one", tollgate::Quota::per_minute(1));
-    let methods = MethodLimiters::new(limiter(MANY))
+    // Two calls that no other entry of the table limits.
+    let others = tollgate::Policy::token_bucket("others", tollgate::Quota::per_minute(2));
+    let methods = MethodLimiters::new(limiter(others))
         .service("echo.Echo", limiter(TWO))
         .method("/echo.Echo/Server", limiter(one))
         .exempt("/echo.Echo/Client");
@@ -141,7 +149,8 @@ async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
         assert_eq!(denied.status(), StatusCode::OK);
         assert_eq!(denied.headers()["content-type"], received);
         assert_eq!(denied.headers()["grpc-status"], "8");
-        assert_eq!(denied.headers()["retry-after"], "30");
+        assert!(!denied.headers().contains_key("retry-after"));
+        assert!(!denied.headers().contains_key("cache-control"));
         assert_eq!(denied.headers()["ratelimit"], r#""two";r=0;t=30"#);
         assert!(denied.into_body().collect().await.unwrap().to_bytes().is_empty());
     }
@@ -150,10 +159,41 @@ async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
         let denied = send(&router, content_type).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(denied.headers()["content-type"], "application/problem+json");
+        assert_eq!(denied.headers()["retry-after"], "30");
+        assert_eq!(denied.headers()["cache-control"], "no-store");
         assert!(!denied.headers().contains_key("grpc-status"));
         let body = denied.into_body().collect().await.unwrap().to_bytes();
         assert!(body.starts_with(b"{\"type\":"), "{body:?}");
     }
+}
+
+/// Answers HTTP requests in a form that has its own field for the wait.
+struct OwnForm;
+
+impl Respond<Body> for OwnForm {
+    fn respond(&self, rejection: &Rejection<'_>) -> http::Response<Body> {
+        Empty.respond(rejection)
+    }
+
+    fn adds_retry_after(&self, _: &Rejection<'_>) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn an_http_responder_can_keep_retry_after_off_its_responses() {
+    let responder = GrpcStatus::new().retry_after(true).or_http(Arc::new(OwnForm));
+    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(responder).build();
+    let router: Router = Router::new().route("/echo.Echo/Unary", post(|| async {})).route("/", post(|| async {}));
+    let router = router.layer(layer);
+    for _ in 0..2 {
+        send(&router, None).await;
+    }
+    let http = send(&router, None).await;
+    assert_eq!(http.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(!http.headers().contains_key("retry-after") && !http.headers().contains_key("cache-control"));
+    let grpc = send(&router, Some("application/grpc")).await;
+    assert_eq!(grpc.headers()["retry-after"], "30");
 }
 
 #[tokio::test]

@@ -52,9 +52,19 @@ async fn a_denial_around_the_server_is_trailers_only() {
     assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
     assert_eq!(headers["content-type"], "application/grpc");
     assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "the details are sent with base64 padding");
-    let expected =
-        ["cache-control", "content-type", "grpc-message", "grpc-status", "grpc-status-details-bin", "retry-after"];
-    assert_eq!(names(&headers), expected);
+    assert_eq!(names(&headers), ["content-type", "grpc-message", "grpc-status", "grpc-status-details-bin"]);
+}
+
+#[tokio::test]
+async fn a_denial_carries_retry_after_when_it_is_turned_on() {
+    let responder = GrpcStatus::new().retry_after(true);
+    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(responder).build();
+    let headers = denied(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
+    assert_eq!(
+        (&headers["retry-after"], &headers["cache-control"]),
+        (&"30".parse().unwrap(), &"no-store".parse().unwrap())
+    );
+    assert!(!headers.contains_key("ratelimit"), "{headers:?}");
 }
 
 #[tokio::test]

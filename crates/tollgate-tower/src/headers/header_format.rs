@@ -1,14 +1,23 @@
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::HeaderName;
 
-use super::seconds;
+use super::seconds::{round_up, since_epoch};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
-/// Every denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. The other
+/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. The other
 /// formats have one value for each header and describe the [binding](tollgate::Decision::binding)
 /// policy: the one with the longest wait, or else the one closest to exhaustion.
+///
+/// `limit` is the burst in these formats: the most units that can remain. The policies name the
+/// amount and the period, and the burst where it differs: `20;w=1;burst=40`. A limit of the amount
+/// would report `limit=20, remaining=39` while the burst is unused.
+///
+/// Stacked layers with the same format combine their headers, and so does a layer around a service
+/// that sets headers of this format itself: lists grow, and of single values those of the stricter
+/// layer stay. Headers of another format from inside are replaced where the names are equal, because
+/// a client cannot parse a mixture.
 ///
 /// The `Ietf` formats follow draft-ietf-httpapi-ratelimit-headers. It is an Internet-Draft, not a
 /// standard, and its syntax changes between revisions.
@@ -44,10 +53,10 @@ pub enum HeaderFormat {
     #[default]
     Ietf08,
     /// Follows revision 07: `RateLimit-Policy: 20;w=1, 50000;w=86400` and
-    /// `RateLimit: limit=20, remaining=7, reset=1`.
+    /// `RateLimit: limit=20, remaining=7, reset=1`. The limit is the burst.
     Ietf07,
     /// Follows revisions 04 to 06: `RateLimit-Policy` as in revision 07, with `RateLimit-Limit`,
-    /// `RateLimit-Remaining` and `RateLimit-Reset`.
+    /// `RateLimit-Remaining` and `RateLimit-Reset`. The limit is the burst.
     Ietf06,
     /// Follows draft-polli-ratelimit-headers-03, as Envoy does:
     /// `X-RateLimit-Limit: 20, 20;w=1;name="burst", 50000;w=86400;name="day"`, with
@@ -78,7 +87,7 @@ pub enum ResetFormat {
     /// Counts seconds from now. The clocks of client and server need not agree.
     #[default]
     Seconds,
-    /// Counts seconds since the Unix epoch, by the clock of this machine.
+    /// Counts seconds since the Unix epoch, by the clock of this machine, rounded up.
     Epoch,
 }
 
@@ -114,15 +123,79 @@ impl HeaderFormat {
     }
 }
 
-impl ResetFormat {
-    /// Returns the value of `X-RateLimit-Reset` for a time of `seconds` from now.
-    pub(super) fn value(self, seconds: u64) -> u64 {
+impl HeaderFormat {
+    /// Returns the names of the single values that a layer of this format may write or replace.
+    pub(super) const fn single_names(self) -> &'static [&'static str] {
         match self {
-            Self::Seconds => seconds,
-            Self::Epoch => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                seconds::round_up(now) + seconds
+            Self::Ietf08 | Self::None => &[],
+            Self::Ietf07 => &["ratelimit"],
+            Self::Ietf06 => &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+            Self::Envoy03 | Self::Legacy { .. } | Self::Spring | Self::RetryAfter => &[
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
+                "x-ratelimit-replenish-rate",
+                "x-ratelimit-burst-capacity",
+                "x-ratelimit-requested-tokens",
+            ],
+        }
+    }
+}
+
+impl ResetFormat {
+    /// Returns the value of `X-RateLimit-Reset` for a time of `wait` from now.
+    pub(super) fn value(self, wait: Duration) -> u64 {
+        self.value_at(since_epoch(), wait)
+    }
+
+    fn value_at(self, now: Duration, wait: Duration) -> u64 {
+        match self {
+            Self::Seconds => round_up(wait),
+            // Rounded once: the sum of two rounded times would be up to one second later than `Retry-After`.
+            Self::Epoch => round_up(now.saturating_add(wait)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_since_the_epoch_is_at_most_one_second_later_than_the_wait() {
+        let millis = Duration::from_millis;
+        for (now, wait, expected) in [
+            (100_000, 0, 100),
+            (100_000, 60_000, 160),
+            (100_000, 59_001, 160),
+            (100_500, 59_500, 160),
+            (100_500, 59_501, 161),
+            (100_999, 59_001, 160),
+            (100_001, 60_000, 161),
+        ] {
+            assert_eq!(ResetFormat::Epoch.value_at(millis(now), millis(wait)), expected, "{wait} ms at {now} ms");
+        }
+        for now in (100_000..102_000).step_by(7) {
+            for wait in (0..3_000).step_by(11) {
+                let reset = millis(1000 * ResetFormat::Epoch.value_at(millis(now), millis(wait)));
+                let end = millis(now + wait);
+                assert!(end <= reset && reset < end + millis(1000), "{wait} ms at {now} ms");
             }
+        }
+        assert_eq!(ResetFormat::Seconds.value_at(millis(100_500), millis(59_001)), 60);
+    }
+
+    #[test]
+    fn the_single_values_of_a_format_are_among_its_names() {
+        for format in [HeaderFormat::Ietf07, HeaderFormat::Ietf06] {
+            let names: Vec<_> = format.names().collect();
+            assert!(format.single_names().iter().all(|name| names.iter().any(|it| it == name)), "{format:?}");
+        }
+        let legacy = HeaderFormat::Legacy { reset: ResetFormat::Epoch };
+        for format in [HeaderFormat::Envoy03, legacy, HeaderFormat::Spring, HeaderFormat::RetryAfter] {
+            let others = ["retry-after", "x-ratelimit-retry-after"];
+            let mut names = format.names().filter(|name| !others.contains(&name.as_str()));
+            assert!(names.all(|name| format.single_names().contains(&name.as_str())), "{format:?}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Times in headers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::HeaderValue;
 use tollgate::PolicyState;
 
 /// Returns whole seconds, rounded up.
@@ -10,13 +11,30 @@ pub(crate) fn round_up(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
-/// Returns the time until a policy has more units, or until the denied request fits when no unit is left.
+/// Returns the time since the Unix epoch, by the clock of this machine.
+pub(super) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the time until a policy has more units, or until the denied request fits when no unit is left. Clients come
+/// back at that time when no unit is left, so only then it grows by the jitter.
 #[inline]
-pub(super) fn until_more(state: &PolicyState<'_>) -> Duration {
-    match state.retry_after() {
-        Some(retry_after) if state.remaining() == 0 => retry_after,
-        _ => state.more_after(),
+pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration {
+    if state.remaining() > 0 {
+        return state.more_after();
     }
+    state.retry_after().unwrap_or_else(|| state.more_after()).saturating_add(jitter)
+}
+
+/// Returns the delay of a `Retry-After` in seconds, rounded up: a number of any length, or a date (RFC 9110, section
+/// 10.2.3).
+pub(super) fn retry_after(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(text.parse().unwrap_or(u64::MAX));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(round_up(date.duration_since(SystemTime::now()).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -29,5 +47,26 @@ mod tests {
         assert_eq!(round_up(Duration::from_micros(1)), 1);
         assert_eq!(round_up(Duration::from_secs(1)), 1);
         assert_eq!(round_up(Duration::from_micros(1_000_001)), 2);
+    }
+
+    #[test]
+    fn retry_after_is_a_number_or_a_date() {
+        let past = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for (text, expected) in [
+            ("7", Some(7)),
+            ("0", Some(0)),
+            (" 7 ", Some(7)),
+            ("99999999999999999999", Some(u64::MAX)),
+            (past, Some(0)),
+            ("", None),
+            ("+7", None),
+            ("7.5", None),
+            ("soon", None),
+        ] {
+            assert_eq!(retry_after(&HeaderValue::from_static(text)), expected, "{text}");
+        }
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
+        let found = retry_after(&HeaderValue::try_from(date).unwrap()).unwrap();
+        assert!((98..=100).contains(&found), "{found}");
     }
 }

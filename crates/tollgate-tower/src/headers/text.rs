@@ -1,9 +1,14 @@
 //! The values of the headers as text.
 
+use std::time::Duration;
+
 use http::HeaderValue;
 use tollgate::{Policy, PolicySet, PolicyState};
 
-use super::seconds::{round_up, until_more};
+use super::{
+    quota_unit::QuotaUnit,
+    seconds::{round_up, until_more},
+};
 
 /// Builds a header value. The values of two or three policies fit into the array.
 // Written by hand: with `SmallVec` an admitted request takes 7 % more instructions.
@@ -21,14 +26,21 @@ pub(crate) fn number_value(number: u64) -> HeaderValue {
     value(itoa::Buffer::new().format(number).as_bytes())
 }
 
-/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`.
-pub(super) fn policies_08(policies: &PolicySet) -> HeaderValue {
+/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with the unit and the partition key if there are any.
+pub(super) fn policies_08(policies: &PolicySet, unit: Option<QuotaUnit>, partition_key: Option<&[u8]>) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
         text.separator();
         text.name(policy.name());
-        text.number(b";q=", policy.quota().amount().into());
+        text.number(b";q=", policy.quota().amount());
+        if let Some(unit) = unit {
+            text.push(b";qu=");
+            text.name(unit.as_str());
+        }
         text.number(b";w=", round_up(policy.quota().period()));
+        if let Some(partition_key) = partition_key {
+            text.partition_key(partition_key);
+        }
     }
     text.finish()
 }
@@ -39,33 +51,31 @@ pub(super) fn state_prefix_08(policy: &Policy) -> Box<[u8]> {
 }
 
 /// Writes `limit=20, remaining=7, reset=1`.
-pub(super) fn state_07(state: &PolicyState<'_>) -> HeaderValue {
+pub(super) fn state_07(state: &PolicyState<'_>, jitter: Duration) -> HeaderValue {
     let mut text = Text::new();
-    text.number(b"limit=", state.policy().quota().amount().into());
+    text.number(b"limit=", state.policy().quota().burst());
     text.number(b", remaining=", state.remaining());
-    text.number(b", reset=", round_up(until_more(state)));
+    text.number(b", reset=", round_up(until_more(state, jitter)));
     text.finish()
 }
 
-/// Writes `20;w=1, 50000;w=86400`.
+/// Writes `20;w=1;burst=40, 50000;w=86400`.
 pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
         text.separator();
-        text.number(b"", policy.quota().amount().into());
-        text.number(b";w=", round_up(policy.quota().period()));
+        text.quota(policy);
     }
     text.finish()
 }
 
-/// Writes `20, 20;w=1;name="burst", 50000;w=86400;name="day"`: the binding limit first, then all limits.
+/// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the binding limit first, then all policies.
 pub(super) fn limit_03(binding: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
-    text.number(b"", binding.policy().quota().amount().into());
+    text.number(b"", binding.policy().quota().burst());
     for policy in policies.iter() {
         text.separator();
-        text.number(b"", policy.quota().amount().into());
-        text.number(b";w=", round_up(policy.quota().period()));
+        text.quota(policy);
         text.push(b";name=");
         text.name(policy.name());
     }
@@ -84,6 +94,23 @@ impl Text {
         self.number(prefix, remaining);
         if until_more > 0 {
             self.number(b";t=", until_more);
+        }
+    }
+
+    /// Appends `;pk=:9x03QbK8bMgq:`.
+    pub(super) fn partition_key(&mut self, base64: &[u8]) {
+        self.push(b";pk=:");
+        self.push(base64);
+        self.push(b":");
+    }
+
+    /// Appends `20;w=1;burst=40`. Omits a burst that equals the amount.
+    fn quota(&mut self, policy: &Policy) {
+        let quota = policy.quota();
+        self.number(b"", quota.amount());
+        self.number(b";w=", round_up(quota.period()));
+        if quota.burst() != quota.amount() {
+            self.number(b";burst=", quota.burst());
         }
     }
 
@@ -139,7 +166,7 @@ impl Text {
 fn value(text: &[u8]) -> HeaderValue {
     match HeaderValue::from_bytes(text) {
         Ok(value) => value,
-        Err(_) => unreachable!("names, digits and separators are valid in a header"),
+        Err(_) => unreachable!("names, digits, base64 and separators are valid in a header"),
     }
 }
 

@@ -3,10 +3,14 @@
 use std::mem;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tollgate::ErrorKind;
 
 use super::{
     header_format::HeaderFormat,
-    names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, X_REMAINING},
+    lines::HeaderLines,
+    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, X_RETRY_AFTER},
+    seconds::retry_after,
+    stack,
     text::number_value,
 };
 
@@ -18,6 +22,8 @@ pub(crate) struct HeaderUpdate {
     pub(super) until_more: u64,
     /// The format whose headers scripts in browsers may read.
     pub(super) exposed: Option<HeaderFormat>,
+    /// The reason why the store did not decide, where the layer reports it to clients.
+    pub(super) degraded: Option<ErrorKind>,
 }
 
 pub(super) enum Headers {
@@ -28,66 +34,46 @@ pub(super) enum Headers {
         states: HeaderValue,
     },
     /// All other formats.
-    Lines {
-        lines: Vec<HeaderLine>,
-        remaining: u64,
-    },
-}
-
-pub(super) struct HeaderLine {
-    name: HeaderName,
-    value: HeaderValue,
-    /// Tells whether stacked layers append to the value. Otherwise one layer sets it.
-    is_list: bool,
-}
-
-impl HeaderLine {
-    pub(super) fn list(name: HeaderName, value: HeaderValue) -> Self {
-        Self { name, value, is_list: true }
-    }
-
-    pub(super) fn single(name: HeaderName, value: HeaderValue) -> Self {
-        Self { name, value, is_list: false }
-    }
+    Lines(HeaderLines),
 }
 
 impl HeaderUpdate {
     /// Changes nothing.
-    pub(crate) const EMPTY: Self = Self { headers: Headers::None, until_more: 0, exposed: None };
+    pub(crate) const EMPTY: Self = Self { headers: Headers::None, until_more: 0, exposed: None, degraded: None };
 
-    /// Moves the headers into the response of the inner service, which may be limited by another layer. Lists grow. Of
-    /// single values, those of the layer with the fewest remaining units stay.
+    /// Returns whether the decision left no unit of a policy.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.until_more > 0
+    }
+
+    /// Moves the headers into the response of the inner service, which may be limited by another layer.
     // Inlined by force: the values move once, from the future into the header map.
     #[inline(always)]
     pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
-        if self.until_more > 0 {
-            raise_retry_after(self.until_more, headers);
-        }
-        match mem::replace(&mut self.headers, Headers::None) {
-            Headers::None => return,
+        let own = mem::replace(&mut self.headers, Headers::None);
+        let has_headers = !matches!(own, Headers::None);
+        match own {
+            Headers::None => {}
             Headers::Lists { policies, states } => {
-                if headers.is_empty() {
-                    // Most responses of bare services have no header yet, and nothing has to be looked up.
+                // Most responses of bare services have no header yet, and nothing has to be looked up.
+                if headers.is_empty() || !(headers.contains_key(RATELIMIT) || headers.contains_key(RATELIMIT_POLICY)) {
                     headers.insert(RATELIMIT_POLICY, policies);
                     headers.insert(RATELIMIT, states);
                 } else {
-                    append(headers, RATELIMIT_POLICY, policies);
-                    append(headers, RATELIMIT, states);
+                    stack::add_lists(policies, states, headers);
                 }
             }
-            Headers::Lines { lines, remaining } => {
-                let is_lowest = remaining_in(headers).is_none_or(|inner| remaining < inner);
-                for HeaderLine { name, value, is_list } in lines {
-                    if is_list {
-                        append(headers, name, value);
-                    } else if is_lowest || !headers.contains_key(&name) {
-                        headers.insert(name, value);
-                    }
-                }
-            }
+            Headers::Lines(lines) => stack::add_lines(lines, self.until_more, headers),
         }
-        if let Some(format) = self.exposed {
-            expose(format, headers);
+        if self.until_more > 0 {
+            raise_retry_after(self.until_more, headers);
+        }
+        if let Some(format) = self.exposed.filter(|_| has_headers) {
+            expose(format.joined_names(), headers);
+        }
+        if let Some(kind) = self.degraded {
+            mark_degraded(kind, self.exposed.is_some(), headers);
         }
     }
 
@@ -95,20 +81,27 @@ impl HeaderUpdate {
     // Inlined by force, as the writer is: the values move once, from where they are built into the header map.
     #[inline(always)]
     pub(crate) fn add_missing_to(self, missing: &mut MissingHeaders<'_>) {
+        let has_headers = !matches!(self.headers, Headers::None);
         match self.headers {
-            Headers::None => return,
+            Headers::None => {}
             Headers::Lists { policies, states } => {
                 missing.add(RATELIMIT_POLICY, policies);
                 missing.add(RATELIMIT, states);
             }
-            Headers::Lines { lines, .. } => {
-                for HeaderLine { name, value, .. } in lines {
+            Headers::Lines(HeaderLines { policies, lines, .. }) => {
+                if let Some(policies) = policies {
+                    missing.add(RATELIMIT_POLICY, policies);
+                }
+                for (name, value) in lines {
                     missing.add(name, value);
                 }
             }
         }
-        if let Some(format) = self.exposed {
-            expose(format, missing.headers);
+        if let Some(format) = self.exposed.filter(|_| has_headers) {
+            expose(format.joined_names(), missing.headers);
+        }
+        if let Some(kind) = self.degraded {
+            mark_degraded(kind, self.exposed.is_some(), missing.headers);
         }
     }
 }
@@ -137,83 +130,39 @@ impl<'a> MissingHeaders<'a> {
             self.headers.entry(name).or_insert(value);
         }
     }
+
+    /// Reports to the client why the store did not decide.
+    pub(super) fn mark_degraded(&mut self, kind: ErrorKind, exposes: bool) {
+        mark_degraded(kind, exposes, self.headers);
+    }
 }
 
-/// Allows scripts in browsers to read the headers of a format.
+/// Reports to the client why the store did not decide, unless an inner layer has done so.
 #[cold]
-fn expose(format: HeaderFormat, headers: &mut HeaderMap) {
-    let names = format.joined_names();
+fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
+    headers.entry(DEGRADED).or_insert(HeaderValue::from_static(kind.as_str()));
+    if exposes {
+        expose(DEGRADED, headers);
+    }
+}
+
+/// Allows scripts in browsers to read headers.
+#[cold]
+fn expose(names: &'static str, headers: &mut HeaderMap) {
     let is_exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == names);
     if !is_exposed {
         headers.append(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(names));
     }
 }
 
-/// Returns the remaining units that an inner layer reports in a format of single values.
-fn remaining_in(headers: &HeaderMap) -> Option<u64> {
-    let number = |text: &str| text.trim().parse().ok();
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    if let Some(text) = text(X_REMAINING).or_else(|| text(RATELIMIT_REMAINING)) {
-        return number(text);
-    }
-    text(RATELIMIT)?.split(',').find_map(|member| number(member.trim().strip_prefix("remaining=")?))
-}
-
-/// Appends members to a list that an inner layer may have begun.
-#[inline]
-fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    // `HeaderMap::entry` is not used here, because it copies name and value more often.
-    let value = if headers.contains_key(&name) { joined(headers, &name, value) } else { value };
-    headers.insert(name, value);
-}
-
-/// Joins all lines of a list with further members.
-#[cold]
-fn joined(headers: &HeaderMap, name: &HeaderName, value: HeaderValue) -> HeaderValue {
-    let mut joined = Vec::new();
-    for line in headers.get_all(name) {
-        joined.extend_from_slice(line.as_bytes());
-        joined.extend_from_slice(b", ");
-    }
-    joined.extend_from_slice(value.as_bytes());
-    // Valid values joined by valid bytes are valid.
-    HeaderValue::try_from(joined).unwrap_or(value)
-}
-
-/// Raises the `Retry-After` of an inner layer or of the service to the time at which this layer admits the client.
+/// Raises the `Retry-After` of an inner layer or of the service to the time at which this layer admits the client. A value
+/// that clients cannot parse is replaced.
 fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
-    let Some(inner) = headers.get(header::RETRY_AFTER) else { return };
-    let Some(inner) = inner.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return };
-    if until_more > inner {
-        headers.insert(header::RETRY_AFTER, number_value(until_more));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_appended_to_all_lines_of_a_list() {
-        let mut headers = HeaderMap::new();
-        headers.append(RATELIMIT, HeaderValue::from_static(r#""a";r=1"#));
-        headers.append(RATELIMIT, HeaderValue::from_static(r#""b";r=2"#));
-        append(&mut headers, RATELIMIT, HeaderValue::from_static(r#""c";r=3"#));
-        assert_eq!(headers.get_all(RATELIMIT).iter().collect::<Vec<_>>(), [r#""a";r=1, "b";r=2, "c";r=3"#]);
-    }
-
-    #[test]
-    fn the_remaining_units_are_found_in_every_format_of_single_values() {
-        for (name, value, expected) in [
-            ("x-ratelimit-remaining", "7", Some(7)),
-            ("ratelimit-remaining", " 7 ", Some(7)),
-            ("ratelimit", "limit=20, remaining=7, reset=1", Some(7)),
-            ("ratelimit", r#""burst";r=7;t=1"#, None),
-            ("x-ratelimit-remaining", "many", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-            assert_eq!(remaining_in(&headers), expected, "{name}: {value}");
+    for name in [header::RETRY_AFTER, X_RETRY_AFTER] {
+        if let Some(inner) = headers.get(&name)
+            && retry_after(inner).is_none_or(|inner| inner < until_more)
+        {
+            headers.insert(name, number_value(until_more));
         }
     }
 }

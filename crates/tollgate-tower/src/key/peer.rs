@@ -21,7 +21,8 @@ use super::{
 ///
 /// The server has to provide the address:
 ///
-/// - axum (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`.
+/// - axum (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
+///   without a server add axum's `MockConnectInfo` as a layer.
 /// - tonic (feature `tonic`): nothing to do.
 /// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
 ///
@@ -111,7 +112,11 @@ pub(super) const fn one_prefix(bits: u8) -> Prefixes {
 pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let extensions = &parts.extensions;
     #[cfg(feature = "axum")]
-    let address = extensions.get().map(|axum::extract::ConnectInfo(address)| *address);
+    let address = {
+        use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
+        let served = extensions.get().map(|ConnectInfo(address)| *address);
+        served.or_else(|| extensions.get().map(|MockConnectInfo(address)| *address))
+    };
     #[cfg(not(feature = "axum"))]
     let address = None;
     let address = address.or_else(|| extensions.get::<SocketAddr>().copied());

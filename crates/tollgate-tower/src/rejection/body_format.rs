@@ -9,9 +9,10 @@ pub(super) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text.
+    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text. A HEAD request
+    /// has the format of a GET request.
     pub(super) fn of(request: &Parts) -> Self {
-        if request.method == Method::HEAD || request.method == Method::CONNECT {
+        if request.method == Method::CONNECT {
             return Self::Empty;
         }
         if !request.headers.contains_key(header::ACCEPT) {
@@ -94,10 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn head_and_connect_have_an_empty_body() {
-        for method in ["HEAD", "CONNECT"] {
+    fn connect_has_an_empty_body_and_head_the_body_of_get() {
+        for (method, expected) in
+            [("CONNECT", BodyFormat::Empty), ("HEAD", BodyFormat::Json), ("GET", BodyFormat::Json)]
+        {
             let request = Request::builder().method(method).body(()).unwrap();
-            assert_eq!(BodyFormat::of(&request.into_parts().0), BodyFormat::Empty);
+            assert_eq!(BodyFormat::of(&request.into_parts().0), expected);
         }
     }
 }

@@ -1,13 +1,13 @@
 use std::{borrow::Cow, fmt::Write as _};
 
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Method, Response, header};
 
 use super::{
     body_format::BodyFormat,
     reason::{Reason, Rejection},
     respond::Respond,
 };
-use crate::key::KeyErrorKind;
+use crate::{headers::number_value, key::KeyErrorKind};
 
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
@@ -35,7 +35,9 @@ use crate::key::KeyErrorKind;
 ///
 /// The body follows the `Accept` header ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1)).
 /// A client that prefers text, such as a browser, receives one line of text. A client that accepts
-/// neither JSON nor text receives an empty body, and so does a HEAD request.
+/// neither JSON nor text receives an empty body. A HEAD request receives the headers of a GET request,
+/// `Content-Length` included, and no body
+/// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.6)).
 ///
 /// The draft asks IANA to register the type. Until then, [`types_at`](Self::types_at) can point to
 /// pages of your own.
@@ -111,8 +113,8 @@ impl Problem {
         const SECONDS: &str = r#" s.""#;
         const VIOLATED: &str = r#","violated-policies":["#;
         let mut digits = itoa::Buffer::new();
-        let wait = rejection.binding().zip(rejection.retry_after_seconds());
-        let wait = wait.map(|(state, seconds)| (state.policy().name(), digits.format(seconds)));
+        let wait = rejection.awaited_policy().zip(rejection.retry_after_seconds());
+        let wait = wait.map(|(name, seconds)| (name, digits.format(seconds)));
         let violated =
             || rejection.states().iter().filter(|state| state.is_exceeded()).map(|state| state.policy().name());
         let detail =
@@ -154,8 +156,13 @@ impl<B: From<String>> Respond<B> for Problem {
             BodyFormat::Text => (text(rejection), Some(TEXT)),
             BodyFormat::Empty => (String::new(), None),
         };
-        let mut response = Response::new(B::from(body));
+        let is_head = rejection.request().method == Method::HEAD;
+        let len = body.len();
+        let mut response = Response::new(B::from(if is_head { String::new() } else { body }));
         *response.status_mut() = rejection.status();
+        if is_head {
+            response.headers_mut().insert(header::CONTENT_LENGTH, number_value(len as u64));
+        }
         if let Some(media_type) = media_type {
             response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         }
@@ -181,8 +188,8 @@ fn title(rejection: &Rejection<'_>) -> &'static str {
 fn detail(rejection: &Rejection<'_>) -> Option<String> {
     match rejection.reason() {
         Reason::Denied(_) => {
-            let (state, seconds) = (rejection.binding()?, rejection.retry_after_seconds()?);
-            Some(format!("Policy {}: try again in {seconds} s.", state.policy().name()))
+            let (name, seconds) = (rejection.awaited_policy()?, rejection.retry_after_seconds()?);
+            Some(format!("Policy {name}: try again in {seconds} s."))
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
         Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),
@@ -205,6 +212,8 @@ fn escape(json: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http::Request;
     use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota};
 
@@ -223,7 +232,8 @@ mod tests {
             let _ = limiter.check("all").await;
             let decision = limiter.check("all").await.unwrap();
             let states: Vec<_> = decision.states().collect();
-            let json = Problem::new().document(&Rejection::new(Reason::Denied(&decision), &states, &request));
+            let rejection = Rejection::new(Reason::Denied(&decision), &states, Duration::ZERO, &request);
+            let json = Problem::new().document(&rejection);
             assert!(json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)), "{json}");
             assert_eq!(json.len(), json.capacity());
         }
@@ -232,7 +242,8 @@ mod tests {
     #[test]
     fn text_is_escaped_for_json() {
         let mut json = String::new();
-        escape(&mut json, "a \"b\" \\ \n ü");
-        assert_eq!(json, r#"a \"b\" \\ \u000a ü"#);
+        escape(&mut json, "a \"b\" \\ \n \0\x1f\x20\x7f ü");
+        assert_eq!(json, "a \\\"b\\\" \\\\ \\u000a \\u0000\\u001f\x20\x7f ü");
+        assert_eq!(serde_json::from_str::<String>(&format!("\"{json}\"")).unwrap(), "a \"b\" \\ \n \0\x1f\x20\x7f ü");
     }
 }

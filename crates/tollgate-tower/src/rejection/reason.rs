@@ -6,6 +6,7 @@ use tollgate::{Decision, Error, PolicyState};
 use crate::{
     headers,
     key::{KeyError, KeyErrorKind},
+    outer_wait::OuterWait,
 };
 
 /// Describes a request that the middleware rejects, for the [responder](super::Respond).
@@ -16,6 +17,8 @@ pub struct Rejection<'a> {
     /// document and the headers read them here.
     states: &'a [PolicyState<'a>],
     retry_after: Option<Duration>,
+    /// The policy of an outer layer that the client waits for, if that wait is the longest.
+    outer_policy: Option<&'a str>,
     request: &'a Parts,
 }
 
@@ -49,9 +52,17 @@ impl Reason<'_> {
 
 impl<'a> Rejection<'a> {
     #[inline]
-    pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], request: &'a Parts) -> Self {
-        let retry_after = states.iter().filter_map(PolicyState::retry_after).max();
-        Self { reason, states, retry_after, request }
+    pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], jitter: Duration, request: &'a Parts) -> Self {
+        let own = states.iter().filter_map(PolicyState::retry_after).max();
+        let own = own.map(|own| own.saturating_add(jitter));
+        let (mut retry_after, mut outer_policy) = (own, None);
+        if let Some(own) = own
+            && let Some(outer) = OuterWait::of(&request.extensions)
+            && outer.wait() > own
+        {
+            (retry_after, outer_policy) = (Some(outer.wait()), Some(outer.policy()));
+        }
+        Self { reason, states, retry_after, outer_policy, request }
     }
 
     /// Returns why the request is rejected.
@@ -92,15 +103,24 @@ impl<'a> Rejection<'a> {
         self.states
     }
 
-    /// Returns the policy that the client waits for, if the request was denied.
-    pub(super) fn binding(&self) -> Option<PolicyState<'a>> {
-        match self.states {
-            [state] => Some(*state),
-            _ => self.decision()?.binding(),
+    /// Returns the name of the policy that the client waits for, if the request was denied.
+    pub(super) fn awaited_policy(&self) -> Option<&'a str> {
+        if self.outer_policy.is_some() {
+            return self.outer_policy;
         }
+        let state = match (self.states, self.reason) {
+            ([state], _) => *state,
+            (_, Reason::Denied(decision)) => decision.binding()?,
+            _ => return None,
+        };
+        Some(state.policy().name())
     }
 
-    /// Returns the exact time until the request fits, if it was denied.
+    /// Returns the time until the request fits, if it was denied.
+    ///
+    /// It is exact for this layer, and grows by the
+    /// [jitter](crate::RateLimitBuilder::retry_jitter). If an outer layer has no unit left for a longer
+    /// time, it is the time of that layer.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -38,11 +38,25 @@ pub trait Respond<B>: Send + Sync + 'static {
     /// The middleware adds `Retry-After`, `Cache-Control` and the rate limit headers, unless the
     /// response has them already.
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B>;
+
+    /// Returns whether the middleware adds `Retry-After` and `Cache-Control` to this response. The
+    /// default is `true`.
+    ///
+    /// Return `false` when the client speaks a protocol that has other fields for the wait. gRPC is such
+    /// a protocol. The rate limit headers do not depend on this method.
+    fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
+        let _ = rejection;
+        true
+    }
 }
 
 impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         (**self).respond(rejection)
+    }
+
+    fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
+        (**self).adds_retry_after(rejection)
     }
 }
 

@@ -143,28 +143,143 @@ mod tests {
         assert!((98..=100).contains(&found), "{found}");
     }
 
+    /// Lists values of `RateLimit` that RFC 9651 or the draft rejects.
+    const MALFORMED: [&str; 92] = [
+        "",
+        " ",
+        "a;r=0;t=5",
+        "a",
+        "0",
+        "*a;r=0;t=5",
+        ":YQ==:;r=0;t=5",
+        "?1;r=0;t=5",
+        "1.5;r=0;t=5",
+        "@1;r=0;t=5",
+        r#"%"a";r=0;t=5"#,
+        r#"("a");r=0;t=2"#,
+        r#"("a" "b");r=0;t=2"#,
+        "();r=0;t=2",
+        r#"("a";r=0;t=2)"#,
+        r#"{"a";r=0;t=2}"#,
+        r#"["a";r=0;t=2]"#,
+        r#""a";r=x;t=5"#,
+        r#""a";r=0;t=x"#,
+        r#""a";r=0;t=5,"#,
+        r#""a";r=0;t=5, "#,
+        r#""a";r=0;t=5,, "b";r=0;t=5"#,
+        r#","a";r=0;t=5"#,
+        r#""a";t=5"#,
+        r#""a""#,
+        r#""a;r=0;t=5"#,
+        r#"a";r=0;t=5"#,
+        "'a';r=0;t=5",
+        "\"a\\b\";r=0;t=5",
+        "\"a\\",
+        "\"a\\\";r=0;t=5",
+        r#""ä";r=0;t=5"#,
+        "\"a\tb\";r=0;t=5",
+        r#""a";r=0;t=5 "b""#,
+        r#""a";r=0;t=5 "b";r=0;t=5"#,
+        r#""a";r=0;t=5;"b";r=0"#,
+        r#""a"r=0;t=5"#,
+        r#""a" r=0;t=5"#,
+        r#""a",r=0;t=5"#,
+        r#""a"&r=0;t=5"#,
+        r#""a" ;r=0;t=2"#,
+        r#""a";r=0 ;t=2"#,
+        r#""a";r=0;t=2 ;x"#,
+        r#""a"; r =0;t=2"#,
+        r#""a";r= 0;t=2"#,
+        "\"a\";\tr=0;t=2",
+        "\"a\";r=0;\tt=2",
+        r#""a";r=0;t=2;"#,
+        r#""a";r=0;t=2;;"#,
+        r#""a";;r=0;t=2"#,
+        r#""a";r=0;t=2;x="#,
+        r#""a";r=;t=2"#,
+        r#""a";r=0;t="#,
+        r#""a";=0;t=2"#,
+        r#""a";r=0;t=2;x=?2"#,
+        r#""a";r=0;t=2;x=?"#,
+        r#""a";r=0;t=2;x=:a"#,
+        r#""a";r=0;t=2;x=:*:"#,
+        r#""a";r=0;t=2;x=""#,
+        r#""a";r=0;t=2;x=(1)"#,
+        r#""a";r=0;t=2;x=@"#,
+        r#""a";r=0;t=2;x=@1.5"#,
+        r#""a";R=0;t=2"#,
+        r#""a";r=0;T=2;X=1"#,
+        r#""a";1=0;r=0;t=2"#,
+        r#""a";-x;r=0;t=2"#,
+        r#""a";r=-1;t=2"#,
+        r#""a";r=0;t=-2"#,
+        r#""a";r=+0;t=2"#,
+        r#""a";r=0;t=+2"#,
+        r#""a";r=0;t=2.5"#,
+        r#""a";r=0.0;t=2"#,
+        r#""a";r=0;t=2."#,
+        r#""a";r=0;t=.5"#,
+        r#""a";r=0;t=1e3"#,
+        r#""a";r=0;t=0x5"#,
+        r#""a";r="0";t=2"#,
+        r#""a";r=0;t="2""#,
+        r#""a";r=?0;t=2"#,
+        r#""a";r;t=2"#,
+        r#""a";r=0;t"#,
+        r#""a";r=0;t=1234567890123456"#,
+        r#""a";r=0000000000000000;t=2"#,
+        r#""a";r=0;t=2;x=1.2345"#,
+        "limit=1, remaining=0, reset=3",
+        "limit=1,remaining=0,reset=3",
+        "1, 1;w=3",
+        r#""a";r=0;t=5, 7"#,
+        r#""a";r=0;t=5, b;r=0"#,
+        r#""a";r=0;t=5, ("b");r=0"#,
+        r#""a";r=0;t=5, "b";r=x"#,
+        r#""a";r=0;t=5, "b""#,
+    ];
+
     #[test]
     fn a_header_that_does_not_parse_is_ignored_as_a_whole() {
-        for text in [
-            "",
-            "a;r=0;t=5",
-            r#""a";r=x;t=5"#,
-            r#""a";r=0;t=5,"#,
-            r#""a";t=5"#,
-            r#""a;r=0;t=5"#,
-            r#""a";r=0;t=5 "b""#,
-            // RFC 9651 allows a space behind a semicolon, but not in front of it.
-            r#""a" ;r=0;t=2"#,
-            r#""a";r=0 ;t=2"#,
-            r#""a";r=0;t=2;;"#,
-            r#""a";r=0;t=2;x=?2"#,
-            r#""a";r=-1;t=2"#,
-            r#""a";r=0;t=2.5"#,
-            r#"("a");r=0;t=2"#,
-        ] {
+        for text in MALFORMED {
             assert_eq!(delay(200, &[("ratelimit", text)]), None, "{text}");
+            assert_eq!(delay(429, &[("ratelimit", text)]), Some(999), "{text}");
+            // A valid line beside it is a part of the same value.
+            assert_eq!(delay(200, &[("ratelimit", r#""b";r=0;t=5"#), ("ratelimit", text)]), None, "{text}");
         }
-        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("ratelimit", "junk")]), None);
+    }
+
+    #[test]
+    fn unusual_spellings_of_a_valid_header_are_read() {
+        for text in [
+            r#"  "a";r=0;t=5  "#,
+            "\"a\";r=0;t=5 \t,\t \"b\";r=1",
+            r#""a"; r=0;   t=5"#,
+            r#""a";r=0;t=5;x;y=?0;z=:YQ==:;u=1.5;v=tok*en;d=@1659578233;s=%"a";k="\"""#,
+            r#""a";r=9;r=0;t=1;t=5"#,
+            r#""a";r=000;t=5"#,
+            r#""a\"\\b";r=0;t=5"#,
+            r#""";r=0;t=5"#,
+        ] {
+            assert_eq!(delay(200, &[("ratelimit", text)]), Some(5), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_at_most_fifteen_digits() {
+        assert_eq!(number("999999999999999"), Some(999_999_999_999_999));
+        assert_eq!(number("1000000000000000"), None);
+        assert_eq!(number("0"), Some(0));
+        assert_eq!(number(""), None);
+    }
+
+    #[test]
+    fn a_reset_of_more_than_thirty_years_is_a_time_since_the_epoch() {
+        assert_eq!(from_now(1_000_000_000), Duration::from_secs(1_000_000_000));
+        assert_eq!(from_now(1_000_000_001), Duration::ZERO);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let found = from_now(now + 60).as_secs();
+        assert!((58..=60).contains(&found), "{found}");
     }
 
     #[test]

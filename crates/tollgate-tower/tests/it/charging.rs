@@ -155,6 +155,172 @@ async fn a_denial_and_an_outage_are_not_refunded() {
     send(&RateLimitLayer::builder(unavailable(Outage::Open), Global).final_cost(settle).build(), request()).await;
 }
 
+/// Responds after 10 ms with the status in the body of the request.
+fn log_in() -> impl Service<Request<u16>, Response = Response<String>, Error = Infallible, Future: Send> + Clone {
+    service_fn(|request: Request<u16>| async move {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok(Response::builder().status(*request.body()).body(String::new()).unwrap())
+    })
+}
+
+/// Sends requests at once that the service answers with `status`. Returns the number of responses with each status.
+async fn at_once<S>(service: &S, status: u16, count: usize) -> (usize, usize)
+where
+    S: Service<Request<u16>, Response = Response<String>, Error = Infallible> + Clone,
+{
+    let calls = (0..count).map(|_| service.clone().oneshot(Request::new(status)));
+    let responses = futures_util::future::join_all(calls).await;
+    refunds_are_done().await;
+    let count = |status| responses.iter().filter(|response| response.as_ref().unwrap().status() == status).count();
+    (count(StatusCode::from_u16(status).unwrap()), count(StatusCode::TOO_MANY_REQUESTS))
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_right_log_ins_at_once_all_pass_with_charge_after_and_not_with_charge_on() {
+    for limiter in both() {
+        let is_wrong = |status| status == StatusCode::UNAUTHORIZED;
+        let after = RateLimitLayer::builder(limiter.clone(), Global).charge_after(is_wrong).build().layer(log_in());
+        assert_eq!(at_once(&after, 200, 30).await, (30, 0));
+        assert_eq!(left(&limiter).await, 2);
+
+        let before = RateLimitLayer::builder(limiter.clone(), Global).charge_on(is_wrong).build().layer(log_in());
+        assert_eq!(at_once(&before, 200, 30).await, (2, 28));
+        assert_eq!(left(&limiter).await, 2);
+
+        // Wrong log-ins one after the other never exceed the quota, and then even a right one is denied.
+        for expected in [(1, 0), (1, 0), (0, 1)] {
+            assert_eq!(at_once(&after, 401, 1).await, expected);
+        }
+        assert_eq!(at_once(&after, 200, 1).await, (0, 1));
+        assert_eq!(left(&limiter).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_exceeds_the_quota_by_the_concurrent_requests_minus_one_at_most() {
+    for limiter in both() {
+        let layer = RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| true).build();
+        let service = layer.layer(log_in());
+        assert_eq!(at_once(&service, 401, 1).await, (1, 0));
+        // One unit is left, and five requests see it.
+        assert_eq!(at_once(&service, 401, 5).await, (5, 0));
+        assert_eq!(at_once(&service, 401, 5).await, (0, 5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_denies_with_the_exact_wait_and_the_headers_of_the_limiter() {
+    for limiter in both() {
+        let layer = RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| true).build();
+        let response = send(&layer, request()).await;
+        assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=2"#));
+        refunds_are_done().await;
+        assert_eq!(left(&limiter).await, 1);
+        let _ = limiter.check("all").await.unwrap();
+        let response = send(&layer, request()).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(header(&response, "retry-after"), Some("30"));
+        assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=0;t=30"#));
+        let never = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(3)).charge_after(|_| true).build();
+        assert_eq!(send(&never, request()).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_charges_a_request_that_fails_or_is_cancelled() {
+    for limiter in both() {
+        let layer = RateLimitLayer::builder(limiter.clone(), Global).charge_after(|status| status != 200).build();
+        let fails = service_fn(|_: Request<()>| async { Err::<Response<String>, BoxError>("broken".into()) });
+        assert!(layer.layer(fails).oneshot(request()).await.is_err());
+        refunds_are_done().await;
+        assert_eq!(left(&limiter).await, 1);
+        let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
+        assert!(tokio::time::timeout(Duration::from_secs(1), layer.layer(hangs).oneshot(request())).await.is_err());
+        refunds_are_done().await;
+        assert_eq!(left(&limiter).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
+    let spent = || async {
+        let limiter = Limiter::new(tokio_clock_store(), TWO);
+        let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+        limiter
+    };
+    let shadow = RateLimitLayer::builder(spent().await, Global).charge_after(|_| true).shadow(true).build();
+    assert_eq!(statuses(&shadow, 3).await, [StatusCode::OK; 3]);
+    let waits = RateLimitLayer::builder(spent().await, Global);
+    let waits = waits.charge_after(|_| true).wait(Duration::from_secs(60)).build();
+    let start = tokio::time::Instant::now();
+    assert_eq!(statuses(&waits, 1).await, [StatusCode::OK]);
+    assert_eq!(start.elapsed().as_secs(), 30);
+
+    // A request that waits is charged when it is admitted. So a response that costs nothing is refunded.
+    let limiter = spent().await;
+    let free = RateLimitLayer::builder(limiter.clone(), Global);
+    let free = free.charge_after(|_| false).wait(Duration::from_secs(60)).build();
+    assert_eq!(statuses(&free, 1).await, [StatusCode::OK]);
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_charging_option_replaces_those_before() {
+    let limiter = Limiter::new(still(), TWO);
+    let before = RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| true).charge_on(|_| false).build();
+    assert_eq!(at_once(&before.layer(log_in()), 200, 5).await, (2, 3));
+    assert_eq!(left(&limiter).await, 2);
+    let after = RateLimitLayer::builder(limiter.clone(), Global).charge_on(|_| true).charge_after(|_| false).build();
+    assert_eq!(at_once(&after.layer(log_in()), 200, 5).await, (5, 0));
+    let costs_one = |_: Outcome<'_>, _| Cost::ONE;
+    let general =
+        RateLimitLayer::builder(limiter.clone(), Global).charge_after(|_| false).final_cost(costs_one).build();
+    assert_eq!(at_once(&general.layer(log_in()), 200, 5).await, (2, 3));
+    assert_eq!(left(&limiter).await, 0);
+}
+
+/// The closure of the option reads the response, and must not change it.
+#[tokio::test]
+async fn the_response_keeps_its_headers_and_extensions_when_its_cost_is_read() {
+    #[derive(Clone, Debug, PartialEq)]
+    struct Mark(u8);
+    let limiter = Limiter::new(still(), TWO);
+    let layer = RateLimitLayer::builder(limiter, Global)
+        .final_cost(|outcome, charged| {
+            let head = outcome.response().unwrap();
+            assert_eq!((head.extensions.get(), &head.headers["x-mark"]), (Some(&Mark(7)), &"seven".parse().unwrap()));
+            assert_eq!((head.status, head.version), (StatusCode::ACCEPTED, http::Version::HTTP_2));
+            charged
+        })
+        .build();
+    let service = service_fn(|_: Request<()>| async {
+        let response = Response::builder().status(202).version(http::Version::HTTP_2);
+        Ok::<_, Infallible>(response.header("x-mark", "seven").extension(Mark(7)).body("body".to_owned()).unwrap())
+    });
+    let Ok(response) = layer.layer(service).oneshot(request()).await;
+    assert_eq!(response.extensions().get(), Some(&Mark(7)));
+    assert_eq!(header(&response, "x-mark"), Some("seven"));
+    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=30"#));
+    assert_eq!((response.status(), response.version()), (StatusCode::ACCEPTED, http::Version::HTTP_2));
+    assert_eq!(response.body(), "body");
+}
+
+#[tokio::test]
+async fn a_denial_in_shadow_mode_has_no_cost_to_settle() {
+    let limiter = Limiter::new(still(), TWO);
+    let calls = Arc::new(Mutex::new(0));
+    let counted = calls.clone();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .shadow(true)
+        .final_cost(move |_, charged| {
+            *counted.lock().unwrap() += 1;
+            charged
+        })
+        .build();
+    assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
+    assert_eq!(*calls.lock().unwrap(), 2);
+}
+
 #[tokio::test]
 async fn an_exempt_request_spends_nothing_and_needs_no_key() {
     let limiter = Limiter::new(still(), TWO);

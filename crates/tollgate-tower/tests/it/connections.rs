@@ -12,11 +12,8 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use tollgate::{Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{
-    RateLimitLayer,
-    key::{Global, PeerIp},
-};
+use tollgate::Limiter;
+use tollgate_tower::{RateLimitLayer, key::PeerIp};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::{
     catch_panic::CatchPanicLayer, cors::CorsLayer, map_response_body::MapResponseBodyLayer, timeout::TimeoutLayer,
@@ -100,6 +97,32 @@ async fn a_rejected_head_request_has_no_body_on_the_wire() {
 }
 
 #[tokio::test]
+async fn a_denied_head_request_has_the_headers_of_a_get_request() {
+    let axum = || async {
+        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+        serve(Router::new().route("/", get(|| async { "hello" }).layer(layer))).await
+    };
+    let outside = || async {
+        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+        serve(Router::new().route("/", get(|| async { "hello" })).layer(layer)).await
+    };
+    for is_http2 in [false, true] {
+        for address in [serve_hyper().await, axum().await, outside().await] {
+            exchange(address, is_http2, Method::GET, 2).await;
+            let mut get = exchange(address, is_http2, Method::GET, 1).await.remove(0);
+            let mut head = exchange(address, is_http2, Method::HEAD, 1).await.remove(0);
+            assert_eq!((get.status(), head.status()), (StatusCode::TOO_MANY_REQUESTS, StatusCode::TOO_MANY_REQUESTS));
+            assert_eq!(head.body(), "");
+            assert_eq!(get.headers()["content-length"], get.body().len().to_string());
+            for headers in [get.headers_mut(), head.headers_mut()] {
+                headers.remove("date");
+            }
+            assert_eq!(head.headers(), get.headers(), "HTTP/2: {is_http2}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
     let address = serve_hyper().await;
     let mut statuses = Vec::new();
@@ -165,31 +188,5 @@ async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
             responses.iter().all(|response| response.status() == StatusCode::INTERNAL_SERVER_ERROR),
             "{responses:?}"
         );
-    }
-}
-
-/// A client that knows the limit of a server waits instead of exceeding it.
-#[tokio::test]
-async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
-    const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
-    let theirs = RateLimitLayer::new(Limiter::new(MemoryStore::new(), TWENTY), PeerIp::new());
-    let address = serve(Router::new().route("/", get(|| async { "hello" }).layer(theirs))).await;
-
-    let ours = Policy::token_bucket("ours", Quota::per_second(10).with_burst(1));
-    let client = Client::builder(TokioExecutor::new()).build_http::<Full<bytes::Bytes>>();
-    let client = ServiceBuilder::new()
-        .layer(
-            RateLimitLayer::builder(Limiter::new(MemoryStore::new(), ours), Global)
-                .wait(Duration::from_secs(5))
-                .build(),
-        )
-        .map_response(|response: Response<Incoming>| response.map(Body::new))
-        .service(client);
-    let calls = (0..8).map(|_| {
-        let request = Request::get(format!("http://{address}/")).body(Full::default()).unwrap();
-        client.clone().oneshot(request)
-    });
-    for response in futures_util::future::join_all(calls).await {
-        assert_eq!(response.unwrap().status(), StatusCode::OK);
     }
 }

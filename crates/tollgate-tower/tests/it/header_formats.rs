@@ -44,26 +44,26 @@ async fn ietf_08_lists_every_policy() {
 #[tokio::test]
 async fn ietf_07_writes_one_ratelimit_header() {
     let [first, denied] = headers_of(HeaderFormat::Ietf07).await;
-    let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
-    assert_eq!(first, [policy, "ratelimit: limit=2, remaining=3, reset=1"]);
-    assert_eq!(denied, [policy, "ratelimit: limit=2, remaining=0, reset=1", "retry-after: 1"]);
+    let policy = "ratelimit-policy: 2;w=1;burst=4, 50000;w=86400";
+    assert_eq!(first, [policy, "ratelimit: limit=4, remaining=3, reset=1"]);
+    assert_eq!(denied, [policy, "ratelimit: limit=4, remaining=0, reset=1", "retry-after: 1"]);
 }
 
 #[tokio::test]
 async fn ietf_06_writes_three_headers() {
     let [first, denied] = headers_of(HeaderFormat::Ietf06).await;
-    let policy = "ratelimit-policy: 2;w=1, 50000;w=86400";
-    assert_eq!(first, ["ratelimit-limit: 2", policy, "ratelimit-remaining: 3", "ratelimit-reset: 1"]);
+    let policy = "ratelimit-policy: 2;w=1;burst=4, 50000;w=86400";
+    assert_eq!(first, ["ratelimit-limit: 4", policy, "ratelimit-remaining: 3", "ratelimit-reset: 1"]);
     assert_eq!(
         denied,
-        ["ratelimit-limit: 2", policy, "ratelimit-remaining: 0", "ratelimit-reset: 1", "retry-after: 1"]
+        ["ratelimit-limit: 4", policy, "ratelimit-remaining: 0", "ratelimit-reset: 1", "retry-after: 1"]
     );
 }
 
 #[tokio::test]
 async fn envoy_03_names_the_policies_in_the_limit() {
     let [first, denied] = headers_of(HeaderFormat::Envoy03).await;
-    let limit = r#"x-ratelimit-limit: 2, 2;w=1;name="burst", 50000;w=86400;name="day""#;
+    let limit = r#"x-ratelimit-limit: 4, 2;w=1;burst=4;name="burst", 50000;w=86400;name="day""#;
     assert_eq!(first, [limit, "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1"]);
     assert_eq!(denied, ["retry-after: 1", limit, "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1"]);
 }
@@ -148,6 +148,35 @@ async fn of_single_values_those_of_the_layer_with_the_fewest_remaining_units_sta
             let written = header(&response, name).unwrap();
             assert!(written.starts_with(value), "{written}");
             let _ = (outer.reset("all").await, inner.reset("all").await);
+        }
+    }
+}
+
+/// Returns the numbers of a header.
+fn numbers(text: &str) -> impl Iterator<Item = u64> {
+    text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+}
+
+#[tokio::test]
+async fn no_format_reports_more_remaining_units_than_its_limit() {
+    let wide = Policy::token_bucket("wide", Quota::per_second(2).with_burst(6));
+    let narrow = Policy::token_bucket("narrow", Quota::per_minute(600).with_burst(5));
+    for policy in [wide, narrow] {
+        for (format, limit, remaining) in [
+            (HeaderFormat::Ietf07, "ratelimit", "ratelimit"),
+            (HeaderFormat::Ietf06, "ratelimit-limit", "ratelimit-remaining"),
+            (HeaderFormat::Envoy03, "x-ratelimit-limit", "x-ratelimit-remaining"),
+            (HeaderFormat::Legacy { reset: ResetFormat::Seconds }, "x-ratelimit-limit", "x-ratelimit-remaining"),
+            (HeaderFormat::Spring, "x-ratelimit-burst-capacity", "x-ratelimit-remaining"),
+            (HeaderFormat::RetryAfter, "x-ratelimit-limit", "x-ratelimit-remaining"),
+        ] {
+            let layer = RateLimitLayer::builder(Limiter::new(still(), policy.clone()), Global);
+            let response = send(&layer.header_format(format).cost(|_| Cost::ZERO).build(), request()).await;
+            let limit = numbers(header(&response, limit).unwrap()).next().unwrap();
+            let remaining = header(&response, remaining).unwrap();
+            let remaining = remaining.split_once("remaining=").map_or(remaining, |(_, rest)| rest);
+            assert_eq!(numbers(remaining).next().unwrap(), limit, "{format:?}: {:?}", response.headers());
+            assert_eq!(limit, policy.quota().burst());
         }
     }
 }

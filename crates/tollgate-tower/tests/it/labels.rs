@@ -128,8 +128,27 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied path=other"), 19_999);
         assert_eq!(series.count("tollgate_rejections_total reason=denied path=other"), 19_999);
         assert_eq!(series.count("tollgate_rejections_total reason=denied path=/export"), 1);
-        // Three outcomes for each of three paths, two reasons and the duration.
-        assert_eq!(series.0.len(), 3 * 3 + 2 + 1, "{:?}", series.0.keys());
+        // Three outcomes for each of three paths, and two reasons. Of the limiter, three outcomes and one policy.
+        assert_eq!(series.0.len(), 3 * 3 + 2 + 4, "{:?}", series.0.keys());
+    }
+
+    #[test]
+    fn shadow_mode_counts_no_rejection() {
+        let series = Series::of(async {
+            let builder = || RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true);
+            let layer = builder().expose_request_limiter(None).build();
+            assert_eq!(admitted(&layer, 4).await, 4);
+            let closed = builder().expose_request_limiter(Some(unavailable(Outage::Closed))).build();
+            assert_eq!(admitted(&closed, 4).await, 4);
+            statuses(&builder().build(), 4).await;
+            statuses(&RateLimitLayer::builder(unavailable(Outage::Closed), Global).shadow(true).build(), 4).await;
+            let keyless = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"));
+            statuses(&keyless.shadow(true).build(), 4).await;
+        });
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=shadowed"), 3 + 2);
+        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 0);
+        let rejections = series.0.keys().filter(|name| name.contains("tollgate_rejections_total"));
+        assert_eq!(rejections.count(), 0, "{:?}", series.0.keys());
     }
 
     #[test]
@@ -142,5 +161,7 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 2);
         assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 3);
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 3);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 3);
     }
 }

@@ -133,6 +133,46 @@ async fn trusting_every_address_is_logged() {
 }
 
 #[tokio::test]
+async fn networks_that_leave_out_a_part_of_the_internet_are_not_everywhere() {
+    // Addresses of the networks 10 and 127 are private, and those from 224 on have no clients.
+    let v4 =
+        |without: u8| (1..224_u8).filter(move |it| ![10, 127, without].contains(it)).map(|it| format!("{it}.0.0.0/8"));
+    let v6 = |without: u16| (0x20..0x40_u16).filter(move |it| *it != without).map(|it| format!("{:x}::/8", it << 8));
+    let is_logged = async |networks: Vec<String>| {
+        let networks: Vec<Network> = networks.iter().map(|network| network.parse().unwrap()).collect();
+        let lines = logged("TOLLGATE-TRUST-ALL", async {
+            let _ = TrustedProxies::networks(networks);
+        });
+        !lines.await.is_empty()
+    };
+    assert!(is_logged(v4(0).collect()).await);
+    assert!(is_logged(v6(0).collect()).await);
+    for without in [1, 9, 11, 126, 128, 223] {
+        assert!(!is_logged(v4(without).collect()).await, "{without}");
+    }
+    for without in [0x20, 0x2f, 0x3f] {
+        assert!(!is_logged(v6(without).collect()).await, "{without:x}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_proxies_is_read_up_to_32_addresses() {
+    use tollgate_tower::key::ForwardedIp;
+
+    let proxies: Network = "10.0.0.0/8".parse().unwrap();
+    let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks([proxies]));
+    let peer: std::net::SocketAddr = "10.9.9.9:80".parse().unwrap();
+    // The peer is the first trusted address, so 31 more are read, and then the client.
+    for (proxies, expected) in [(0, "203.0.113.7"), (31, "203.0.113.7"), (32, "10.0.0.1")] {
+        let chain = (0..proxies).rev().map(|at| format!(", 10.0.0.{}", proxies - at));
+        let chain = format!("203.0.113.7{}", chain.collect::<String>());
+        let request = Request::builder().extension(peer).header("x-forwarded-for", chain);
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(client.address(&parts).unwrap().to_string(), expected, "{proxies}");
+    }
+}
+
+#[tokio::test]
 async fn a_misconfiguration_is_logged_once() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
     let lines = logged("into_make_service_with_connect_info", async {
@@ -181,13 +221,17 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
         assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
-        assert_eq!(series.count("tollgate_degraded_total reason=unavailable"), 1);
-        assert_eq!(series.count("tollgate_errors_total reason=unavailable"), 2);
+        assert_eq!(series.count("tollgate_degraded_total limiter=two reason=unavailable"), 1);
+        assert_eq!(series.count("tollgate_errors_total limiter=two reason=unavailable"), 2);
         assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
-        let Some(DebugValue::Histogram(durations)) = series.0.get("tollgate_check_duration_seconds ") else {
-            panic!("{:?}", series.0.keys())
-        };
-        assert_eq!(durations.len(), 7);
+        // The limiter counts each check once, whatever the layer makes of it.
+        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=two"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=hourly"), 0);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 3);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=failed"), 2);
     }
 
     #[test]
@@ -203,8 +247,61 @@ mod counts {
                 assert_eq!(response.status(), StatusCode::OK);
             }
         });
-        assert_eq!(series.0.len(), 5, "{:?}", series.0.keys());
+        assert_eq!(series.0.len(), 8, "{:?}", series.0.keys());
         assert!(!format!("{:?}", series.0.keys()).contains("key-"));
         assert_eq!(series.0["tollgate_waiting "], DebugValue::Gauge(0.0.into()));
+    }
+
+    #[test]
+    fn the_gauge_of_waiters_counts_those_that_wait_now() {
+        use std::time::Duration;
+
+        use tokio::time::{sleep, timeout};
+        use tollgate::{Policy, Quota};
+
+        let queue = Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(9));
+        let bucket = Policy::token_bucket("bucket", Quota::per_second(1));
+        for (policy, max_wait) in [(queue, None), (bucket, Some(Duration::from_secs(60)))] {
+            let recorder = metrics_util::debugging::DebuggingRecorder::new();
+            let snapshotter = recorder.snapshotter();
+            // A snapshot of this recorder holds the change since the last one.
+            let total = std::cell::Cell::new(0.0);
+            let waiting = || {
+                let series = snapshotter.snapshot().into_vec().into_iter();
+                let changes = series.filter_map(|(key, _, _, value)| match value {
+                    DebugValue::Gauge(value) if key.key().name() == "tollgate_waiting" => Some(value.into_inner()),
+                    _ => None,
+                });
+                total.set(total.get() + changes.sum::<f64>());
+                total.get()
+            };
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            metrics::with_local_recorder(&recorder, || {
+                runtime.block_on(async {
+                    let builder = RateLimitLayer::builder(Limiter::new(tokio_clock_store(), policy), Global);
+                    let layer = match max_wait {
+                        Some(max_wait) => builder.wait(max_wait).build(),
+                        None => builder.build(),
+                    };
+                    statuses(&layer, 1).await;
+                    let call = |patience| {
+                        let layer = layer.clone();
+                        tokio::spawn(async move {
+                            timeout(Duration::from_millis(patience), statuses(&layer, 1)).await.is_ok()
+                        })
+                    };
+                    let (first, cancelled, last) = (call(60_000), call(500), call(60_000));
+                    sleep(Duration::from_millis(1)).await;
+                    assert_eq!(waiting(), 3.0);
+                    assert!(!cancelled.await.unwrap());
+                    assert_eq!(waiting(), 2.0);
+                    assert!(first.await.unwrap());
+                    assert_eq!(waiting(), 1.0);
+                    assert!(last.await.unwrap());
+                    assert_eq!(waiting(), 0.0);
+                });
+            });
+        }
     }
 }

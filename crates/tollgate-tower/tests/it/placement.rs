@@ -1,9 +1,14 @@
 //! The places in axum and tower where the layer can be added.
 
-use std::{convert::Infallible, mem::size_of, sync::Arc};
+use std::{convert::Infallible, mem::size_of, net::SocketAddr, sync::Arc};
 
 use crate::support::*;
-use axum::{Router, body::Body, routing::get};
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, connect_info::MockConnectInfo},
+    routing::get,
+};
 use http::{Request, Response, StatusCode};
 use tollgate::Limiter;
 use tollgate_tower::{
@@ -57,6 +62,20 @@ async fn nested_routers_are_limited_by_their_own_layer() {
     let router = Router::new().nest("/v1", nested).route("/a", get(|| async {}));
     assert_eq!(get_twice(router.clone(), "/v1/a").await, LIMITED);
     assert_eq!(get_twice(router, "/a").await, UNLIMITED);
+}
+
+#[tokio::test]
+async fn a_mocked_peer_of_axum_is_the_peer_unless_the_server_knows_it() {
+    let mock = |last| MockConnectInfo(SocketAddr::from(([192, 0, 2, last], 80)));
+    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new());
+    let router = Router::new().route("/a", get(|| async {})).layer(layer);
+    assert_eq!(get_twice(router.clone(), "/a").await, [StatusCode::INTERNAL_SERVER_ERROR; 2]);
+    assert_eq!(get_twice(router.clone().layer(mock(7)), "/a").await, LIMITED);
+    assert_eq!(get_twice(router.clone().layer(mock(8)), "/a").await, LIMITED);
+    // As with the extractor of axum, the real address comes first.
+    let mut request = Request::get("/a").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 9], 80))));
+    assert_eq!(router.layer(mock(7)).oneshot(request).await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]

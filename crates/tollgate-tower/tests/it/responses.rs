@@ -4,7 +4,7 @@ use crate::support::*;
 use http::{Method, Request, Response, StatusCode, header};
 use tollgate::{Clock, Cost, Key, Limiter, MemoryStore, Outage, Policy, Quota};
 use tollgate_tower::{
-    RateLimitLayer,
+    HeaderFormat, RateLimitLayer,
     key::{Global, Header, KeyError, PeerIp},
     key_fn,
     rejection::{Empty, Problem, Reason},
@@ -110,9 +110,26 @@ async fn an_outage_of_an_open_limiter_adds_no_rate_limit_headers() {
 
 #[tokio::test]
 async fn during_an_outage_the_headers_show_the_share_of_the_replica() {
-    let outage = Outage::Local { replicas: std::num::NonZeroU32::new(2).unwrap() };
-    let response = send(&RateLimitLayer::new(unavailable(outage), Global), request()).await;
-    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=1;w=60"#));
+    let outage = Outage::local(2);
+    for (format, limit, remaining) in [
+        (HeaderFormat::Ietf08, "ratelimit-policy: \"two\";q=1;w=60", "ratelimit: \"two\";r=0;t=60"),
+        (HeaderFormat::Ietf07, "ratelimit-policy: 1;w=60", "ratelimit: limit=1, remaining=0, reset=60"),
+        (HeaderFormat::Ietf06, "ratelimit-limit: 1", "ratelimit-remaining: 0"),
+        (HeaderFormat::Envoy03, "x-ratelimit-limit: 1, 1;w=60;name=\"two\"", "x-ratelimit-remaining: 0"),
+        (HeaderFormat::RetryAfter, "x-ratelimit-limit: 1", "x-ratelimit-remaining: 0"),
+    ] {
+        let layer = RateLimitLayer::builder(unavailable(outage), Global).header_format(format).build();
+        for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+            let response = send(&layer, request()).await;
+            assert_eq!(response.status(), status);
+            for line in [limit, remaining] {
+                let (name, value) = line.split_once(": ").unwrap();
+                assert_eq!(header(&response, name), Some(value), "{format:?}");
+            }
+            let is_denied = status == StatusCode::TOO_MANY_REQUESTS;
+            assert_eq!(header(&response, "retry-after"), is_denied.then_some("60"));
+        }
+    }
 }
 
 #[tokio::test]
@@ -152,8 +169,14 @@ async fn a_problem_document_may_have_types_of_the_user() {
 #[tokio::test]
 async fn a_rejected_head_request_has_an_empty_body() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), key_fn(|_| Err::<Key, _>(KeyError::missing("no"))));
-    let head = Request::builder().method(Method::HEAD).body(()).unwrap();
-    assert_eq!(send(&layer, head).await.body(), "");
+    for accept in ["*/*", "text/html", "image/png"] {
+        let request = |method| Request::builder().method(method).header("accept", accept).body(()).unwrap();
+        let (get, head) = (send(&layer, request(Method::GET)).await, send(&layer, request(Method::HEAD)).await);
+        assert_eq!((head.status(), head.body().as_str()), (StatusCode::BAD_REQUEST, ""));
+        // The server writes the length of a GET response.
+        assert_eq!(header(&head, "content-length"), Some(get.body().len().to_string().as_str()));
+        assert_eq!(header(&head, "content-type"), header(&get, "content-type"));
+    }
 }
 
 #[tokio::test]
@@ -199,7 +222,16 @@ async fn an_empty_rejection_has_all_headers() {
     statuses(&layer, 2).await;
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), response.body().as_str()), (StatusCode::TOO_MANY_REQUESTS, ""));
-    assert_eq!(header(&response, "retry-after"), Some("30"));
+    let mut headers: Vec<_> =
+        response.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+    headers.sort_unstable();
+    let expected = [
+        ("cache-control", "no-store"),
+        ("ratelimit", r#""two";r=0;t=30"#),
+        ("ratelimit-policy", r#""two";q=2;w=60"#),
+        ("retry-after", "30"),
+    ];
+    assert_eq!(headers, expected);
 }
 
 #[tokio::test]

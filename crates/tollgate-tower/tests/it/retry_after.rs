@@ -96,12 +96,21 @@ async fn jitter_spreads_requests_and_never_shortens_a_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shorter_delay_does_not_end_a_longer_one() {
-    let api = late_server(EXACT, &[(429, "10"), (429, "3")], Duration::from_millis(5));
-    // Both requests are sent before the first response.
-    let (_, _) = tokio::join!(api.call(), api.call());
-    assert_eq!(api.seconds(), [0, 0]);
-    api.call().await;
-    assert_eq!(api.seconds(), [0, 0, 10]);
+    // The longer delay arrives first, and then last.
+    for responses in [&[(429, "10"), (429, "3")], &[(429, "3"), (429, "10")]] {
+        let api = late_server(EXACT, responses, Duration::from_millis(5));
+        // Both requests are sent before the first response, and the responses arrive one after the other.
+        let first = tokio::spawn(api.service.clone().oneshot(request()));
+        sleep(Duration::from_millis(2)).await;
+        let second = tokio::spawn(api.service.clone().oneshot(request()));
+        sleep(Duration::from_millis(2)).await;
+        assert_eq!(api.seconds(), [0, 0]);
+        assert_eq!(first.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(!second.is_finished());
+        assert_eq!(second.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+        api.call().await;
+        assert_eq!(api.seconds(), [0, 0, 10], "{responses:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::{
 
 use axum::Router;
 use http::{Request, Response, StatusCode};
-use tokio::{net::TcpListener, time::Instant};
+use tokio::net::TcpListener;
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     Store, StoreFuture,
@@ -67,33 +67,9 @@ impl<S: Store> Store for Late<S> {
     }
 }
 
-/// A store in the process that follows the clock of tokio, which the tests pause.
-pub(crate) struct TokioClockStore {
-    store: MemoryStore,
-    clock: Clock,
-    start: Instant,
-}
-
-impl TokioClockStore {
-    pub(crate) fn new() -> Self {
-        let clock = Clock::manual(0);
-        Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock, start: Instant::now() }
-    }
-}
-
-impl Store for TokioClockStore {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.clock.set(1_000_000_000 + self.start.elapsed().as_micros() as u64);
-        self.store.check(check)
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.store.refund(check, decision)
-    }
-
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store.reset(policies, key)
-    }
+/// Creates a store in the process that follows the clock of tokio, which the tests pause.
+pub(crate) fn tokio_clock_store() -> MemoryStore {
+    MemoryStore::builder().clock(Clock::tokio()).build()
 }
 
 /// A store that is never available.

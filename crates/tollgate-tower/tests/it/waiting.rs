@@ -8,7 +8,10 @@ use std::{
 use http::{Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{Cost, Limiter, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::Header};
+use tollgate_tower::{
+    RateLimitLayer,
+    key::{Global, Header},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::*;
@@ -17,7 +20,7 @@ const ONE_A_SECOND: Policy = Policy::token_bucket("one", Quota::per_second(1));
 
 /// Creates a limiter whose store answers at once or later.
 fn limiter(is_late: bool, policy: Policy) -> Limiter {
-    let store = TokioClockStore::new();
+    let store = tokio_clock_store();
     if is_late { Limiter::new(Late(store), policy) } else { Limiter::new(store, policy) }
 }
 
@@ -109,7 +112,7 @@ async fn a_request_behind_a_long_queue_is_denied_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_waiting_requests_is_bounded() {
-    let limiter = Limiter::builder(TokioClockStore::new()).policies(ONE_A_SECOND).max_waiting(2).build();
+    let limiter = Limiter::builder(tokio_clock_store()).policies(ONE_A_SECOND).max_waiting(2).build();
     let layer = RateLimitLayer::builder(limiter, Header::new("key")).wait(Duration::from_secs(60)).build();
     for key in ["a", "b"] {
         assert_eq!(status(&layer, key).await, StatusCode::OK);
@@ -201,5 +204,49 @@ async fn a_request_that_is_cancelled_in_a_leaky_bucket_is_refunded() {
         assert!(timeout(Duration::from_millis(500), status(&layer, "a")).await.is_err());
         sleep(Duration::from_millis(5)).await;
         assert_eq!(remaining(&limiter, "a", "slow").await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_beside_other_policies_delays_too() {
+    const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
+    const WIDE: Policy = Policy::fixed_window("wide", Quota::per_day(1_000));
+    for is_late in [false, true] {
+        for policies in [[SLOW, WIDE], [WIDE, SLOW]] {
+            let limiter = if is_late {
+                Limiter::new(Late(tokio_clock_store()), policies)
+            } else {
+                Limiter::new(tokio_clock_store(), policies)
+            };
+            let layer = RateLimitLayer::new(limiter, Header::new("key"));
+            let start = Instant::now();
+            let delayed = (0..3).map(|_| async { (status(&layer, "a").await, start.elapsed().as_secs()) });
+            let delayed = futures_util::future::join_all(delayed).await;
+            assert_eq!(delayed, [0, 1, 2].map(|at| (StatusCode::OK, at)));
+        }
+    }
+}
+
+/// A client that knows the limit of a server waits instead of exceeding it.
+#[tokio::test(start_paused = true)]
+async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
+    const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
+    for is_late in [false, true] {
+        let server = BoxedService::new(RateLimitLayer::new(limiter(is_late, TWENTY), Global).layer(hello()));
+        let call = |service: BoxedService| async move { service.oneshot(request()).await.unwrap().status() };
+        let eight = |service: &BoxedService| futures_util::future::join_all((0..8).map(|_| call(service.clone())));
+
+        // Eight requests at once are too many for the server.
+        let mut statuses = eight(&server).await;
+        statuses.sort_unstable();
+        assert_eq!(statuses[..2], [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]);
+        sleep(Duration::from_secs(1)).await;
+
+        // The client's own quota is half of the server's, so each request waits for 100 ms.
+        let ours = Policy::token_bucket("ours", Quota::per_second(10).with_burst(1));
+        let client = RateLimitLayer::builder(limiter(is_late, ours), Global).wait(Duration::from_secs(60)).build();
+        let start = Instant::now();
+        assert_eq!(eight(&BoxedService::new(client.layer(server))).await, [StatusCode::OK; 8]);
+        assert!((700..800).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     }
 }

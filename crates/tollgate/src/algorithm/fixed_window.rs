@@ -40,7 +40,7 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.count + cost <= quota.amount_u64()
+        cost == 0 || self.count + cost <= quota.amount()
     }
 
     pub(crate) fn charge(&mut self, cost: u64) {
@@ -78,7 +78,7 @@ impl State {
 /// Derives the numbers from the count and the time left of the window.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [count, left, ..] = *words;
-    let remaining = quota.amount_u64().saturating_sub(count);
+    let remaining = quota.amount().saturating_sub(count);
     let used_left = if count == 0 { 0 } else { left };
     Numbers { remaining, retry_us: if cost > remaining { left } else { 0 }, reset_us: used_left, more_us: used_left }
 }

@@ -13,9 +13,9 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
         let mut mended = false;
-        if self.used > quota.burst_u64() {
+        if self.used > quota.burst() {
             // The burst was lowered since the state was stored.
-            self.used = quota.burst_u64();
+            self.used = quota.burst();
             mended = true;
         }
         if self.start_us > now_us {
@@ -23,7 +23,7 @@ impl State {
             mended = true;
         }
         let refills = (now_us - self.start_us) / quota.period_us();
-        self.used = self.used.saturating_sub(refills.saturating_mul(quota.amount_u64()));
+        self.used = self.used.saturating_sub(refills.saturating_mul(quota.amount()));
         if self.used == 0 {
             // The bucket is full: the next period starts with the next request.
             self.start_us = now_us;
@@ -34,7 +34,7 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        self.used + cost <= quota.burst_u64()
+        self.used + cost <= quota.burst()
     }
 
     pub(crate) fn charge(&mut self, cost: u64) {
@@ -43,7 +43,7 @@ impl State {
 
     /// Returns units, unless they were spent so long ago that refills have already returned them.
     pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
-        let refills = quota.burst_u64().div_ceil(quota.amount_u64());
+        let refills = quota.burst().div_ceil(quota.amount());
         if spent_us + (refills - 1) * quota.period_us() >= self.start_us {
             self.used = self.used.saturating_sub(cost);
         }
@@ -60,7 +60,7 @@ impl State {
     }
 
     pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
-        self.start_us + self.used.div_ceil(quota.amount_u64()) * quota.period_us()
+        self.start_us + self.used.div_ceil(quota.amount()) * quota.period_us()
     }
 
     /// Returns the bytes that the script stores.
@@ -73,13 +73,13 @@ impl State {
 /// Derives the numbers from the missing units and the time until the next refill.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [used, left, ..] = *words;
-    let until = |missing: u64| match missing.div_ceil(quota.amount_u64()) {
+    let until = |missing: u64| match missing.div_ceil(quota.amount()) {
         0 => 0,
         refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
     };
     Numbers {
-        remaining: quota.burst_u64().saturating_sub(used),
-        retry_us: until((used + cost).saturating_sub(quota.burst_u64())),
+        remaining: quota.burst().saturating_sub(used),
+        retry_us: until((used + cost).saturating_sub(quota.burst())),
         reset_us: until(used),
         more_us: until(used.min(1)),
     }

@@ -4,6 +4,11 @@
 /// buckets. L is the length of any interval, including its start and excluding its end. A client
 /// that times its requests can reach each bound.
 ///
+/// Each algorithm is exact up to its largest n. Larger quotas are refused by
+/// [`Policy::try_new`](crate::Policy::try_new) and its siblings. n and b are at most
+/// 999 999 999 999 999 (10¹⁵ − 1) for the buckets and the windows, 4 294 967 295 (2³² − 1) for the
+/// sliding window and the sliding buckets, and 100 000 for the sliding log.
+///
 /// | algorithm | most units admitted | stored per key | use it for |
 /// |---|---|---|---|
 /// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ in L | one time | most limits |
@@ -63,15 +68,15 @@ pub enum Algorithm {
     WindowFromFirstHit,
     /// Counts the current window in full and the previous window by the share still within W.
     ///
-    /// The windows start at multiples of W since the Unix epoch. n·W in microseconds must be below
-    /// 2⁵³: about 104 000 units per day. See
+    /// The windows start at multiples of W since the Unix epoch. n is at most 4 294 967 295. See
     /// [`Policy::sliding_window`](crate::Policy::sliding_window).
     #[doc(alias = "sliding window counter")]
     #[doc(alias = "two counters")]
     SlidingWindow,
     /// Divides W into m sub-windows and counts the current one and the m before it in full.
     ///
-    /// The sub-windows are ⌈W/m⌉ µs wide and aligned to the clock. See
+    /// The sub-windows are ⌈W/m⌉ µs wide and aligned to the clock. n is at most 4 294 967 295,
+    /// because each sub-window takes four bytes. See
     /// [`Policy::sliding_buckets`](crate::Policy::sliding_buckets).
     SlidingBuckets {
         /// Sets the number of sub-windows, m: 1 to 1000, and at most the microseconds in W.

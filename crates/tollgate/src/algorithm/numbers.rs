@@ -81,5 +81,5 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
 /// Derives the numbers of an algorithm whose words already are the used units and the three times.
 fn counted(quota: &Quota, words: &Words) -> Numbers {
     let [used, retry_us, reset_us, more_us] = *words;
-    Numbers { remaining: quota.amount_u64().saturating_sub(used), retry_us, reset_us, more_us }
+    Numbers { remaining: quota.amount().saturating_sub(used), retry_us, reset_us, more_us }
 }

@@ -72,7 +72,7 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= quota.amount_u64()
+        cost == 0 || self.used() + cost <= quota.amount()
     }
 
     pub(crate) fn charge(&mut self, layout: Buckets, now_us: u64, cost: u64) {
@@ -122,8 +122,8 @@ impl State {
             });
             last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
         };
-        let surplus = (used + 1).saturating_sub(quota.amount_u64()).max(1);
-        let retry_us = if denied > 0 { until((used + denied).saturating_sub(quota.amount_u64())) } else { 0 };
+        let surplus = (used + 1).saturating_sub(quota.amount()).max(1);
+        let retry_us = if denied > 0 { until((used + denied).saturating_sub(quota.amount())) } else { 0 };
         [used, retry_us, layout.expires_us(filled.newest()) - now_us, until(surplus)]
     }
 

@@ -52,7 +52,7 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= quota.amount_u64()
+        cost == 0 || self.used() + cost <= quota.amount()
     }
 
     /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.

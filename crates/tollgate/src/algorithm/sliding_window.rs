@@ -1,8 +1,8 @@
 //! Two counters: the current window counts in full, the previous window by the share that is still
 //! within W.
 //!
-//! Shares are compared as products of a count and microseconds. The products are exact in Lua too,
-//! because a policy with n·W of 2⁵³ or more is refused.
+//! Shares are compared as products of a count and microseconds, so nothing is rounded. A policy of
+//! more than 2³² − 1 units is refused, so that both counters fit into 64 bits of the state.
 
 use super::level::{Numbers, Words};
 use crate::Quota;
@@ -17,7 +17,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let (period, most) = (quota.period_us(), quota.amount());
+        let (period, most) = (quota.period_us(), quota.amount() as u32);
         let start = now_us - now_us % period;
         let mut mended = self.current > most || self.previous > most;
         self.current = self.current.min(most);
@@ -41,9 +41,9 @@ impl State {
     pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
         let (current, previous) = self.counts();
         cost == 0
-            || current + cost <= quota.amount_u64()
-                && previous * self.left(quota, now_us).min(quota.period_us())
-                    <= (quota.amount_u64() - current - cost) * quota.period_us()
+            || current + cost <= quota.amount()
+                && product(previous, self.left(quota, now_us).min(quota.period_us()))
+                    <= product(quota.amount() - current - cost, quota.period_us())
     }
 
     /// Spends a cost that fits, so the count never exceeds the amount.
@@ -100,13 +100,17 @@ impl State {
     }
 }
 
+fn product(units: u64, time_us: u64) -> u128 {
+    u128::from(units) * u128::from(time_us)
+}
+
 /// Derives the numbers from the two counts and the time left of the window.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [current, previous, left, _] = *words;
-    let (amount, period) = (quota.amount_u64(), quota.period_us());
+    let (amount, period) = (quota.amount(), quota.period_us());
     // Returns the time for which a previous window of `count` units may still overlap, so that its
     // share is at most `room`.
-    let share = |room: u64, count: u64| (u128::from(room) * u128::from(period) / u128::from(count)) as u64;
+    let share = |room: u64, count: u64| u64::try_from(product(room, period) / u128::from(count)).unwrap_or(u64::MAX);
     let until = |units: u64| {
         if current + units > amount {
             // It cannot fit before this window has become the previous one.
@@ -117,7 +121,7 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
             left.saturating_sub(share(amount - current - units, previous))
         }
     };
-    let inside = (u128::from(previous) * u128::from(left.min(period))).div_ceil(u128::from(period)) as u64;
+    let inside = product(previous, left.min(period)).div_ceil(u128::from(period)) as u64;
     let remaining = amount.saturating_sub(current + inside);
     let reset_us = match (current, previous) {
         (0, 0) => 0,

@@ -3,8 +3,8 @@
 //! same state: the units missing here are the units waiting there.
 //!
 //! One unit takes T = W/n µs. T is rarely a whole number, so a time is stored as whole microseconds
-//! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W, and no product
-//! exceeds the precision of a double.
+//! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W. Every stored
+//! number is an integer that a double represents exactly.
 
 use std::ptr;
 
@@ -32,15 +32,17 @@ impl State {
             return false;
         }
         let mut mended = false;
-        if !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
-            // The rate has changed: keep the spent units, not the time in which they would have returned.
-            let units = (self.full_us - now_us) as f64 / wrote.pace();
+        if !ptr::eq(wrote, quota) && (wrote.pace() != quota.pace() || self.part >= quota.amount()) {
+            // The rate has changed: keep the spent units, not the time in which they would have returned. Where many units
+            // accrue in a microsecond, a part of it is worth units too, and is rounded up.
+            let ahead = self.full_us - now_us + u64::from(self.part > 0 && wrote.pace() < 1.0);
+            let units = ahead as f64 / wrote.pace();
             let known = units >= 0.0 && units <= MAX_EXACT as f64;
             let ahead = if known { (units * quota.pace()).ceil() } else { 0.0 };
             (self.full_us, self.part) = (now_us + ahead.min(MAX_EXACT as f64) as u64, 0);
             mended = true;
         }
-        let top = quota.span(quota.burst_u64());
+        let top = quota.span(quota.burst());
         if self.ahead(now_us) > top {
             (self.full_us, self.part) = (now_us + top.0, top.1);
             mended = true;
@@ -49,7 +51,7 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
-        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst_u64())
+        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst())
     }
 
     pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
@@ -57,14 +59,15 @@ impl State {
     }
 
     pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
-        let (whole, part) = quota.span(cost);
+        // No more than the burst is spent, and the time of more units may exceed 64 bits.
+        let (whole, part) = quota.span(cost.min(quota.burst()));
         let ahead = self.ahead(now_us);
         if ahead <= (whole, part) {
             (self.full_us, self.part) = (now_us, 0);
         } else {
             let borrow = u64::from(ahead.1 < part);
             self.full_us -= whole + borrow;
-            self.part = ahead.1 + borrow * quota.amount_u64() - part;
+            self.part = ahead.1 + borrow * quota.amount() - part;
         }
     }
 
@@ -101,8 +104,8 @@ impl State {
 
 fn add(quota: &Quota, a: Span, b: Span) -> Span {
     let part = a.1 + b.1;
-    let carry = u64::from(part >= quota.amount_u64());
-    (a.0 + b.0 + carry, part - carry * quota.amount_u64())
+    let carry = u64::from(part >= quota.amount());
+    (a.0 + b.0 + carry, part - carry * quota.amount())
 }
 
 /// Subtracts `units` from the words of a bucket to which they were charged.
@@ -111,7 +114,7 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     let (whole, part) = quota.span(units);
     let borrow = u64::from(words[1] < part);
     words[0] = words[0].saturating_sub(whole + borrow);
-    words[1] = words[1] + borrow * quota.amount_u64() - part;
+    words[1] = words[1] + borrow * quota.amount() - part;
 }
 
 /// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
@@ -124,7 +127,7 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
 }
 
 fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64) -> Numbers {
-    let room = (unit * quota.burst_u64()).saturating_sub(ahead);
+    let room = (unit * quota.burst()).saturating_sub(ahead);
     let remaining = room / unit;
     let until = |units: u64| (units * unit).saturating_sub(room);
     Numbers {
@@ -136,10 +139,10 @@ fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64) -> Numbers {
 }
 
 fn wide_numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
-    let n = i128::from(quota.amount_u64());
+    let n = i128::from(quota.amount());
     let period = i128::from(quota.period_us());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
-    let room = period * i128::from(quota.burst_u64()) - used;
+    let room = period * i128::from(quota.burst()) - used;
     let remaining = (room / period).max(0);
     let until = |units: i128| ceil_div((units * period - room).max(0), n);
     Numbers {
@@ -153,7 +156,7 @@ fn wide_numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
 /// Returns the delay of a request that added `charged` units to a leaky bucket: the time until all
 /// units that were in the bucket before have left, in microseconds.
 pub(crate) fn bucket_delay_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
-    let n = i128::from(quota.amount_u64());
+    let n = i128::from(quota.amount());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
     let before = used - i128::from(quota.period_us()) * i128::from(charged);
     ceil_div(before.max(0), n)
@@ -171,9 +174,9 @@ mod tests {
     fn the_64_bit_numbers_equal_the_128_bit_numbers() {
         for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
             let (unit, _) = quota.span(1);
-            let (top, _) = quota.span(quota.burst_u64());
+            let (top, _) = quota.span(quota.burst());
             for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top] {
-                for cost in 0..=quota.burst_u64() {
+                for cost in 0..=quota.burst() {
                     let words = [ahead, 0, 0, 0];
                     assert_eq!(whole_numbers(&quota, unit, ahead, cost), wide_numbers(&quota, &words, cost));
                 }

@@ -32,6 +32,9 @@ pub enum ErrorKind {
     Tls,
     /// The key has fewer levels than a policy [meters](crate::Policy::at_level). Word: `levels`.
     KeyLevels,
+    /// The call was made outside a tokio runtime, and may have to wait. Nothing was sent. Await it inside a runtime, or
+    /// use [`Limiter::blocking`](crate::Limiter::blocking). Word: `runtime`.
+    NoRuntime,
     /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is
     /// unchanged. Split the work, or refuse it for good. Word: `cost`.
     CostExceedsBurst,
@@ -46,6 +49,10 @@ pub enum ErrorKind {
     /// The circuit breaker is open: earlier checks got no answer, so the server is not asked until it answers
     /// a probe. Word: `breaker`.
     CircuitOpen,
+    /// The round trip to the server leaves no room in the deadline of the check, so the server is not asked until
+    /// the round trip is shorter. Set a longer [`deadline`](crate::LimiterBuilder::deadline), or use a nearer server.
+    /// Word: `distant`.
+    Distant,
     /// Too many checks wait in this process. Word: `overload`.
     Overloaded,
     /// Nothing listens at the address of the server. Word: `refused`.
@@ -73,7 +80,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,
@@ -82,12 +89,14 @@ impl ErrorKind {
         Self::ClusterMismatch,
         Self::Tls,
         Self::KeyLevels,
+        Self::NoRuntime,
         Self::CostExceedsBurst,
         Self::Unsupported,
         Self::Protocol,
         Self::Timeout,
         Self::Unavailable,
         Self::CircuitOpen,
+        Self::Distant,
         Self::Overloaded,
         Self::ConnectionRefused,
         Self::ConnectionLost,
@@ -124,12 +133,14 @@ impl ErrorKind {
             Self::ClusterMismatch => "cluster",
             Self::Tls => "tls",
             Self::KeyLevels => "levels",
+            Self::NoRuntime => "runtime",
             Self::CostExceedsBurst => "cost",
             Self::Unsupported => "unsupported",
             Self::Protocol => "protocol",
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
             Self::CircuitOpen => "breaker",
+            Self::Distant => "distant",
             Self::Overloaded => "overload",
             Self::ConnectionRefused => "refused",
             Self::ConnectionLost => "connection",
@@ -145,7 +156,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether a person has to change something: a value, a password, a right, the kind of server.
+    /// Returns whether a person has to change something: a value, a password, a right, the kind of server, the thread.
     /// A retry does not help.
     #[must_use]
     pub const fn is_config(self) -> bool {
@@ -159,6 +170,7 @@ impl ErrorKind {
                 | Self::ClusterMismatch
                 | Self::Tls
                 | Self::KeyLevels
+                | Self::NoRuntime
         )
     }
 
@@ -169,6 +181,7 @@ impl ErrorKind {
             self,
             Self::Unavailable
                 | Self::CircuitOpen
+                | Self::Distant
                 | Self::Overloaded
                 | Self::ConnectionRefused
                 | Self::ConnectionLost

@@ -2,23 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Buffer, INLINE_BYTES, KEY_BYTES, Key, LONG};
-
-/// The greatest number of levels of a key.
-pub(crate) const MAX_LEVELS: usize = 4;
+use super::{
+    Key,
+    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, LongText, MAX_LEVELS},
+};
 
 /// Stands between two levels. No level contains it, so the text of a key shows its levels.
 const SEPARATOR: u8 = b'>';
-
-/// Stores the text of a nested key that does not fit in place. The size is fixed, so the pointer to it is thin and a key
-/// stays small.
-pub(super) struct LongText {
-    len: u16,
-    text: [u8; LONG_BYTES],
-}
-
-/// The greatest length of a nested key in bytes.
-const LONG_BYTES: usize = MAX_LEVELS * (KEY_BYTES + 1) - 1;
 
 /// Borrows the part of a key that a policy meters: all levels, or the outer ones.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@ use std::fmt;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Holds the secret that [`Key::secret`](crate::Key::secret) uses for its digests.
+/// Holds the secret that [`Key::secret`](crate::Key::secret) and [`Key::digest`](crate::Key::digest) use.
 ///
 /// Generate 32 random bytes once, store them with the other secrets of the deployment, and use the
 /// same bytes in all replicas. Replacing the secret makes all its keys fresh, because their digests

@@ -1,10 +1,10 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Inner, Limiter};
-use crate::{Outage, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
+use crate::{Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
-const DEADLINE: Duration = Duration::from_millis(50);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;
@@ -26,6 +26,7 @@ const MAX_WAITING: usize = 10_000;
 pub struct LimiterBuilder<P> {
     store: Arc<dyn Store>,
     policies: P,
+    name: Option<Cow<'static, str>>,
     deadline: Duration,
     outage: Outage,
     max_waiting: usize,
@@ -54,6 +55,7 @@ impl LimiterBuilder<()> {
         Self {
             store: Arc::new(store),
             policies: (),
+            name: None,
             deadline: DEADLINE,
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
@@ -71,10 +73,31 @@ impl<P> LimiterBuilder<P> {
         LimiterBuilder {
             store: self.store,
             policies: policies.into(),
+            name: self.name,
             deadline: self.deadline,
             outage: self.outage,
             max_waiting: self.max_waiting,
         }
+    }
+
+    /// Sets the name of the limiter in log lines and metrics. By default the names of its policies, joined by `+`.
+    ///
+    /// The name becomes the value of a metric label. Do not form it from requests.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let policies = [
+    ///     Policy::token_bucket("burst", Quota::per_second(5)),
+    ///     Policy::fixed_window("daily", Quota::per_day(100)),
+    /// ];
+    /// let named = Limiter::builder(MemoryStore::new()).policies(policies.clone()).name("reports").build();
+    /// assert_eq!(named.name(), "reports");
+    /// assert_eq!(Limiter::new(MemoryStore::new(), policies).name(), "burst+daily");
+    /// ```
+    pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Sets the answer to a check that the store cannot decide in time. By default each replica decides in process:
@@ -86,7 +109,9 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// After the deadline the [`Outage`] decides. A store in the process answers at once, so no deadline applies
+    /// After the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline. While it
+    /// takes more, checks are decided by the `Outage` at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a
+    /// longer deadline for a far server. A store in the process answers at once, so no deadline applies
     /// to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -105,12 +130,13 @@ impl LimiterBuilder<PolicySet> {
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> Limiter {
-        let Self { store, policies, deadline, outage, max_waiting } = self;
+        let Self { store, policies, name, deadline, outage, max_waiting } = self;
+        let name = name.unwrap_or_else(|| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into());
         Limiter(Arc::new(Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
+            fallback: Fallback::new(name, outage, &policies, &*store),
             store,
-            fallback: Fallback::new(outage, &policies),
             policies,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
@@ -121,6 +147,7 @@ impl LimiterBuilder<PolicySet> {
 impl<P: fmt::Debug> fmt::Debug for LimiterBuilder<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimiterBuilder")
+            .field("name", &self.name)
             .field("policies", &self.policies)
             .field("deadline", &self.deadline)
             .field("outage", &self.outage)

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::stored_key::StoredKey;
 use crate::{
-    Check, Key, Policy, PolicySet,
+    Check, Cost, Key, Policy, PolicySet,
     algorithm::{PolicyLevel, Settled, State},
     policy_levels::PolicyLevels,
 };
@@ -91,7 +91,7 @@ impl StateTable {
     /// is changed in place, without moving it out.
     #[inline]
     fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
-        let cost = check.cost.get();
+        let cost = check.cost.units();
         let slot = self.slot(hash, check.key, policy);
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(check.key, policy)) {
             let (level, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
@@ -109,7 +109,7 @@ impl StateTable {
     }
 
     fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        let cost = check.cost.get();
+        let cost = check.cost.units();
         let mut loaded = self.load(hash, check, now_us);
         let is_charged = cost > 0 && loaded.iter().all(|loaded| loaded.fits);
         let levels = PolicyLevels::collect(check.policies.shared().iter().zip(&mut loaded).map(|(policy, loaded)| {
@@ -137,7 +137,7 @@ impl StateTable {
             };
             LoadedState {
                 index,
-                fits: settled.state.fits(policy, now_us, check.cost.get()),
+                fits: settled.state.fits(policy, now_us, check.cost.units()),
                 settled,
                 is_written: false,
             }
@@ -169,11 +169,12 @@ impl StateTable {
 
     /// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
     pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        let mut loaded = self.load(hash, check, now_us);
+        // A refund may name more units than any request can cost, so it does not ask whether they fit.
+        let mut loaded = self.load(hash, Check { cost: Cost::ZERO, ..check }, now_us);
         let mut fresh = SmallVec::<[_; 4]>::new();
         for (policy, loaded) in check.policies.shared().iter().zip(&mut loaded) {
             let state = &mut loaded.settled.state;
-            state.refund(policy, now_us, spent_us, check.cost.get());
+            state.refund(policy, now_us, spent_us, check.cost.units());
             loaded.is_written = state.fresh_at(policy) > now_us;
             if !loaded.is_written {
                 fresh.push(policy);
@@ -265,8 +266,11 @@ impl StateEntry {
             self.state = state;
         }
         let remaining = crate::algorithm::numbers(&self.policy, &level, 0).remaining;
-        let burst = u64::from(self.policy.quota_ref().burst());
-        ((burst - remaining.min(burst)) * 1_000_000 / burst) as u32
+        let burst = self.policy.quota_ref().burst();
+        let spent = burst - remaining.min(burst);
+        // For a burst whose millionfold exceeds 64 bits, a millionth of it is counted in whole units.
+        let share = spent.checked_mul(1_000_000).map_or_else(|| spent / (burst / 1_000_000), |share| share / burst);
+        share as u32
     }
 }
 

@@ -199,7 +199,8 @@ impl MemoryStoreBuilder {
 
     /// Sets the clock; [`Clock::monotonic`] by default.
     ///
-    /// Tests use [`Clock::manual`] to move the time without sleeping.
+    /// Tests use [`Clock::manual`] to move the time without sleeping, and [`Clock::tokio`] where the
+    /// time of tokio is paused.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self

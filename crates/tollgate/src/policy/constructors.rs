@@ -207,9 +207,8 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, when the quota has a burst of its own, or when amount ×
-    /// period in microseconds is 2⁵³ or more (about 104 000 units per day). In a `const` this fails
-    /// the build.
+    /// Panics when the name is not allowed, when the quota has a burst of its own, or when its
+    /// amount is above 4 294 967 295. In a `const` this fails the build.
     #[must_use]
     pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingWindow, quota)
@@ -243,9 +242,9 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, when the quota has a burst of its own, or when
-    /// `buckets` is 0, above 1000, or above the number of microseconds in the period. In a `const`
-    /// this fails the build.
+    /// Panics when the name is not allowed, when the quota has a burst of its own, when its amount is
+    /// above 4 294 967 295, or when `buckets` is 0, above 1000, or above the number of microseconds
+    /// in the period. In a `const` this fails the build.
     ///
     /// ```compile_fail
     /// use tollgate::{Policy, Quota};

@@ -1,15 +1,16 @@
 //! The conditions of a valid policy. They are `const`, so that a literal is tested when it is compiled.
 
-use crate::{Algorithm, Quota, quota::MAX_EXACT};
+use crate::{Algorithm, Quota};
 
 /// The reasons for which a policy is refused.
 #[derive(Clone, Copy)]
 pub(super) enum InvalidPolicy {
     Name,
     WindowBurst,
-    WindowProduct,
+    WindowAmount,
     Buckets,
     BucketWidth,
+    BucketAmount,
     LogAmount,
 }
 
@@ -17,7 +18,11 @@ pub(super) enum InvalidPolicy {
 const MAX_BUCKETS: u16 = 1_000;
 
 /// The greatest amount of an [`Algorithm::SlidingLog`], which stores one entry for each unit.
-const MAX_LOG: u32 = 100_000;
+const MAX_LOG: u64 = 100_000;
+
+/// The greatest amount of an [`Algorithm::SlidingWindow`] and of [`Algorithm::SlidingBuckets`], whose counters have
+/// four bytes.
+const MAX_COUNTER: u64 = u32::MAX as u64;
 
 impl InvalidPolicy {
     /// Returns the message, without the refused value.
@@ -25,11 +30,10 @@ impl InvalidPolicy {
         match self {
             Self::Name => "policy name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /",
             Self::WindowBurst => "policy quota burst must equal its amount: only the bucket algorithms have a burst",
-            Self::WindowProduct => {
-                "policy quota is too large for a sliding window: amount × period in microseconds must be below 2^53"
-            }
+            Self::WindowAmount => "policy quota amount must be at most 4294967295 for a sliding window",
             Self::Buckets => "policy buckets must be 1 to 1000",
             Self::BucketWidth => "policy buckets must not exceed the period in microseconds",
+            Self::BucketAmount => "policy quota amount must be at most 4294967295 for sliding buckets",
             Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
         }
     }
@@ -51,12 +55,10 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
         return Err(InvalidPolicy::WindowBurst);
     }
     match algorithm {
-        Algorithm::SlidingWindow => match quota.amount_u64().checked_mul(quota.period_us()) {
-            Some(product) if product < MAX_EXACT => Ok(()),
-            _ => Err(InvalidPolicy::WindowProduct),
-        },
+        Algorithm::SlidingWindow if quota.amount() > MAX_COUNTER => Err(InvalidPolicy::WindowAmount),
         Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => Err(InvalidPolicy::Buckets),
         Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => Err(InvalidPolicy::BucketWidth),
+        Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => Err(InvalidPolicy::BucketAmount),
         Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(InvalidPolicy::LogAmount),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use super::{
     protocol::Script,
     server::{ScriptCall, Server},
 };
-use crate::{CheckFuture, Error, Key, StoreFuture};
+use crate::{CheckFuture, Deadline, Error, Key, StoreFuture, runtime};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
@@ -24,6 +24,15 @@ impl Backend {
         match self {
             Self::One(handle) => handle.server.refusal(),
             Self::Cluster(cluster) => cluster.refusal(key),
+        }
+    }
+
+    /// Returns the error of a check for this key that is not sent within this deadline.
+    #[inline]
+    pub(super) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+        match self {
+            Self::One(handle) => handle.server.refusal_within(deadline),
+            Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
         }
     }
 
@@ -45,9 +54,13 @@ impl Backend {
                 let route = cluster.clone().check(request);
                 match deadline.and_then(|deadline| Some((deadline.instant()?, deadline.timeout()))) {
                     Some((end, timeout)) => StoreFuture::pending(async move {
+                        runtime::current()?;
                         timeout_at(Instant::from_std(end), route).await.unwrap_or_else(|_| Err(timed_out(timeout)))
                     }),
-                    None => StoreFuture::pending(route),
+                    None => StoreFuture::pending(async move {
+                        runtime::current()?;
+                        route.await
+                    }),
                 }
             }
         }
@@ -97,8 +110,18 @@ impl Backend {
         Ok(())
     }
 
+    /// Returns the servers that checks are sent to now. Asks no server.
+    #[cfg(feature = "metrics")]
+    pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
+        match self {
+            Self::One(handle) => vec![handle.clone()],
+            Self::Cluster(cluster) => cluster.known_masters(),
+        }
+    }
+
     /// Returns every server that has slots, each with an unused key of one of its slots.
     pub(super) async fn servers(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
+        runtime::current()?;
         match self {
             Self::One(handle) => Ok(vec![(Arc::clone(&handle.server), unused_key())]),
             Self::Cluster(cluster) => cluster.masters().await,

@@ -8,7 +8,7 @@ use super::{
     RedisStore,
     backend::Backend,
     cluster::{self, Cluster},
-    connect::{ConnectionSource, ConnectionTemplate, Sentinels, SharedConnection},
+    connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
     dispatch::{ServerHandle, StoreConfig},
     source::{RedisSource, SourceKind, unreadable},
@@ -40,8 +40,9 @@ impl RedisStore {
         Self::builder(source).connect().await
     }
 
-    /// Creates a store that connects with the first check. Until the server is there, the
-    /// [`Outage`](crate::Outage) of each limiter decides.
+    /// Creates a store that connects with its first use: a check, or a limiter with
+    /// [counted replicas](crate::Replicas::Counted). Until the server is there, the [`Outage`](crate::Outage) of each
+    /// limiter decides.
     ///
     /// # Errors
     ///
@@ -193,8 +194,8 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(self.client(settings(&url)?, true)?.into()),
-            SourceKind::Client(client) => ConnectionSource::Client((*client).into()),
+            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?.into()),
+            SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels { urls, master, server_url } => {
                 let server_url = self.server_url.clone().or(server_url);
@@ -237,6 +238,13 @@ impl RedisStoreBuilder {
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
         })
+    }
+
+    fn dialer(&self, info: ConnectionInfo) -> Result<Dialer, Error> {
+        let dialer = Dialer::new(self.client(info, true)?);
+        #[cfg(feature = "tls")]
+        let dialer = dialer.with_certificates(&self.tls);
+        Ok(dialer)
     }
 
     #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates need TLS"))]

@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use redis::Value;
@@ -8,9 +8,10 @@ use redis::Value;
 use super::{
     RedisStore,
     protocol::{self, Script},
-    server::Server,
+    replicas,
+    server::{self, DISTANT, Server},
 };
-use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota};
+use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota, limiter};
 
 /// Describes a setting of a server that an operator should change. See [`RedisStore::diagnose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,19 +31,22 @@ const OLDEST: [u32; 2] = [6, 2];
 /// The difference between two clocks up to which nothing is reported.
 const SKEW: Duration = Duration::from_secs(1);
 
+/// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is busy.
+const TRIPS: u32 = 5;
+
 /// The amount per minute of the policies that are tried.
-const TRIED: u32 = 600;
+const TRIED: u64 = 600;
 
 /// The costs of the three calls of each script.
-const COSTS: [u32; 3] = [200, 1, 1];
+const COSTS: [u64; 3] = [200, 1, 1];
 
 impl Finding {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
 
-    /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`, `TOLLGATE-CLOCK` or
-    /// `TOLLGATE-VERSION`.
+    /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`,
+    /// `TOLLGATE-CLOCK`, `TOLLGATE-VERSION` or `TOLLGATE-DISTANT`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
@@ -71,6 +75,7 @@ impl RedisStore {
     /// | `TOLLGATE-ACL` | The user lacks a right that a script or this examination needs. |
     /// | `TOLLGATE-CLOCK` | The clocks of the server and of this machine differ by more than 1 s. Aligned windows begin at other times than this machine expects. With a [clock of the process](super::RedisStoreBuilder::clock) replicas disagree. |
     /// | `TOLLGATE-VERSION` | Redis is older than 6.2. |
+    /// | `TOLLGATE-DISTANT` | The round trip takes more than four fifths of the default [`deadline`](crate::LimiterBuilder::deadline), 50 ms. A limiter with a longer deadline may be in order. |
     ///
     /// The scripts run on keys of their own, which are deleted afterwards. [`connect`](Self::connect) calls this once
     /// without policies, and logs the findings. Call it with policies when the service starts, or in a check of the
@@ -95,6 +100,9 @@ impl RedisStore {
             let mut found = examine(&server).await?;
             for set in &sets {
                 try_scripts(&server, set, &key, &mut found).await?;
+            }
+            if !sets.is_empty() {
+                found.extend(try_count(&server, &key).await?);
             }
             // Several servers of a cluster often have the same findings.
             found.retain(|finding| !findings.contains(finding));
@@ -141,7 +149,23 @@ async fn examine(server: &Server) -> Result<Vec<Finding>, Error> {
         None if server.clock().is_none() => findings.push(lacks("TIME", "+time")),
         None => {}
     }
+    findings.extend(distance(server).await?);
     Ok(findings)
+}
+
+/// Measures the round trip, and compares it with the default deadline. A limiter may have another one, which a store does
+/// not know.
+async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
+    let (ping, mut shortest) = (redis::cmd("PING"), Duration::MAX);
+    for _ in 0..TRIPS {
+        let sent = Instant::now();
+        granted(server.query_in_time(&ping).await)?;
+        shortest = shortest.min(sent.elapsed());
+        if server::far(shortest, limiter::DEADLINE).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(server::far(shortest, limiter::DEADLINE).map(|detail| Finding::new(DISTANT, detail)))
 }
 
 /// Returns the time since the Unix epoch on the clock of this process that decides, or on the system's.
@@ -187,7 +211,7 @@ async fn try_scripts(
         // By its body first: the user may lack the right to load a script that the server happens to know.
         let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
         for ((command, body), cost) in calls.into_iter().zip(COSTS) {
-            let own = [server.now(), cost.into()].into_iter().chain(spent).collect::<Vec<_>>();
+            let own = [server.now(), Cost::new(cost).number()].into_iter().chain(spent).collect::<Vec<_>>();
             let Some(reply) = granted(server.query_in_time(&call(command, body, &own, is_tagged)).await)? else {
                 findings.push(Finding::new(
                         ACL,
@@ -209,7 +233,7 @@ async fn try_scripts(
     }
     // A state that may not be read counts as absent, so each charge is the first and no request is ever denied. A
     // window may end between two of the checks, but not between every two.
-    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < u64::from(TRIED - cost));
+    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < TRIED - cost);
     for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
         if !is_read(at) {
             findings.push(Finding::new(
@@ -227,6 +251,26 @@ async fn try_scripts(
         findings.push(lacks("DEL", "+del"));
     }
     Ok(())
+}
+
+/// Calls the script by which the replicas count themselves, on a key of its own.
+async fn try_count(server: &Server, key: &Key) -> Result<Option<Finding>, Error> {
+    let mut call = redis::cmd("EVAL");
+    call.arg(&Script::replicas().text).arg(1);
+    replicas::add_call(server, key, "diagnosis", &mut call);
+    if granted(server.query_in_time(&call).await)?.is_none() {
+        return Ok(Some(Finding::new(
+            ACL,
+            format!(
+                "the user may not call the script by which the replicas count themselves, or a command in it; grant \
+                 ~{}:* +evalsha +eval +time +zadd +zremrangebyscore +zcard +pexpire, or set `Outage::local`",
+                server.prefix()
+            ),
+        )));
+    }
+    // A missing right to delete is found with the scripts of the policies.
+    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key))).await)?;
+    Ok(None)
 }
 
 /// Returns `None` for a call that the user may not make.

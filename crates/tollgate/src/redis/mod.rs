@@ -1,7 +1,8 @@
 //! The store in Redis.
 //!
-//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `backend`; `backend` uses `cluster`;
-//! `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`; `connect` uses `protocol`.
+//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `sampler` and `replicas`; these use `backend`;
+//! `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`;
+//! `connect` uses `protocol`.
 
 mod backend;
 mod builder;
@@ -11,6 +12,9 @@ mod deny_cache;
 mod diagnosis;
 mod dispatch;
 mod protocol;
+mod replicas;
+#[cfg(feature = "metrics")]
+mod sampler;
 mod server;
 mod source;
 mod store;

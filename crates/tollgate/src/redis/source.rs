@@ -41,7 +41,7 @@ use crate::{Error, ErrorKind};
 ///
 /// # Pools
 ///
-/// A pool is asked for one connection, which all checks share. It is asked again only when that connection broke. (To
+/// A pool is asked for one connection, which all checks share. It is asked again only when that connection ended. (To
 /// recycle a connection takes a round trip, which a checkout for each decision would pay each time.) A Sentinel pool
 /// finds the master only when it makes a connection: it notices a planned fail-over some ten seconds late, and meanwhile
 /// both masters spend. [`RedisSource::sentinel`] notices within milliseconds. A pool for a cluster is not accepted: its calls

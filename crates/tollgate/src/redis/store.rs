@@ -2,14 +2,17 @@ use std::{fmt, hash::BuildHasher, iter, sync::Arc};
 
 use foldhash::fast::RandomState;
 
+#[cfg(feature = "metrics")]
+use super::sampler::{self, Sampled, Sampler};
 use super::{
     backend::Backend,
     deny_cache::{DenyCache, KeyHash},
     dispatch::CheckRequest,
     protocol::{self, Script},
+    replicas::{self, Counts, ReplicaCounter},
     server::Server,
 };
-use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, StoreFuture};
+use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaCount, Store, StoreFuture};
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
@@ -23,6 +26,11 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, Store, S
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
 /// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+///
+/// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
+/// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
+/// process that was silent for eight seconds is not counted any more. The task that writes is started when the limiter
+/// is built, or with its first check if that is the first use of a runtime.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -42,6 +50,9 @@ struct Inner {
     hasher: RandomState,
     backend: Backend,
     deny_cache: Option<Arc<DenyCache>>,
+    counter: ReplicaCounter,
+    #[cfg(feature = "metrics")]
+    sampler: Sampler,
 }
 
 impl RedisStore {
@@ -59,13 +70,24 @@ impl RedisStore {
     ///
     /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. Checks are then decided by the
     /// [`Outage`](crate::Outage) of the limiter at once, until the server answers a background probe.
+    ///
+    /// A server that answers, and is too far for the deadline of some limiters, is available: see
+    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant).
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.0.backend.is_available()
     }
 
     pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
-        Self(Arc::new(Inner { prefix, hasher: RandomState::default(), backend, deny_cache }))
+        Self(Arc::new(Inner {
+            prefix,
+            hasher: RandomState::default(),
+            backend,
+            deny_cache,
+            counter: ReplicaCounter::new(),
+            #[cfg(feature = "metrics")]
+            sampler: Sampler::new(),
+        }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -90,9 +112,37 @@ impl Inner {
     }
 }
 
+impl Counts for Inner {
+    fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    fn counter(&self) -> &ReplicaCounter {
+        &self.counter
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Sampled for Inner {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+}
+
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let inner = &*self.0;
+        if inner.counter.needs_task() {
+            replicas::start(&self.0);
+        }
+        #[cfg(feature = "metrics")]
+        if inner.sampler.needs_task() {
+            sampler::start(&self.0);
+        }
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
@@ -101,7 +151,7 @@ impl Store for RedisStore {
             }
             deny_epoch = Some(cache.epoch(&check, hash));
         }
-        match inner.backend.refusal(check.key) {
+        match inner.backend.refusal_within(check.key, check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
@@ -119,7 +169,7 @@ impl Store for RedisStore {
             let reply = inner.backend.run(&key, &scripts.refund, policies.len(), |server, command| {
                 server.add_keys(scripts, iter::once(&key), command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*scripts.pack(&[server.now(), cost.units().into(), spent]));
+                command.arg(&*scripts.pack(&[server.now(), cost.number(), spent]));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -171,6 +221,12 @@ impl Store for RedisStore {
 
     fn keeps_deadline(&self) -> bool {
         true
+    }
+
+    fn replicas(&self) -> Option<ReplicaCount> {
+        let count = self.0.counter.count();
+        replicas::start(&self.0);
+        Some(count)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{Check, CheckFuture, Store, StoreFuture};
-use crate::{Decision, Entry, Key, PolicySet};
+use crate::{Decision, Entry, Key, PolicySet, ReplicaCount};
 
 /// Forwards every method to the store inside.
 macro_rules! forward {
@@ -29,6 +29,10 @@ macro_rules! forward {
 
             fn keeps_deadline(&self) -> bool {
                 (**self).keeps_deadline()
+            }
+
+            fn replicas(&self) -> Option<ReplicaCount> {
+                (**self).replicas()
             }
         }
     };

@@ -30,6 +30,7 @@ enum State<T> {
     Ready(T),
     Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store has such answers"))]
     PendingCheck(Pin<Box<dyn PendingCheck<T>>>),
     Taken,
 }
@@ -41,8 +42,8 @@ pub(crate) trait PendingCheck<T>: Future<Output = Result<T, Error>> + Send {
 
 /// Handles the outcome of a store.
 pub(crate) trait Guard<T>: Send + Sync {
-    /// Notes that the store decided.
-    fn decided(&self);
+    /// Notes that the store decided the check that `answer` holds.
+    fn decided(&self, outcome: &T, answer: &dyn PendingCheck<T>);
 
     /// Answers for a store that failed.
     fn failed(&self, check: Check<'_>, error: Error) -> Result<T, Error>;
@@ -138,8 +139,8 @@ where
                 let outcome = answer.as_mut().poll(cx);
                 // An outcome of the store is returned as it is. A copy would take a good part of the time here.
                 return match (&outcome, &this.guard) {
-                    (Poll::Ready(Ok(_)), Some(guard)) => {
-                        guard.decided();
+                    (Poll::Ready(Ok(decided)), Some(guard)) => {
+                        guard.decided(decided, &**answer);
                         outcome
                     }
                     (Poll::Ready(Err(error)), Some(guard)) => Poll::Ready(guard.failed(answer.check(), error.clone())),

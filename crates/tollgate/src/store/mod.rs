@@ -3,12 +3,10 @@ mod forward;
 mod future;
 
 pub use check::{Check, Deadline};
-pub(crate) use future::Guard;
-#[cfg(feature = "redis")]
-pub(crate) use future::PendingCheck;
 pub use future::{CheckFuture, StoreFuture};
+pub(crate) use future::{Guard, PendingCheck};
 
-use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
+use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -17,7 +15,7 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 /// shard), or to keep the state elsewhere.
 ///
 /// A wrapper forwards **every** method. A method that is not forwarded falls back to its default: the wrapped store
-/// then loses its entries, its deadline or its in-process answers.
+/// then loses its entries, its deadline, its in-process answers or its count of replicas.
 ///
 /// # Contract
 ///
@@ -52,7 +50,10 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
-/// use tollgate::{Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
+/// use tollgate::{
+///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, ReplicaCount, Store,
+///     StoreFuture,
+/// };
 ///
 /// /// Counts the checks of another store.
 /// struct Counted<S>(S, Arc<AtomicU64>);
@@ -76,6 +77,9 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet};
 ///     }
 ///     fn keeps_deadline(&self) -> bool {
 ///         self.0.keeps_deadline()
+///     }
+///     fn replicas(&self) -> Option<ReplicaCount> {
+///         self.0.replicas()
 ///     }
 /// }
 ///
@@ -118,5 +122,15 @@ pub trait Store: Send + Sync + 'static {
     /// `false` by default.
     fn keeps_deadline(&self) -> bool {
         false
+    }
+
+    /// Returns the number of processes that spend from the state of this store, this one included, and keeps it up to
+    /// date as long as a clone of it is held. `None`, the default, when the store does not count.
+    ///
+    /// A [`Limiter`](crate::Limiter) with [`Replicas::Counted`](crate::Replicas::Counted) calls this once, when it is
+    /// built, and divides its quotas by the number in an outage. So the store leaves the last number in place while it
+    /// cannot count.
+    fn replicas(&self) -> Option<ReplicaCount> {
+        None
     }
 }

@@ -85,7 +85,7 @@ impl Script {
     #[must_use]
     pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let scripts = self.policies.scripts();
-        let mut call = self.call(&scripts.check.sha, &self.keys(key), &[time(now_us), cost.units().into()]);
+        let mut call = self.call(&scripts.check.sha, &self.keys(key), &[time(now_us), cost.number()]);
         call.extend(scripts.tagged.then(|| tag.as_bytes().to_vec()));
         call
     }
@@ -93,7 +93,7 @@ impl Script {
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
     pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
-        let own = [time(now_us), cost.units().into(), spent_us as f64];
+        let own = [time(now_us), cost.number(), spent_us as f64];
         self.call(&self.policies.scripts().refund.sha, &self.keys(key), &own)
     }
 
@@ -136,7 +136,7 @@ impl Script {
     pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let scripts = self.policies.scripts();
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call = self.call(&scripts.batch.sha, &names, &[time(now_us), cost.units().into()]);
+        let mut call = self.call(&scripts.batch.sha, &names, &[time(now_us), cost.number()]);
         call.extend(scripts.tagged.then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));

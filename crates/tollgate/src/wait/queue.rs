@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -41,14 +42,16 @@ pub(super) struct Denial {
 impl Denial {
     /// Returns the earliest time at which a caller behind `ahead` others can be admitted. Each of
     /// the others spends at least one unit.
-    fn earliest_behind(&self, ahead: usize) -> Instant {
+    pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
         let Some(state) = self.decision.binding() else { return self.retry_at };
-        let (quota, ahead) = (state.policy().quota(), u32::try_from(ahead).unwrap_or(u32::MAX));
-        let wait = match state.policy().algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => quota.period().saturating_mul(ahead) / quota.amount(),
+        let quota = state.policy().quota();
+        let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
+        let wait_ns = match state.policy().algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => period_ns * ahead / amount,
             // With the other algorithms many units can return at the same time.
-            _ => quota.period().saturating_mul(ahead / quota.amount()),
+            _ => period_ns * (ahead / amount),
         };
+        let wait = Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX));
         self.retry_at.checked_add(wait).unwrap_or(self.retry_at)
     }
 }

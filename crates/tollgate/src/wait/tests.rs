@@ -6,32 +6,43 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Clock, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
+use crate::{Clock, ErrorKind, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
-struct PausedStore {
+pub(super) struct PausedStore {
     store: MemoryStore,
     clock: Clock,
     start: Instant,
     latency: Duration,
-    checks: Arc<AtomicUsize>,
+    pub(super) checks: Arc<AtomicUsize>,
+    pub(super) refunds: Arc<AtomicUsize>,
+    /// The store does not answer, from this check on.
+    away_from: usize,
 }
 
 const EPOCH_US: u64 = 1_000_000_000_000_000;
 
 impl PausedStore {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let clock = Clock::manual(EPOCH_US);
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        Self { store, clock, start: Instant::now(), latency: Duration::ZERO, checks: Arc::default() }
+        Self {
+            store,
+            clock,
+            start: Instant::now(),
+            latency: Duration::ZERO,
+            checks: Arc::default(),
+            refunds: Arc::default(),
+            away_from: usize::MAX,
+        }
     }
 
-    fn late(latency: Duration) -> Self {
+    pub(super) fn late(latency: Duration) -> Self {
         Self { latency, ..Self::new() }
     }
 
-    fn store(&self) -> &MemoryStore {
+    pub(super) fn store(&self) -> &MemoryStore {
         self.clock.set(EPOCH_US + self.start.elapsed().as_micros() as u64);
         &self.store
     }
@@ -39,8 +50,10 @@ impl PausedStore {
 
 impl Store for PausedStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.checks.fetch_add(1, Ordering::Relaxed);
-        let decision = self.store().check(check);
+        let decision = match self.checks.fetch_add(1, Ordering::Relaxed) {
+            at if at >= self.away_from => StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "away"))),
+            _ => self.store().check(check),
+        };
         if self.latency.is_zero() {
             return decision;
         }
@@ -53,7 +66,17 @@ impl Store for PausedStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.store().refund(check, decision)
+        self.refunds.fetch_add(1, Ordering::Relaxed);
+        if self.latency.is_zero() {
+            return self.store().refund(check, decision);
+        }
+        // The store refunds when the request arrives, which is later than the call.
+        let (this, policies, key) = (self.clone(), check.policies.clone(), check.key.clone());
+        let (cost, decision) = (check.cost, decision.cloned());
+        StoreFuture::pending(async move {
+            sleep(this.latency).await;
+            this.store().refund(Check::new(&policies, &key, cost), decision.as_ref()).await
+        })
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
@@ -61,12 +84,12 @@ impl Store for PausedStore {
     }
 }
 
-const QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_second(10).with_burst(5));
-const BUCKET: Policy = Policy::token_bucket("bucket", Quota::per_second(10).with_burst(1));
-const MS: fn(u64) -> Duration = Duration::from_millis;
+pub(super) const QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_second(10).with_burst(5));
+pub(super) const BUCKET: Policy = Policy::token_bucket("bucket", Quota::per_second(10).with_burst(1));
+pub(super) const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// Starts a waiter and lets it run until it has to wait.
-async fn waiter(limiter: &Limiter, max_wait: Duration) -> tokio::task::JoinHandle<(Decision, Duration)> {
+pub(super) async fn waiter(limiter: &Limiter, max_wait: Duration) -> tokio::task::JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
         let decision = limiter.until_ready("k", max_wait).await.unwrap();
@@ -117,6 +140,8 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_refunded() {
     assert!(decision.is_denied() && start.elapsed().is_zero());
     assert_eq!((decision.retry_after(), decision.delay()), (Some(MS(50)), Duration::ZERO));
     assert!(decision.state("queue").unwrap().is_exceeded());
+    // The denial shows the state without the denied request.
+    assert_eq!(decision.state("queue").unwrap().remaining(), 3);
     // The denied request is out of the bucket: the next one follows the second.
     assert_eq!(limiter.check("k").await.unwrap().delay(), MS(200));
     for waiter in [first, second] {
@@ -152,9 +177,34 @@ async fn a_request_cancelled_before_the_decision_arrives_is_refunded() {
         let waiter = waiter(&limiter, MS(1_000)).await;
         sleep(MS(10)).await;
         waiter.abort();
-        sleep(MS(15)).await;
+        // The decision arrives after 20 ms, and the refund 20 ms later.
+        sleep(MS(35)).await;
         let peeked = limiter.peek("k").await.unwrap();
         assert_eq!(peeked.states().next().unwrap().reset_after(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_store_did_not_charge_is_not_refunded_to_the_store() {
+    for latency in [Duration::ZERO, MS(20)] {
+        // Three requests that the store charges. Everything after them is decided by the local share.
+        let store = PausedStore { away_from: 3, ..PausedStore::late(latency) };
+        let limiter = Limiter::new(store.clone(), QUEUE);
+        for _ in 0..3 {
+            let _ = limiter.check("k").await.unwrap();
+        }
+        assert!(limiter.check("k").await.unwrap().is_degraded());
+        // Cancelled during its delay, cancelled before the decision arrives, and turned away.
+        let waiters = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+        sleep(latency + MS(1)).await;
+        let early = waiter(&limiter, MS(1_000)).await;
+        for waiter in waiters.into_iter().chain([early]) {
+            waiter.abort();
+            assert!(waiter.await.unwrap_err().is_cancelled());
+        }
+        assert!(waiter(&limiter, MS(50)).await.await.unwrap().0.is_denied());
+        sleep(latency + MS(1)).await;
+        assert_eq!(store.refunds.load(Ordering::Relaxed), 0, "{latency:?}");
     }
 }
 
@@ -182,6 +232,7 @@ async fn denied_callers_retry_at_retry_after_in_order_of_arrival() {
     }
     // This caller could be admitted after 400 ms at the earliest.
     let too_late = waiter(&limiter, MS(399)).await;
+    let in_time = waiter(&limiter, MS(400)).await;
     for (at, waiter) in (0..).zip(waiters) {
         let (decision, waited) = waiter.await.unwrap();
         assert!(decision.is_allowed());
@@ -190,13 +241,16 @@ async fn denied_callers_retry_at_retry_after_in_order_of_arrival() {
     let (decision, waited) = too_late.await.unwrap();
     assert!(decision.is_denied());
     assert_eq!((decision.retry_after(), waited), (Some(MS(100)), MS(0)));
+    let (decision, waited) = in_time.await.unwrap();
+    assert_eq!((decision.is_allowed(), waited), (true, MS(400)));
     assert!(limiter.wait_queues().lock().is_empty());
     assert!(store.checks.load(Ordering::Relaxed) < 12);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_beyond_max_waiting_is_denied_at_once() {
-    let limiter = Limiter::builder(PausedStore::new()).policies(BUCKET).max_waiting(2).build();
+    let store = PausedStore::new();
+    let limiter = Limiter::builder(store.clone()).policies(BUCKET).max_waiting(2).build();
     for key in ["k", "other"] {
         let _ = limiter.check(key).await.unwrap();
     }
@@ -204,10 +258,12 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     for _ in 0..2 {
         waiters.push(waiter(&limiter, MS(1_000)).await);
     }
-    for key in ["k", "other"] {
-        let start = Instant::now();
+    for (key, checks) in [("k", 0), ("other", 1)] {
+        let (start, before) = (Instant::now(), store.checks.load(Ordering::Relaxed));
         assert!(limiter.until_ready(key, MS(1_000)).await.unwrap().is_denied());
         assert_eq!(start.elapsed(), MS(0));
+        // The denial of the queue, or the caller's own, is the answer. The store is not asked again.
+        assert_eq!(store.checks.load(Ordering::Relaxed) - before, checks);
     }
     for waiter in waiters {
         assert!(waiter.await.unwrap().0.is_allowed());
@@ -230,6 +286,30 @@ async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
     let denied = waiter(&limiter, MS(1_000)).await.await.unwrap().0;
     assert!(denied.is_denied());
     assert!(whole.await.unwrap().is_allowed());
+}
+
+/// Two units return with each window, so the third caller in the queue is admitted with the second window.
+#[tokio::test(start_paused = true)]
+async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits_for_the_next() {
+    for policy in [
+        Policy::window_from_first_hit("two", Quota::new(2, MS(1_000))),
+        Policy::fixed_window("two", Quota::new(2, MS(1_000))),
+        Policy::interval_bucket("two", Quota::new(2, MS(1_000))),
+    ] {
+        let limiter = Limiter::new(PausedStore::new(), policy);
+        assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+        let first = waiter(&limiter, MS(1_000)).await;
+        let second = waiter(&limiter, MS(1_000)).await;
+        let (denied, waited) = waiter(&limiter, MS(1_999)).await.await.unwrap();
+        assert!(denied.is_denied());
+        assert_eq!(waited, MS(0));
+        let third = waiter(&limiter, MS(2_000)).await;
+        for (caller, at) in [(first, 1_000), (second, 1_000), (third, 2_000)] {
+            let (decision, waited) = caller.await.unwrap();
+            assert!(decision.is_allowed());
+            assert_eq!(waited, MS(at));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,4 +354,20 @@ async fn until_ready_futures_are_send() {
     let future = limiter.until_ready("k", MS(1));
     is_send(&future);
     assert!(future.await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));
+    let start = Instant::now();
+    for minutes in 0..5 {
+        let decision = limiter.until_ready("k", MS(300_000)).await.unwrap();
+        assert!(decision.is_allowed());
+        assert_eq!(start.elapsed().as_millis().div_ceil(60_000), minutes, "{:?}", start.elapsed());
+    }
+    sleep(MS(59_000)).await;
+    assert!(limiter.check("k").await.unwrap().is_denied());
+    sleep(MS(1_000)).await;
+    assert!(limiter.check("k").await.unwrap().is_allowed());
 }

@@ -48,6 +48,24 @@ fn an_answer_forgets_misses_and_never_closes_what_is_open() {
 }
 
 #[test]
+fn an_answered_check_lets_the_next_outage_be_probed_at_the_first_pace() {
+    loom::model(|| {
+        let breaker = Arc::new(Breaker::new());
+        for in_vain in 0..2 {
+            assert_eq!(breaker.probes_in_vain(), in_vain);
+            assert!(breaker.open());
+            breaker.close();
+        }
+        let answers = Arc::clone(&breaker);
+        let answering = thread::spawn(move || answers.check_answered());
+        let is_open = breaker.open();
+        answering.join().expect("a thread");
+        assert!(is_open && breaker.is_open(), "an answer to a check closes nothing");
+        assert_eq!(breaker.probes_in_vain(), 0);
+    });
+}
+
+#[test]
 fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
     loom::model(|| {
         let breaker = Arc::new(Breaker::new());

@@ -127,6 +127,29 @@ fn a_connection_to_the_former_server_does_not_come_back() {
 }
 
 #[test]
+fn the_end_of_a_connection_and_a_caller_start_one_dial() {
+    loom::model(|| {
+        let state = state();
+        let old = up(&state);
+        let keeping = start(&state, move |state| {
+            assert!(state.end(old.number()));
+            state.redial(old.number(), 0).map(made)
+        });
+        match state.connection_or_dial(&1) {
+            Lookup::Up(connection) => assert!(connection == old || connection == Connection(2)),
+            Lookup::Dialing(by) => assert_eq!(by, 0),
+            Lookup::Down(dial) => {
+                made(dial);
+            }
+        }
+        keeping.join().expect("a thread");
+        assert_eq!(state.connection(), Some(Connection(2)), "one more dial, by one of both");
+        assert!(!state.end(old.number()), "the newer connection stays");
+        assert!(state.redial(old.number(), 0).is_none());
+    });
+}
+
+#[test]
 fn an_old_connection_that_breaks_does_not_drop_a_newer_one() {
     loom::model(|| {
         let state = state();

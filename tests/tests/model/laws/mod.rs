@@ -2,6 +2,7 @@
 
 mod breaker;
 mod dial_state;
+mod distance;
 mod epoch_table;
 mod memory;
 mod queue;

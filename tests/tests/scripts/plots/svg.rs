@@ -73,7 +73,7 @@ pub(super) fn draw(name: &str, algorithm: Algorithm, passed: &[u64]) -> String {
     for (class, times) in [("asked", &asked[..]), ("passed", passed)] {
         line(format!(r#"<path class="{class}" d="{}"/>"#, bars(times)));
     }
-    line(format!(r#"<path class="limit" d="M{LEFT} {}H{}"/>"#, y(u64::from(AMOUNT)), WIDTH - RIGHT));
+    line(format!(r#"<path class="limit" d="M{LEFT} {}H{}"/>"#, y(AMOUNT), WIDTH - RIGHT));
     line(format!(r#"<path class="line" d="{}"/>"#, steps(&traffic::last_second(passed))));
     line("</svg>".to_owned());
     svg

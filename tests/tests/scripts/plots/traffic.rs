@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate::{Algorithm, Clock, Limiter, MemoryStore, Policy, Quota};
 
-pub(super) const AMOUNT: u32 = 10;
+pub(super) const AMOUNT: u64 = 10;
 pub(super) const SECOND: u64 = 1_000_000;
 /// How long a picture is.
 pub(super) const END: u64 = 6 * SECOND;

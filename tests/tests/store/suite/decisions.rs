@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Du
 
 use tollgate::{
     Algorithm, Check, CheckFuture, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store,
-    testing::{ALGORITHMS, Script},
+    testing::ALGORITHMS,
 };
 use tollgate_test_support::{
     Deployment, Dice, START_US, patient_limiter, policies, remaining, remaining_of_each, stream::figures,
 };
 
 /// The commands that run a script.
-pub(super) const SCRIPTS: &[&str] = &["evalsha", "eval"];
+pub(crate) const SCRIPTS: &[&str] = &["evalsha", "eval"];
 
 /// A policy per algorithm, each with a name of its own.
 fn each_algorithm(quota: Quota) -> Vec<Policy> {
@@ -27,11 +27,8 @@ pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Dep
         let mut dice = Dice::new(seed);
         for most in [1, 4] {
             let set = policies::set(&mut dice, algorithm, most);
-            // A call whose script the server does not know is sent again, and may then be decided later than the next.
-            let script = Script::new(set.clone());
-            for text in [script.text(), script.batch_text()] {
-                deployment.on_every_master(&["SCRIPT", "LOAD", text]);
-            }
+            // The order of the checks holds also while the server does not know the scripts.
+            deployment.on_every_master(&["SCRIPT", "FLUSH"]);
             agree(&set, &redis, &memory, &clock, &mut dice, (most, seed)).await;
         }
     }
@@ -67,7 +64,7 @@ async fn agree(
 }
 
 /// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.
-pub(super) async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
+pub(crate) async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
     let mut decisions: Vec<Option<Decision>> = vec![None; checks.len()];
     poll_fn(|cx| {
         for (check, decision) in checks.iter_mut().zip(&mut decisions).filter(|(_, decision)| decision.is_none()) {
@@ -122,19 +119,22 @@ pub(super) async fn a_hot_key_is_batched_and_never_above_its_bound(deployment: &
 
 pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deployment: &Deployment) {
     let store = deployment.builder("order").connect().await.expect("a store");
-    let set = PolicySet::from(Policy::sliding_log("log", Quota::per_day(100)));
-    let script = Script::new(set.clone());
-    for text in [script.text(), script.batch_text()] {
-        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
-    }
-    let log = patient_limiter(store, set);
+    let log = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(100)));
     let tags: Vec<String> = (0..60).map(|at| format!("number {at}")).collect();
-    // One task sends all of them, so the order of the checks is the order of the tags.
-    let checks = tags.iter().map(|tag| log.check_tagged("acme", Cost::ONE, tag)).collect();
-    assert!(in_order(checks).await.iter().all(Decision::is_allowed));
-    let entries = log.entries("acme", 100).await.expect("entries");
-    let logged: Vec<_> = entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
-    assert_eq!(logged, tags);
+    // The server knows the script from the second round on, until it forgets it.
+    for (round, forgets) in [false, false, true].into_iter().enumerate() {
+        if forgets {
+            deployment.on_every_master(&["SCRIPT", "FLUSH"]);
+        }
+        let key = round as u64;
+        // One task sends all of them, so the order of the checks is the order of the tags.
+        let checks = tags.iter().map(|tag| log.check_tagged(key, Cost::ONE, tag)).collect();
+        assert!(in_order(checks).await.iter().all(Decision::is_allowed));
+        let entries = log.entries(key, 100).await.expect("entries");
+        let logged: Vec<_> =
+            entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
+        assert_eq!(logged, tags, "round {round}");
+    }
 }
 
 pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deployment: &Deployment) {

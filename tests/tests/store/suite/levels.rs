@@ -18,7 +18,7 @@ const INNER: u64 = 300;
 
 fn policies() -> PolicySet {
     PolicySet::from([
-        Policy::token_bucket("outer", Quota::per_day(OUTER as u32)).at_level(1),
+        Policy::token_bucket("outer", Quota::per_day(OUTER)).at_level(1),
         Policy::fixed_window("inner", Quota::per_day(2)),
     ])
 }
@@ -51,7 +51,7 @@ pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deploymen
 
 pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
     const OUTERMOST: u64 = 3;
-    const AMOUNT: u32 = 300;
+    const AMOUNT: u64 = 300;
     let outer = Policy::fixed_window("outer", Quota::per_day(AMOUNT)).at_level(1);
     let set = PolicySet::from([outer, Policy::token_bucket("inner", Quota::per_day(1_000))]);
     let store = store(deployment, "tasks", &set).await;
@@ -62,7 +62,7 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deploymen
             let limiter = limiter.clone();
             // Several outer levels, equal keys and two costs, in one queue.
             let (outermost, key) = (at % OUTERMOST, Key::from(at % OUTERMOST).child(at % 50));
-            let cost = Cost::new(1 + (at % 2) as u32);
+            let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
                 let decision = limiter.check_cost(key, cost).await.expect("a decision");
                 (outermost, if decision.is_allowed() { cost.units() } else { 0 })

@@ -1,11 +1,12 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`] or [`connections`], and is a test on each deployment:
+//! Each case is written once, in [`decisions`], [`levels`], [`connections`] or [`replicas`], and is a test on each deployment:
 //! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod connections;
-mod decisions;
+pub(crate) mod decisions;
 mod levels;
+mod replicas;
 
 use std::sync::LazyLock;
 
@@ -76,4 +77,5 @@ on_every_deployment! {
     "multi_thread" connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
     "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,
     "current_thread" connections::a_dropped_store_leaves_no_connection,
+    "current_thread" replicas::the_processes_of_a_prefix_are_counted_at_one_key,
 }

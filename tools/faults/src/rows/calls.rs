@@ -33,14 +33,14 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
                 let (mut dropped, mut wrong, mut at) = (0_u64, 0_u64, task);
                 while at < calls {
                     at += TASKS;
-                    let cost = u32::try_from(at % 5_000 + 1).expect("small");
+                    let cost = at % 5_000 + 1;
                     // Half of the checks are dropped, after up to seven turns of the other tasks.
                     let patience = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
                     tokio::select! {
                         biased;
                         decision = large.check_cost(("drop", at), Cost::new(cost)) => {
                             let left = decision.expect("a decision").states().next().expect("a state").remaining();
-                            wrong += u64::from(left != AMOUNT - u64::from(cost));
+                            wrong += u64::from(left != AMOUNT - cost);
                         }
                         () = turns(patience) => dropped += 1,
                     }

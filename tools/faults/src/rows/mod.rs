@@ -9,9 +9,12 @@ mod apart;
 mod calls;
 pub(crate) mod clock;
 mod cluster;
+mod distance;
 mod floods;
 mod network;
+pub(crate) mod outage;
 pub(crate) mod recovery;
+mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
@@ -67,8 +70,17 @@ pub(crate) const ALL: &[Row] = rows! {
     "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
-    "M1" "many distinct keys, the store away" calls::keys;
+    "E5" "a round trip above the deadline" distance::far;
+    "E6" "a round trip that swings around the deadline" distance::swing;
+    "E7" "a brownout: one answer of ten is late" distance::brownout;
+    "E10" "an outage with remembered denials in use" outage::remembered;
     "E11" "a flood of fresh keys out of one network" floods::one_network;
+    "E12" "replicas come and go, the server gone at each number" outage::replicas;
+    "M1" "many distinct keys, the store away" calls::keys;
+    "E1" "the server closes connections at rest" rest::closed;
+    "E2" "a connection is killed at rest" rest::killed;
+    "E3" "a middle box forgot the connection" rest::forgotten;
+    "E4" "the same with Sentinels, a pool, TLS, a cluster" rest::elsewhere;
 };
 
 /// Load for longer than the rows take together.

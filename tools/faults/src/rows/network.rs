@@ -83,10 +83,10 @@ async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             *next += 1;
-            let (large, key, cost) = (large.clone(), *next, u32::try_from(*next % 5_000 + 1).expect("small"));
+            let (large, key, cost) = (large.clone(), *next, *next % 5_000 + 1);
             tokio::spawn(async move {
                 let decision = large.check_cost(("crowd", key), Cost::new(cost)).await.ok()?;
-                Some(decision.states().next()?.remaining() == AMOUNT - u64::from(cost))
+                Some(decision.states().next()?.remaining() == AMOUNT - cost)
             })
         })
         .collect();

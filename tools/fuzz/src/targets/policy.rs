@@ -18,8 +18,8 @@ pub(crate) const TARGET: Target = Target {
 
 #[derive(Clone, Debug)]
 struct Input {
-    amount: u32,
-    burst: Option<u32>,
+    amount: u64,
+    burst: Option<u64>,
     period: Duration,
     algorithm: Algorithm,
     name: String,
@@ -27,15 +27,20 @@ struct Input {
 }
 
 const TEN_YEARS_US: u128 = 3_650 * 86_400 * 1_000_000;
-const EXACT: u128 = 1 << 53;
+/// The greatest amount and burst: fifteen digits.
+const MOST: u64 = 999_999_999_999_999;
+
+/// The greatest amount of an algorithm with counters of four bytes.
+const MOST_COUNTED: u64 = 4_294_967_295;
 
 fn inputs() -> impl Strategy<Value = Input> {
     let amount = || {
         prop_oneof![
-            4 => 1_u32..200,
-            2 => (0_u32..32, -2_i64..=2).prop_map(|(power, off)| u32::try_from((1_i64 << power) + off).unwrap_or(0)),
-            1 => any::<u32>(),
-            1 => Just(u32::MAX),
+            4 => 1_u64..200,
+            2 => (0_u32..52, -2_i64..=2).prop_map(|(power, off)| u64::try_from((1_i64 << power) + off).unwrap_or(0)),
+            2 => 1..=MOST,
+            1 => any::<u64>(),
+            1 => prop::sample::select(vec![MOST_COUNTED, MOST_COUNTED + 1, MOST, MOST + 1, u64::MAX]),
         ]
     };
     let ten_years = u64::try_from(TEN_YEARS_US).expect("it fits");
@@ -64,9 +69,9 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => "[a-z:{}\" \\r\u{e4}]{0,6}",
     ];
     let burst = prop_oneof![2 => Just(None), 1 => amount().prop_map(Some)];
-    // Also where the product of both exceeds the integers of a double.
-    let edge = (22_u32..=26, -1_i64..=1).prop_map(|(power, off)| {
-        let burst = u32::try_from((1_i64 << (53 - power)) + off).expect("at most 2^31 + 1");
+    // Also where the product of both begins to exceed the integers of a double.
+    let edge = (4_u32..=49, -1_i64..=1).prop_map(|(power, off)| {
+        let burst = u64::try_from((1_i64 << (53 - power)) + off).expect("at least 2^4 - 1");
         (1 << power, Some(burst))
     });
     let amount_and_burst = prop_oneof![15 => (amount(), burst), 1 => edge];
@@ -121,27 +126,26 @@ fn refused_or<T>(result: Result<T, tollgate::Error>, is_right: bool, values: &[S
     }
 }
 
-fn is_quota(amount: u32, period: Duration, burst: u32) -> bool {
-    let (amount, burst, period_us) = (u128::from(amount), u128::from(burst), period.as_nanos() / 1_000);
-    amount > 0
-        && burst > 0
+fn is_quota(amount: u64, period: Duration, burst: u64) -> bool {
+    let period_us = period.as_nanos() / 1_000;
+    (1..=MOST).contains(&amount)
+        && (1..=MOST).contains(&burst)
         && (1..=TEN_YEARS_US).contains(&period_us)
-        && amount * burst < EXACT
-        && period_us * burst / amount <= TEN_YEARS_US
+        && period_us * u128::from(burst) / u128::from(amount) <= TEN_YEARS_US
 }
 
-fn is_policy(input: &Input, burst: u32) -> bool {
+fn is_policy(input: &Input, burst: u64) -> bool {
     let is_name = |name: &str| {
         (1..=64).contains(&name.len()) && name.chars().all(|it| it.is_ascii_alphanumeric() || "-_./".contains(it))
     };
-    let (amount, period_us) = (u128::from(input.amount), input.period.as_micros());
+    let (amount, period_us) = (input.amount, input.period.as_micros());
     let is_whole = burst == input.amount;
     is_name(&input.name)
         && match input.algorithm {
             Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket => true,
-            Algorithm::SlidingWindow => is_whole && amount * period_us < EXACT,
+            Algorithm::SlidingWindow => is_whole && amount <= MOST_COUNTED,
             Algorithm::SlidingBuckets { buckets } => {
-                is_whole && (1..=1_000).contains(&buckets) && u128::from(buckets) <= period_us
+                is_whole && (1..=1_000).contains(&buckets) && u128::from(buckets) <= period_us && amount <= MOST_COUNTED
             }
             Algorithm::SlidingLog => is_whole && amount <= 100_000,
             _ => is_whole,
@@ -149,11 +153,11 @@ fn is_policy(input: &Input, burst: u32) -> bool {
 }
 
 /// Spends the burst at once, and waits as the answer says.
-fn spend(input: &Input, policy: Policy, burst: u32) -> Result<(), String> {
+fn spend(input: &Input, policy: Policy, burst: u64) -> Result<(), String> {
     let clock = Clock::manual(input.now_us);
     let one = NonZeroUsize::MIN;
     let limiter = Limiter::new(MemoryStore::builder().max_keys(one).clock(clock.clone()).build(), policy);
-    let check = |units: u32| {
+    let check = |units: u64| {
         let decision = limiter.check_cost("key", Cost::new(units)).into_ready();
         decision.map_err(|_| "it waits".to_owned())?.map_err(|error| error.to_string())
     };

@@ -25,7 +25,7 @@ pub(crate) const TARGET: Target = Target {
 struct Input {
     /// The index into [`sets`].
     set: usize,
-    cost: u32,
+    cost: u64,
     reply: Value,
     /// The number of checks of each key in the batch.
     counts: Vec<usize>,
@@ -108,7 +108,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         reply.extend(words.next());
         let reply = Value::Array(reply.into_iter().map(Value::Int).collect());
         let reply = fault.of(reply);
-        Input { set, cost, reply: if is_batch { packed(reply) } else { reply }, counts }
+        Input { set, cost: cost.into(), reply: if is_batch { packed(reply) } else { reply }, counts }
     })
 }
 
@@ -226,7 +226,7 @@ fn batch(script: &Script, policies: &PolicySet, input: &Input) -> Result<(), Str
             let is_granted = (at as u64) < *granted;
             equal("whether one passes", decision.is_allowed(), is_granted)?;
             if fits {
-                said(decision, words, at_us, (granted - 1 - at as u64) * u64::from(input.cost))?;
+                said(decision, words, at_us, (granted - 1 - at as u64) * input.cost)?;
             }
         }
     }
@@ -299,7 +299,7 @@ fn split(policies: &PolicySet, mut words: &[i64]) -> Option<Said> {
         let all = all?;
         // The parts of 1/amount µs are less than a microsecond.
         let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-        if is_bucket && all.get(1).is_some_and(|&part| part >= policy.quota().amount().into()) {
+        if is_bucket && all.get(1).is_some_and(|&part| part >= policy.quota().amount()) {
             return None;
         }
         said.push((mine[0] < 0, all));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::Request as HttpRequest;
 use http_body_util::BodyExt;
+use tollgate_tests::Log;
 use tonic::{codec::CompressionEncoding, service::LayerExt, transport::Server};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, ServiceExt};
@@ -118,8 +119,15 @@ async fn base64_messages_are_charged_inside_the_grpc_web_layer_and_rejected_outs
     assert_eq!(messages, 5);
     assert!(String::from_utf8_lossy(&text).contains("grpc-status:8"));
 
+    let log = Log::default();
+    let _guard = log_into(&log);
     let outside = charging().layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
-    let rejected = outside.oneshot(web_text("/echo.Echo/Server")).await.unwrap();
-    assert_eq!(rejected.headers()["grpc-status"], "13");
-    assert_eq!(rejected.headers()["content-type"], "application/grpc-web-text+proto");
+    for _ in 0..3 {
+        let rejected = outside.clone().oneshot(web_text("/echo.Echo/Server")).await.unwrap();
+        assert_eq!(rejected.headers()["grpc-status"], "13");
+        assert_eq!(rejected.headers()["content-type"], "application/grpc-web-text+proto");
+    }
+    // The mistake is the same for every call, so it is logged once.
+    let log = log.text();
+    assert_eq!(log.matches("cannot read application/grpc-web-text").count(), 1, "{log}");
 }

@@ -130,6 +130,21 @@ async fn messages_can_have_a_separate_quota() {
 }
 
 #[tokio::test]
+async fn a_denied_message_has_the_status_options_of_the_layer() {
+    let responder = GrpcStatus::new().domain("greeter.example.com").subject("project:42").pushback(true);
+    let calls = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
+    let mut client = client_of(Echoing, calls.charge_messages(MessageCharge::both())).await;
+    let (_, sent) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let received = client.client(request_from("other", messages(9))).await.unwrap_err();
+    for status in [sent.unwrap(), received] {
+        assert_denied_with_details(&status);
+        assert_eq!(status.get_details_error_info().unwrap().domain, "greeter.example.com");
+        assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "project:42");
+        assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "12000");
+    }
+}
+
+#[tokio::test]
 async fn in_shadow_messages_are_charged_and_never_denied() {
     let limiter = limiter(FIVE);
     let shadow = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).shadow(true);
@@ -137,6 +152,18 @@ async fn in_shadow_messages_are_charged_and_never_denied() {
     let (all, status) = texts(client.bidi(request_from("acme", messages(20))).await.unwrap().into_inner()).await;
     assert_eq!((all.len(), status.is_none()), (20, true));
     assert_eq!(remaining(&limiter, "acme").await, 0);
+}
+
+#[tokio::test]
+async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() {
+    let outer = limiter(FIVE);
+    let key = || Metadata::new("x-api-key");
+    let exempt = tollgate_tonic::builder(limiter(FIVE), key()).exempt(|_| true).charge_messages(MessageCharge::sent());
+    let mut stack = Server::builder().layer(layer(outer.clone(), MessageCharge::sent())).layer(exempt);
+    let mut client = client(serve(stack.add_service(EchoServer::new(Echoing))).await).await;
+    let (all, status) = texts(client.server(request_from("acme", message(3))).await.unwrap().into_inner()).await;
+    assert_eq!((all.len(), status.is_none()), (3, true));
+    assert_eq!(remaining(&outer, "acme").await, 2);
 }
 
 #[tokio::test]

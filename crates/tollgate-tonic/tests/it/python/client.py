@@ -1,7 +1,7 @@
 """Makes calls with the standard Python client (grpcio, grpcio-status), and prints one line of JSON for each call.
 
 Arguments: the address of an echo server, the name of a scenario, and for `tls` the file of root certificates.
-Messages are sent as bytes, so that no Python code has to be generated.
+Messages are sent as bytes, so that no Python code has to be generated. `grpc_denial` is a script of `tools/foreign`.
 """
 
 import json
@@ -9,8 +9,7 @@ import sys
 import time
 
 import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
+from grpc_denial import denial
 
 ADDRESS, SCENARIO = sys.argv[1], sys.argv[2]
 METADATA = (("x-api-key", "acme"),)
@@ -41,32 +40,6 @@ def channel():
         options = [("grpc.ssl_target_name_override", "localhost")]
         return grpc.secure_channel(ADDRESS, credentials, options)
     return grpc.insecure_channel(ADDRESS, options)
-
-
-def denial(error):
-    """Returns the status and the details that grpcio-status finds in the trailers."""
-    status = rpc_status.from_call(error)
-    retry, quota, info = (
-        error_details_pb2.RetryInfo(),
-        error_details_pb2.QuotaFailure(),
-        error_details_pb2.ErrorInfo(),
-    )
-    for detail in status.details:
-        for message in (retry, quota, info):
-            if detail.Is(message.DESCRIPTOR):
-                detail.Unpack(message)
-    return {
-        "code": error.code().name,
-        "message": error.details(),
-        "same_code": status.code == error.code().value[0],
-        "details": len(status.details),
-        "retry_ms": retry.retry_delay.ToMilliseconds(),
-        "violations": [[it.subject, it.description] for it in quota.violations],
-        "reason": info.reason,
-        "domain": info.domain,
-        "policy": info.metadata["policy"],
-        "pushback": dict(error.trailing_metadata()).get("grpc-retry-pushback-ms"),
-    }
 
 
 def call(grpc_channel, kind):

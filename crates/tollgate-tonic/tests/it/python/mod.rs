@@ -1,9 +1,11 @@
 //! Denials as seen by the standard Python client: `grpcio`, with `grpcio-status` for the details.
 //!
-//! The tests install the client from PyPI into a virtual environment in the target directory, once. Without Python, or
-//! without access to PyPI, the tests print a line that says so, and pass.
+//! `cargo xtask test` and `cargo xtask foreign` install the client from PyPI into the target directory. Without it, the tests
+//! print a line that says so, and pass. More rows of this client are in `tools/foreign`.
 
 use std::{
+    env,
+    ffi::OsString,
     io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -22,26 +24,20 @@ use tonic::transport::Server;
 
 use crate::{support::*, tls::Authority};
 
-const PACKAGES: [&str; 3] = ["grpcio", "grpcio-status", "googleapis-common-protos"];
+/// The scripts of `tools/foreign`. One of them decodes denials.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/foreign/python");
 
-/// The Python of the virtual environment, or the reason why there is none.
+/// The Python in whose environment the client is installed, or the reason why there is none.
 static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpc");
-    install(Path::new("python3"), &environment, &["--retries", "2", "--timeout", "30"])
+    // The directory for temporary files is `tmp` in the target directory.
+    find(env::var_os("FOREIGN_PYTHON"), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("../foreign"))
 });
 
-/// Creates the environment with `python` and installs the client, unless both exist. Returns the Python of the
-/// environment.
-fn install(python: &Path, environment: &Path, options: &[&str]) -> Result<PathBuf, String> {
-    let installed = environment.join("bin/python");
-    let is_installed = || succeeds(Command::new(&installed).args(["-c", "import grpc_status.rpc_status"])).is_ok();
-    if is_installed() {
-        return Ok(installed);
-    }
-    succeeds(Command::new(python).args(["-m", "venv"]).arg(environment))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
-    succeeds(Command::new(&installed).args(pip).args(options).args(PACKAGES))?;
-    if is_installed() { Ok(installed) } else { Err("the installed client cannot be imported".to_owned()) }
+/// Returns the Python that is named, else that of the environment, if it imports the client.
+fn find(named: Option<OsString>, environment: &Path) -> Result<PathBuf, String> {
+    let python = named.map_or_else(|| environment.join("bin/python"), PathBuf::from);
+    succeeds(Command::new(&python).args(["-c", "import grpc_status.rpc_status"]))?;
+    Ok(python)
 }
 
 /// Returns the Python of the environment. Without one, writes a line to `log` that says that the test was skipped.
@@ -49,7 +45,10 @@ fn or_skipped<'a>(python: &'a Result<PathBuf, String>, log: &mut impl Write) -> 
     match python {
         Ok(python) => Some(python),
         Err(reason) => {
-            let line = format!("\nSKIPPED: a test with the Python gRPC client, which is not installed: {reason}\n");
+            let line = format!(
+                "\nSKIPPED: a test with the Python gRPC client, which `cargo xtask test` installs: {}\n",
+                reason.trim_end()
+            );
             let _ = log.write_all(line.as_bytes());
             None
         }
@@ -72,7 +71,9 @@ async fn run(scenario: &'static str, server: SocketAddr, more: Option<&Path>) ->
         let python = or_skipped(&PYTHON, &mut std::io::stderr())?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/python/client.py");
         let output = Command::new(python)
+            .arg("-B")
             .arg(script)
+            .env("PYTHONPATH", SCRIPTS)
             .args([&server.to_string(), scenario])
             .args(more)
             .stdin(Stdio::null())
@@ -165,20 +166,18 @@ async fn a_python_client_decodes_the_denial_of_a_message() {
 #[test]
 fn without_a_python_client_the_tests_print_that_they_are_skipped() {
     let scratch = tempfile::tempdir().unwrap();
-    let no_python = install(&scratch.path().join("no-python"), &scratch.path().join("one"), &[]);
-    assert!(no_python.as_ref().is_err_and(|reason| reason.contains("no-python")), "{no_python:?}");
+    let no_environment = find(None, &scratch.path().join("none"));
+    assert!(no_environment.as_ref().is_err_and(|reason| reason.contains("none/bin/python")), "{no_environment:?}");
+    // A Python that does not import the client.
+    let no_client = find(Some("false".into()), scratch.path());
+    assert!(no_client.is_err(), "{no_client:?}");
 
-    // The same as without access to PyPI: no package is found.
-    let (other, no_index) = (scratch.path().join("other"), ["--no-index", "--retries", "0"]);
-    let no_package = install(Path::new("python3"), &other, &no_index);
-    assert!(no_package.is_err(), "{no_package:?}");
-
-    for python in [no_python, no_package] {
+    for python in [no_environment, no_client] {
         let mut log = Vec::new();
         assert_eq!(or_skipped(&python, &mut log), None);
         let log = String::from_utf8(log).unwrap();
-        let reason = python.unwrap_err();
-        assert_eq!(log, format!("\nSKIPPED: a test with the Python gRPC client, which is not installed: {reason}\n"));
+        assert!(log.starts_with("\nSKIPPED: a test with the Python gRPC client, which `cargo xtask test` installs: "));
+        assert!(log.ends_with(&format!("{}\n", python.unwrap_err().trim_end())), "{log}");
     }
     let python = Ok(PathBuf::from("python"));
     let mut log = Vec::new();

@@ -27,6 +27,10 @@ pub use trusted::TrustedProxies;
 /// that it does not know on, and then the client writes it. Most proxies that write `X-Forwarded-For`
 /// pass `Forwarded` on.
 ///
+/// **Envoy passes `X-Forwarded-For` on unchanged** with `use_remote_address: false`, which is the default
+/// of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
+/// `use_remote_address: true` and leave `skip_xff_append` unset.
+///
 /// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
 /// length, and [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is not an address
 /// (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
@@ -49,6 +53,26 @@ pub use trusted::TrustedProxies;
 /// // From any other peer: the peer itself.
 /// assert_eq!(client.address(&request("198.51.100.9:80")).unwrap().to_string(), "198.51.100.9");
 /// ```
+///
+/// # Test your proxy
+///
+/// Send requests through the proxy, from one machine, with addresses that you invent. Use the public
+/// address of the service, and a path that is limited by `ForwardedIp`:
+///
+/// ```text
+/// for i in 1 2 3; do
+///   curl -s -o /dev/null -D - -H "X-Forwarded-For: 203.0.113.$i" https://service.example/ | grep -i '^ratelimit:'
+/// done
+/// ```
+///
+/// `r`, the number of remaining units, must fall from response to response. When it stays the same, each
+/// invented address has a quota of its own: the proxy passes the header on unchanged, or too many
+/// networks are trusted. Repeat the test with the header that you configured, and with two values in one
+/// header (`203.0.113.1, 203.0.113.2`).
+///
+/// Then send a request without the header from a second machine in another network. Its `r` must start
+/// at the whole quota. When it continues the numbers of the first machine, the proxy is not trusted, and
+/// all clients share the quota of the proxy.
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     source: Source,

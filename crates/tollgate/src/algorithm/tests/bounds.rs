@@ -6,9 +6,9 @@ const TICKS: usize = 10;
 
 /// Returns the most units admitted in any half-open interval of each length. At each tick of a
 /// pattern no request, one request, or as many requests as pass arrive.
-fn most(policy: &Policy) -> [u32; TICKS + 1] {
+fn most(policy: &Policy) -> [u64; TICKS + 1] {
     let mut most = [0; TICKS + 1];
-    for pattern in 0..3_u32.pow(TICKS as u32) {
+    for pattern in 0..3_u64.pow(TICKS as u32) {
         let bench = Bench::new(policy.clone());
         let mut sums = [0; TICKS + 1];
         let mut rest = pattern;
@@ -17,7 +17,7 @@ fn most(policy: &Policy) -> [u32; TICKS + 1] {
             sums[tick + 1] = sums[tick]
                 + match rest % 3 {
                     0 => 0,
-                    1 => u32::from(bench.admits(1)),
+                    1 => u64::from(bench.admits(1)),
                     _ => bench.take_all(),
                 };
             rest /= 3;
@@ -31,21 +31,21 @@ fn most(policy: &Policy) -> [u32; TICKS + 1] {
     most
 }
 
-fn assert_bound(policy: &Policy, bound: impl Fn(u32) -> u32, reached: &[usize]) {
+fn assert_bound(policy: &Policy, bound: impl Fn(u64) -> u64, reached: &[usize]) {
     let most = most(policy);
     for (length, &most) in (1..).zip(&most[1..]) {
         assert!(most <= bound(length), "{policy:?}: {most} in {length}");
     }
     for &length in reached {
-        assert_eq!(most[length], bound(length as u32), "{policy:?} in {length}");
+        assert_eq!(most[length], bound(length as u64), "{policy:?} in {length}");
     }
 }
 
-const N: u32 = 2;
-const W: u32 = 4;
+const N: u64 = 2;
+const W: u64 = 4;
 
 fn small() -> Quota {
-    quota(N, u64::from(W))
+    quota(N, W)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_window_from_first_hit_admits_twice_the_amount_minus_one() {
     let policy = Policy::window_from_first_hit("p", small());
     assert_bound(
         &policy,
-        |length| N * (1 + (length - 1).div_ceil(W)) - u32::from(length > 1 && length <= W),
+        |length| N * (1 + (length - 1).div_ceil(W)) - u64::from(length > 1 && length <= W),
         &[1, 2, 4],
     );
 }

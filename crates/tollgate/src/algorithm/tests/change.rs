@@ -6,7 +6,7 @@ use crate::Algorithm;
 /// Returns the longest time from exhausted to fresh, in microseconds.
 fn drain(policy: &Policy) -> u64 {
     let (quota, layout) = (policy.quota(), policy.buckets());
-    let (n, b, w) = (quota.amount_u64(), quota.burst_u64(), quota.period_us());
+    let (n, b, w) = (quota.amount(), quota.burst(), quota.period_us());
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => (b * w).div_ceil(n) + 1,
         Algorithm::IntervalBucket => b.div_ceil(n) * w,
@@ -62,12 +62,12 @@ fn a_quota_that_changes_often_never_shows_more_than_its_amount() {
         let mut bench = Bench::new(policy.clone());
         let mut random = Random(17);
         for _ in 0..3_000 {
-            let quota = quota(1 + random.below(8) as u32, 5 + random.below(60));
+            let quota = quota(1 + random.below(8), 5 + random.below(60));
             bench.change(with(&policy, quota));
             bench.pass(random.below(9));
             let numbers = one(&bench.check(0));
             assert!(numbers.reset <= drain(bench.policy()), "{:?} {numbers:?}", bench.policy());
-            assert!(numbers.remaining <= u64::from(quota.amount()));
+            assert!(numbers.remaining <= quota.amount());
             if let Some(retry) = one(&bench.check(random.cost(bench.policy()))).retry {
                 assert!(retry > 0 && retry <= drain(bench.policy()));
             }

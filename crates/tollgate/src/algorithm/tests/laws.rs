@@ -37,7 +37,7 @@ fn retry_after_is_exact_and_never_zero() {
 #[test]
 fn exactly_the_remaining_units_are_admitted() {
     streams(|bench, random| {
-        let remaining = bench.remaining() as u32;
+        let remaining = bench.remaining();
         let burst = bench.policy().quota().burst();
         let why = format!("{:?} {remaining}", bench.policy());
         if remaining < burst {
@@ -61,7 +61,7 @@ fn the_next_unit_is_available_exactly_after_more_after() {
         let why = format!("{:?} {numbers:?}", bench.policy());
         assert!(numbers.more <= numbers.reset, "{why}");
         if numbers.more == 0 {
-            return assert_eq!(numbers.remaining, u64::from(bench.policy().quota().burst()), "{why}");
+            return assert_eq!(numbers.remaining, bench.policy().quota().burst(), "{why}");
         }
         bench.pass(numbers.more - 1);
         assert_eq!(bench.remaining(), numbers.remaining, "{why}");
@@ -78,8 +78,7 @@ fn the_state_is_fresh_exactly_after_reset_after() {
         }
         let numbers = one(&bench.check(0));
         let why = format!("{:?} {numbers:?}", bench.policy());
-        let fresh =
-            One { allowed: true, remaining: u64::from(bench.policy().quota().burst()), retry: None, reset: 0, more: 0 };
+        let fresh = One { allowed: true, remaining: bench.policy().quota().burst(), retry: None, reset: 0, more: 0 };
         if numbers.reset > 0 {
             bench.pass(numbers.reset - 1);
             assert_eq!(one(&bench.check(0)).reset, 1, "{why}");
@@ -126,7 +125,7 @@ fn an_idle_key_regains_its_burst_and_no_more() {
             assert_eq!(bench.take_all(), burst, "{:?}", bench.policy());
             let drain = one(&bench.check(0)).reset;
             bench.pass(drain * periods);
-            assert_eq!(bench.remaining(), u64::from(burst), "{:?}", bench.policy());
+            assert_eq!(bench.remaining(), burst, "{:?}", bench.policy());
         }
     }
 }
@@ -161,10 +160,10 @@ fn rates_do_not_drift() {
 #[test]
 fn sliding_windows_admit_a_steady_client_at_the_documented_rate() {
     let bench = Bench::new(Policy::sliding_buckets("p", quota(10, 1_000), 4));
-    let taken: u32 = (0..50_000).map(|_| u32::from(bench.pass(1).admits(1))).sum();
+    let taken: u64 = (0..50_000).map(|_| u64::from(bench.pass(1).admits(1))).sum();
     assert!((400..=410).contains(&taken), "{taken}");
     let bench = Bench::new(Policy::sliding_window("p", quota(10, 1_000)));
-    let taken: u32 = (0..500).map(|_| u32::from(bench.pass(100).admits(1))).sum();
+    let taken: u64 = (0..500).map(|_| u64::from(bench.pass(100).admits(1))).sum();
     assert!((450..=500).contains(&taken), "{taken}");
 }
 

@@ -8,7 +8,7 @@ fn tags(bench: &Bench, limit: usize) -> Vec<(u64, String)> {
     entries.iter().map(|entry| (entry.at_us() - EPOCH_US, text(entry.tag()))).collect()
 }
 
-fn check_tagged(bench: &Bench, cost: u32, tag: &str) -> bool {
+fn check_tagged(bench: &Bench, cost: u64, tag: &str) -> bool {
     let check = Check::new(&bench.set, &bench.key, Cost::new(cost)).with_tag(tag.as_bytes());
     bench.store.decide(check).is_allowed()
 }

@@ -55,20 +55,20 @@ impl Bench {
         self
     }
 
-    fn check(&self, cost: u32) -> Decision {
+    fn check(&self, cost: u64) -> Decision {
         self.store.decide(Check::new(&self.set, &self.key, Cost::new(cost)))
     }
 
-    fn admits(&self, cost: u32) -> bool {
+    fn admits(&self, cost: u64) -> bool {
         self.check(cost).is_allowed()
     }
 
     /// Spends single units until one is denied. Returns the number of admitted units.
-    fn take_all(&self) -> u32 {
+    fn take_all(&self) -> u64 {
         (0..).find(|_| !self.admits(1)).unwrap()
     }
 
-    fn refund(&self, cost: u32, of: Option<&Decision>) {
+    fn refund(&self, cost: u64, of: Option<&Decision>) {
         let check = Check::new(&self.set, &self.key, Cost::new(cost));
         self.store.refund(check, of).into_ready().unwrap().unwrap();
     }
@@ -105,12 +105,12 @@ fn one(decision: &Decision) -> One {
     }
 }
 
-fn quota(amount: u32, period_us: u64) -> Quota {
+fn quota(amount: u64, period_us: u64) -> Quota {
     Quota::new(amount, Duration::from_micros(period_us))
 }
 
 /// Returns a policy of every algorithm for one quota. Bucket algorithms also get each of `bursts`.
-fn all(quota: Quota, bursts: &[u32]) -> Vec<Policy> {
+fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     let buckets = quota.period().as_micros().clamp(1, 4) as u16;
     let mut all = vec![
         Policy::fixed_window("p", quota),
@@ -162,14 +162,14 @@ impl Random {
     fn step(&mut self, policy: &Policy) -> u64 {
         let quota = policy.quota();
         let period = quota.period().as_micros() as u64;
-        let unit = period / u64::from(quota.amount());
+        let unit = period / quota.amount();
         let steps = [0, 0, 0, 1, unit, unit + 1, unit.saturating_sub(1), period, period - 1, period + 1, period / 3];
         steps[self.below(steps.len() as u64) as usize]
     }
 
-    fn cost(&mut self, policy: &Policy) -> u32 {
+    fn cost(&mut self, policy: &Policy) -> u64 {
         match self.below(4) {
-            0 => 1 + self.below(u64::from(policy.quota().burst())) as u32,
+            0 => 1 + self.below(policy.quota().burst()),
             _ => 1,
         }
     }

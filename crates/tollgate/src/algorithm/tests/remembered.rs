@@ -49,10 +49,10 @@ fn a_remembered_denial_ages_as_the_stored_state_does() {
                     other.pass(passed);
                     let expected = other.check(cost);
                     assert!(expected.is_denied());
-                    let aged = later(&policy, &only(&denial), denial.at_us(), passed, u64::from(cost));
+                    let aged = later(&policy, &only(&denial), denial.at_us(), passed, cost);
                     assert!(!aged.fits, "{policy:?} after {passed} of {retry} µs");
-                    let expected = numbers(&policy, &only(&expected), u64::from(cost));
-                    let aged = numbers(&policy, &aged, u64::from(cost));
+                    let expected = numbers(&policy, &only(&expected), cost);
+                    let aged = numbers(&policy, &aged, cost);
                     // The remembered denial does not know which entries of a log or of buckets have
                     // expired since. It knows the times.
                     assert_eq!((aged.retry_us, aged.reset_us), (expected.retry_us, expected.reset_us), "{policy:?}");
@@ -64,7 +64,7 @@ fn a_remembered_denial_ages_as_the_stored_state_does() {
                     }
                     bench.at(at as i64);
                 }
-                let aged = later(&policy, &only(&denial), denial.at_us(), retry, u64::from(cost));
+                let aged = later(&policy, &only(&denial), denial.at_us(), retry, cost);
                 assert!(aged.fits, "{policy:?} after all of {retry} µs");
             }
         }

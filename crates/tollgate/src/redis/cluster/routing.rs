@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 
 use super::{hash_slot, topology::Topology};
 use crate::{
-    Decision, Error, ErrorKind, Key,
+    Deadline, Decision, Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionTemplate},
         dispatch::{CheckRequest, PendingCheck, ServerHandle, StoreConfig},
@@ -47,6 +47,14 @@ impl Cluster {
     pub(in crate::redis) fn refusal(&self, key: &Key) -> Option<Error> {
         match self.topology.by_slot_now(hash_slot::of(key))? {
             Ok(handle) => self.refusal_of(&handle),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Returns the error of a check for this key that is not sent within this deadline.
+    pub(in crate::redis) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+        match self.topology.by_slot_now(hash_slot::of(key))? {
+            Ok(handle) => self.refusal_of(&handle).or_else(|| handle.server.refusal_within(deadline)),
             Err(error) => Some(error),
         }
     }
@@ -103,6 +111,12 @@ impl Cluster {
     pub(in crate::redis) async fn masters(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         let masters = self.topology.masters().await?;
         Ok(masters.into_iter().map(|(slot, handle)| (handle.server, hash_slot::unused_key_in(slot))).collect())
+    }
+
+    /// Returns the servers that are known to have slots.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn known_masters(&self) -> Vec<ServerHandle> {
+        self.topology.known_masters()
     }
 
     /// Returns the error of a call while this server is not asked, and requests a refresh then.

@@ -167,6 +167,12 @@ impl Topology {
         }
     }
 
+    /// Returns the servers that are known to have slots.
+    #[cfg(feature = "metrics")]
+    pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
+        self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
+    }
+
     /// Returns whether checks are sent to every server that has slots.
     pub(super) fn is_available(&self) -> bool {
         let known = self.known.load();
@@ -283,7 +289,7 @@ impl Topology {
     }
 
     fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
-        let source = ConnectionSource::Client(self.template.client(address)?.into());
+        let source = ConnectionSource::Client(self.template.dialer(address)?.into());
         Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }

@@ -1,5 +1,6 @@
 use redis::{Client, ConnectionAddr, ConnectionInfo};
 
+use super::dialer::Dialer;
 #[cfg(feature = "tls")]
 use super::tls::Certificates;
 use crate::{Error, redis::protocol};
@@ -15,8 +16,8 @@ pub(in crate::redis) struct ConnectionTemplate {
 }
 
 impl ConnectionTemplate {
-    /// Returns a client for the server at this address.
-    pub(in crate::redis) fn client(&self, (host, port): &Address) -> Result<Client, Error> {
+    /// Returns the dialer for the server at this address.
+    pub(in crate::redis) fn dialer(&self, (host, port): &Address) -> Result<Dialer, Error> {
         let (host, port) = (host.clone(), *port);
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls { insecure, .. } => {
@@ -27,8 +28,8 @@ impl ConnectionTemplate {
         let info = self.info.clone().set_addr(addr);
         #[cfg(feature = "tls")]
         if let Some(client) = self.tls.client(&info, false)? {
-            return Ok(client);
+            return Ok(Dialer::new(client).with_certificates(&self.tls));
         }
-        Client::open(info).map_err(|error| protocol::error(&error))
+        Client::open(info).map(Dialer::new).map_err(|error| protocol::error(&error))
     }
 }

@@ -64,6 +64,12 @@ impl<C, W> DialState<C, W> {
         dial
     }
 
+    /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
+    pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
+        let mut inner = lock(&self.0);
+        (matches!(inner.state, State::Down) && inner.dials == number).then(|| self.begin(&mut inner, waiter))
+    }
+
     /// Returns the dial without holding the lock: what the caller starts may end, and come back here, before it has
     /// begun.
     fn begin(&self, inner: &mut Inner<C, W>, waiter: W) -> Dial<C, W> {
@@ -96,11 +102,19 @@ impl<C: Clone, W: Clone> DialState<C, W> {
 
 impl<C: Numbered, W> DialState<C, W> {
     /// Drops a connection that broke or leads to the wrong server. The next caller dials, unless another already does.
-    pub(in crate::redis) fn broken(&self, connection: &C) {
+    /// Returns whether it was the shared connection.
+    pub(in crate::redis) fn broken(&self, connection: &C) -> bool {
+        self.end(connection.number())
+    }
+
+    /// Drops the connection with this number. Returns whether it was the shared one.
+    pub(in crate::redis) fn end(&self, number: u64) -> bool {
         let mut inner = lock(&self.0);
-        if matches!(&inner.state, State::Up(current) if current.number() == connection.number()) {
+        let is_shared = matches!(&inner.state, State::Up(current) if current.number() == number);
+        if is_shared {
             inner.state = State::Down;
         }
+        is_shared
     }
 
     /// Uses a connection again that was taken for broken and is not. If no other connection is up, it becomes the

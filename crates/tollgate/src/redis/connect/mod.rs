@@ -1,16 +1,23 @@
 //! Connections: where they come from, and the one that all checks share.
 
 mod address;
+mod connection;
 mod dial_state;
+mod dialer;
+mod keeper;
 mod pool;
 mod sentinel;
 mod shared;
 #[cfg(feature = "tls")]
 mod tls;
+mod wire;
 
 pub(in crate::redis) use address::{Address, ConnectionTemplate};
+pub(in crate::redis) use connection::Connection;
+pub(in crate::redis) use dial_state::Numbered;
+pub(in crate::redis) use dialer::Dialer;
 pub(in crate::redis) use pool::Pool;
 pub(in crate::redis) use sentinel::{MasterWatch, Sentinels};
-pub(in crate::redis) use shared::{Connection, ConnectionSource, SharedConnection};
+pub(in crate::redis) use shared::{ConnectionSource, SharedConnection};
 #[cfg(feature = "tls")]
 pub(in crate::redis) use tls::Certificates;

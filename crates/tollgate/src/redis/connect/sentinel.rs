@@ -16,7 +16,10 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::address::{Address, ConnectionTemplate};
+use super::{
+    address::{Address, ConnectionTemplate},
+    dialer::Opened,
+};
 use crate::{Error, ErrorKind, redis::protocol};
 
 /// Finds the master through its Sentinels.
@@ -81,25 +84,21 @@ impl Sentinels {
     }
 
     /// Connects to the master. Fails when the server does not say itself that it is a master.
-    pub(super) async fn connect(
-        self: &Arc<Self>,
-        config: &AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, Address), Error> {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(Opened, Address), Error> {
         let master = match self.announced() {
             Some(master) => master,
             None => self.ask().await?,
         };
-        let client = self.template.client(&master)?;
-        let connected = client.get_multiplexed_async_connection_with_config(config).await;
-        let mut connection = connected.map_err(|error| protocol::error(&error))?;
-        match redis::cmd("ROLE").query_async::<Value>(&mut connection).await {
+        let dialer = self.template.dialer(&master)?;
+        let mut opened = dialer.open().await.map_err(|error| protocol::error(&error))?;
+        match redis::cmd("ROLE").query_async::<Value>(&mut opened.multiplexed).await {
             Ok(Value::Array(role)) if role.first().is_some_and(|role| !is_text(role, "master")) => {
                 // The announcement is wrong, or no longer true.
                 self.lock().announced = None;
                 Err(Error::new(ErrorKind::ReadOnly, "the redis server that the sentinels name is not a master"))
             }
-            Ok(_) => Ok((connection, master)),
-            Err(error) if protocol::error(&error).kind() == ErrorKind::PermissionDenied => Ok((connection, master)),
+            Ok(_) => Ok((opened, master)),
+            Err(error) if protocol::error(&error).kind() == ErrorKind::PermissionDenied => Ok((opened, master)),
             Err(error) => Err(protocol::error(&error)),
         }
     }
@@ -147,26 +146,31 @@ impl Sentinels {
     async fn ask_one(&self, at: usize) -> Result<Answer, Error> {
         let Sentinel { client, connection } = &self.sentinels[at];
         let mut kept = connection.lock().await;
-        let mut connection = match kept.take() {
-            Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(ANSWER_TIMEOUT))
-                    .set_response_timeout(None);
-                let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-                connected.map_err(|error| protocol::error(&error))?
-            }
-        };
+        if let Some(mut connection) = kept.take()
+            && let Ok(answer) = self.ask_on(&mut connection).await
+        {
+            *kept = Some(connection);
+            return Ok(answer);
+        }
+        // There is no connection, or it ended since the last question.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(ANSWER_TIMEOUT)).set_response_timeout(None);
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connected.map_err(|error| protocol::error(&error))?;
+        let answer = self.ask_on(&mut connection).await?;
+        *kept = Some(connection);
+        Ok(answer)
+    }
+
+    async fn ask_on(&self, connection: &mut MultiplexedConnection) -> Result<Answer, Error> {
         let question = |what| redis::cmd("SENTINEL").arg(what).arg(&self.master_name).to_owned();
         let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
-        let master: Option<Address> =
-            address.query_async(&mut connection).await.map_err(|error| protocol::error(&error))?;
+        let master: Option<Address> = address.query_async(connection).await.map_err(|error| protocol::error(&error))?;
         let Some(master) = master else {
             return Err(Error::config("the sentinels know no master with the given name"));
         };
         let details: HashMap<String, String> =
-            details.query_async(&mut connection).await.map_err(|error| protocol::error(&error))?;
-        *kept = Some(connection);
+            details.query_async(connection).await.map_err(|error| protocol::error(&error))?;
         let epoch = details.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
         Ok(Answer { epoch, master })
     }

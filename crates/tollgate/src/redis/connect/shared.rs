@@ -1,23 +1,31 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use super::{
     address::Address,
+    connection::Connection,
     dial_state::{Dial, DialState, Lookup, Numbered},
-    pool::{LentConnection, Pool},
+    dialer::{Dialer, Opened},
+    keeper::{Keeper, Kept},
+    pool::Pool,
     sentinel::Sentinels,
+    wire::Wire,
 };
-use crate::{
-    Error, ErrorKind,
-    redis::protocol::{self, ErrorClass},
-};
+use crate::{Error, ErrorKind, redis::protocol};
 
 /// Makes connections.
 #[derive(Clone)]
 pub(in crate::redis) enum ConnectionSource {
-    Client(Arc<redis::Client>),
+    Client(Arc<Dialer>),
     Pool(Pool),
     Sentinels(Arc<Sentinels>),
 }
@@ -25,29 +33,34 @@ pub(in crate::redis) enum ConnectionSource {
 /// Holds the one connection that all checks share.
 ///
 /// A task of its own makes the connection. A caller that gives up does not undo that work for later callers. The
-/// connection is replaced when it breaks, and never asked for again while it works.
+/// connection is replaced when it ends, by a [`Keeper`], and never asked for again while it works.
 pub(in crate::redis) struct SharedConnection {
     source: ConnectionSource,
     connect_timeout: Duration,
     state: DialState<Connection, DialReceiver>,
+    /// The number of short-lived connections in a row.
+    short_lives: AtomicU32,
+    me: Weak<Self>,
 }
 
 type DialReceiver = watch::Receiver<Option<DialOutcome>>;
 type DialOutcome = Result<Connection, Error>;
 
-/// A live connection. A connection that a pool lent stays lent as long as this is held.
-#[derive(Clone)]
-pub(in crate::redis) struct Connection {
-    multiplexed: MultiplexedConnection,
-    number: u64,
-    lent: Option<Arc<LentConnection>>,
-    /// The master that the Sentinels named.
-    master: Option<Arc<Address>>,
-}
+/// The time that a server has to answer on a connection that was silent. Then a new connection is dialled as well.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// The number of connections in a row that may end before they are used. Then the server counts as away.
+const MOST_DIALS: u32 = 3;
 
 impl SharedConnection {
-    pub(in crate::redis) fn new(source: ConnectionSource, connect_timeout: Duration) -> Self {
-        Self { source, connect_timeout, state: DialState::new() }
+    pub(in crate::redis) fn new(source: ConnectionSource, connect_timeout: Duration) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            source,
+            connect_timeout,
+            state: DialState::new(),
+            short_lives: AtomicU32::new(0),
+            me: Weak::clone(me),
+        })
     }
 
     /// Returns how long connecting may take, and a probe.
@@ -55,16 +68,64 @@ impl SharedConnection {
         self.connect_timeout
     }
 
+    /// Returns a connection for a check, and makes it if there is none.
+    ///
+    /// A connection that has ended is replaced. A connection that was silent for a while has to answer first.
+    pub(in crate::redis) async fn usable(&self) -> Result<Connection, Error> {
+        for _ in 0..MOST_DIALS {
+            let connection = self.get().await?;
+            if connection.is_over() {
+                self.broken(&connection);
+            } else if connection.wire().is_silent() && connection.is_near() {
+                return self.proven(connection).await;
+            } else {
+                return Ok(connection);
+            }
+        }
+        Err(Error::new(ErrorKind::ConnectionLost, "redis closes each connection at once"))
+    }
+
     /// Returns the connection, and makes it if there is none.
     pub(in crate::redis) async fn get(&self) -> Result<Connection, Error> {
         match self.state.connection() {
-            Some(connection) => Ok(connection),
-            None => self.dial().await,
+            Some(connection) if connection.wire().is_over() => self.broken(&connection),
+            Some(connection) => return Ok(connection),
+            None => {}
         }
+        self.dial().await
+    }
+
+    /// Returns this connection when the server answers on it, or a new one.
+    async fn proven(&self, connection: Connection) -> Result<Connection, Error> {
+        {
+            let mut ping = pin!(connection.ping());
+            match timeout(PATIENCE, &mut ping).await {
+                Ok(Ok(())) => return Ok(connection.clone()),
+                Ok(Err(_)) => self.broken(&connection),
+                Err(_) => {
+                    tracing::debug!("redis does not answer on a connection that was silent: a new one is made");
+                    self.broken(&connection);
+                    // A pool has few connections. It may be unable to lend another one while this one is held.
+                    if !connection.is_lent() {
+                        let mut dial = pin!(self.dial());
+                        tokio::select! {
+                            biased;
+                            made = &mut dial => return made,
+                            answer = ping => match answer {
+                                Ok(()) if self.restore(connection.clone()) => return Ok(connection.clone()),
+                                _ => return dial.await,
+                            },
+                        }
+                    }
+                }
+            }
+        }
+        drop(connection);
+        self.dial().await
     }
 
     async fn dial(&self) -> Result<Connection, Error> {
-        let mut receiver = {
+        let receiver = {
             let (sender, receiver) = watch::channel(None);
             match self.state.connection_or_dial(&receiver) {
                 Lookup::Up(connection) => return Ok(connection),
@@ -75,18 +136,21 @@ impl SharedConnection {
                 }
             }
         };
-        match receiver.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(abandoned())),
-            Err(_) => Err(abandoned()),
-        }
+        dialled(receiver).await
     }
 
     /// Drops a connection that broke or leads to the wrong server. The next call makes a new one.
     pub(in crate::redis) fn broken(&self, connection: &Connection) {
-        if let Some(lent) = &connection.lent {
-            lent.discard();
-        }
+        self.discard(connection);
         self.state.broken(connection);
+    }
+
+    /// Keeps a connection that a pool lent from going back to it.
+    fn discard(&self, connection: &Connection) {
+        if let Some(lent) = connection.lent() {
+            lent.discard();
+            connection.wire().give_up();
+        }
     }
 
     /// Uses a connection again that was taken for broken and is not. Returns whether it leads to the current server.
@@ -107,7 +171,7 @@ impl SharedConnection {
 
     /// Returns the master that the Sentinels named, while the connection to it is up.
     pub(in crate::redis) fn master(&self) -> Option<Address> {
-        self.state.connection()?.master.as_deref().cloned()
+        self.state.connection()?.master().cloned()
     }
 
     /// Returns the Sentinels that name the server, if there are any.
@@ -119,85 +183,91 @@ impl SharedConnection {
     }
 
     fn start(&self, dial: Dial<Connection, DialReceiver>, sender: watch::Sender<Option<DialOutcome>>) {
-        let (source, limit) = (self.source.clone(), self.connect_timeout);
+        let (source, limit, me) = (self.source.clone(), self.connect_timeout, Weak::clone(&self.me));
         tokio::spawn(async move {
-            let outcome = match tokio::time::timeout(limit, source.connect(dial.number())).await {
+            let outcome = match timeout(limit, source.connect(dial.number())).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
                     Err(Error::new(ErrorKind::Timeout, format!("connecting to redis took longer than {limit:?}")))
                 }
             };
-            match &outcome {
-                Ok(connection) => dial.made(connection.clone()),
-                Err(_) => drop(dial),
-            }
+            let keeper = match &outcome {
+                Ok(connection) => {
+                    let keeper = Keeper::new(me, connection.number(), Arc::clone(connection.wire()));
+                    dial.made(connection.clone());
+                    Some(keeper)
+                }
+                Err(_) => {
+                    drop(dial);
+                    None
+                }
+            };
             sender.send_replace(Some(outcome));
+            drop((sender, source));
+            if let Some(keeper) = keeper {
+                keeper.run().await;
+            }
         });
+    }
+}
+
+impl Kept for SharedConnection {
+    fn ended(&self, number: u64) -> bool {
+        self.state.end(number)
+    }
+
+    fn short_lives(&self, is_short: bool) -> u32 {
+        if is_short {
+            return self.short_lives.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        self.short_lives.store(0, Ordering::Relaxed);
+        0
+    }
+
+    async fn redial(&self, number: u64) -> Option<u64> {
+        let (sender, receiver) = watch::channel(None);
+        let dial = self.state.redial(number, receiver.clone())?;
+        let number = dial.number();
+        self.start(dial, sender);
+        dialled(receiver).await.is_err().then_some(number)
+    }
+
+    async fn probe(&self, number: u64) {
+        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
+            return;
+        };
+        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
+            self.discard(&connection);
+            connection.wire().give_up();
+        }
+    }
+}
+
+/// Waits for the end of a dial.
+async fn dialled(mut receiver: DialReceiver) -> Result<Connection, Error> {
+    match receiver.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(abandoned())),
+        Err(_) => Err(abandoned()),
     }
 }
 
 impl ConnectionSource {
     async fn connect(&self, number: u64) -> Result<Connection, Error> {
-        // Each check has its own deadline, and `SharedConnection` limits the time for connecting.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         match self {
-            Self::Client(client) => {
-                let multiplexed = client
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await
-                    .map_err(|error| protocol::error(&error))?;
-                let connection = Connection { multiplexed, number, lent: None, master: None };
-                connection.ping().await?;
-                Ok(connection)
+            Self::Client(dialer) => {
+                let opened = dialer.open().await.map_err(|error| protocol::error(&error))?;
+                Connection::accept(number, opened, None, None).await
             }
             Self::Pool(pool) => {
                 let (multiplexed, lent) = pool.lend().await?;
-                Ok(Connection { multiplexed, number, lent: Some(Arc::new(lent)), master: None })
+                let opened = Opened { multiplexed, wire: Wire::unwatched(), driver: None };
+                Connection::accept(number, opened, Some(lent), None).await
             }
             Self::Sentinels(sentinels) => {
-                let (multiplexed, master) = sentinels.connect(&config).await?;
-                Ok(Connection { multiplexed, number, lent: None, master: Some(Arc::new(master)) })
+                let (opened, master) = sentinels.connect().await?;
+                Connection::accept(number, opened, None, Some(master)).await
             }
         }
-    }
-}
-
-impl Numbered for Connection {
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
-
-impl Connection {
-    /// Returns whether the connection belongs to a pool.
-    pub(in crate::redis) fn is_lent(&self) -> bool {
-        self.lent.is_some()
-    }
-
-    /// Waits until the server answers on this connection. Any answer counts, also a refusal of the command.
-    ///
-    /// The client makes a connection before the server has accepted it. So a connection is up only after an answer.
-    pub(in crate::redis) async fn ping(&self) -> Result<(), Error> {
-        match self.query(&redis::cmd("PING")).await {
-            Ok(_) => Ok(()),
-            Err(error) => match ErrorClass::of(&error) {
-                ErrorClass::Refused | ErrorClass::UnknownScript if !protocol::rejects_connection(&error) => Ok(()),
-                _ => Err(protocol::error(&error)),
-            },
-        }
-    }
-
-    /// Sends one command.
-    pub(in crate::redis) async fn query(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
-        command.query_async(&mut self.multiplexed.clone()).await
-    }
-
-    /// Writes all commands at once. Each has its own answer.
-    pub(in crate::redis) async fn query_all(
-        &self,
-        commands: &redis::Pipeline,
-    ) -> redis::RedisResult<Vec<redis::Value>> {
-        self.multiplexed.clone().send_packed_commands(commands, 0, commands.len()).await
     }
 }
 

@@ -1,7 +1,10 @@
+use std::sync::{Arc, OnceLock};
+
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use rustls::{
+    ClientConfig, RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
 use crate::{Error, ErrorKind};
@@ -12,6 +15,9 @@ pub(in crate::redis) struct Certificates {
     pub(in crate::redis) roots: Option<Vec<u8>>,
     /// The client certificate and its key.
     pub(in crate::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The settings of all connections, made with the first one. Reading the platform's certificates takes longer than a
+    /// check may wait.
+    config: Arc<OnceLock<Option<Arc<ClientConfig>>>>,
 }
 
 impl Certificates {
@@ -46,6 +52,27 @@ impl Certificates {
             Error::new(ErrorKind::Tls, "the client certificate, its key or the root certificates are not valid PEM")
         };
         Client::build_with_tls(info.clone(), certificates).map(Some).map_err(unusable)
+    }
+
+    /// Returns the settings of a connection. Returns `None` without a trusted root certificate: the client library may have
+    /// roots of its own.
+    pub(super) fn config(&self) -> Option<Arc<ClientConfig>> {
+        self.config.get_or_init(|| self.make_config().map(Arc::new)).clone()
+    }
+
+    fn make_config(&self) -> Option<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        match &self.roots {
+            Some(pem) => roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten()),
+            None => roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+        };
+        if roots.is_empty() {
+            return None;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let Some((certificate, key)) = &self.identity else { return Some(config.with_no_client_auth()) };
+        let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>().ok()?;
+        config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).ok()?).ok()
     }
 }
 

@@ -133,12 +133,12 @@ impl Denial {
         self.key == *key && self.cost == cost && self.policies.is_same(policies)
     }
 
-    /// Returns the decision that the server would make now.
+    /// Returns the decision that the server would make now, marked as remembered.
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
-        let cost = self.cost.get();
+        let cost = self.cost.units();
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
-        Decision::from_levels(&self.policies, levels, self.cost, self.at_us)
+        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).marked_remembered()
     }
 }
 
@@ -150,5 +150,82 @@ fn now() -> Instant {
 impl fmt::Debug for DenyCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DenyCache").field("cap", &self.cap).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryStore, Policy, Quota};
+
+    /// The hash of all keys, as if all had the same.
+    const HASH: u64 = 7;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn hourly(amount: u64) -> PolicySet {
+        Policy::token_bucket("hourly", Quota::per_hour(amount)).into()
+    }
+
+    /// Returns the denial of a check whose quota is spent.
+    fn denial(policies: &PolicySet, key: &Key, cost: Cost) -> Decision {
+        let store = MemoryStore::new();
+        let _ = store.decide(Check::new(policies, key, policies.most()));
+        let decision = store.decide(Check::new(policies, key, cost));
+        assert!(decision.is_denied());
+        decision
+    }
+
+    fn remembering(policies: &PolicySet, key: &Key, cost: Cost) -> DenyCache {
+        let cache = DenyCache::new(HOUR);
+        let hash = KeyHash { whole: HASH, outermost: HASH };
+        let epoch = cache.epoch(&Check::new(policies, key, cost), hash);
+        cache.remember(key, HASH, now(), epoch, &denial(policies, key, cost));
+        cache
+    }
+
+    fn answer(cache: &DenyCache, policies: &PolicySet, key: &Key, cost: Cost) -> Option<Decision> {
+        let answer = cache.look_up(&Check::new(policies, key, cost), HASH)?.into_ready();
+        Some(answer.expect("at once").expect("a decision"))
+    }
+
+    #[test]
+    fn a_denial_answers_only_checks_of_the_same_key_cost_and_policies() {
+        let (key, other_key) = (Key::new("acme"), Key::new("other"));
+        let (policies, cost) = (hourly(5), Cost::new(2));
+        let cache = remembering(&policies, &key, cost);
+        assert!(answer(&cache, &policies, &key, cost).is_some_and(|decision| decision.is_denied()));
+        // The same policies of another limiter.
+        assert!(answer(&cache, &hourly(5), &key, cost).is_some());
+        let daily = Policy::token_bucket("daily", Quota::per_hour(5));
+        let both = [policies.iter().next().expect("a policy").clone(), daily.clone()];
+        for other in [hourly(6), daily.into(), PolicySet::try_new(both).expect("a set")] {
+            assert!(answer(&cache, &other, &key, cost).is_none(), "{other:?}");
+        }
+        assert!(answer(&cache, &policies, &other_key, cost).is_none());
+        for other in [Cost::ZERO, Cost::ONE, Cost::new(3)] {
+            assert!(answer(&cache, &policies, &key, other).is_none(), "{other:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_remembered_denial_counts_down_as_time_passes() {
+        let (key, policies) = (Key::new("acme"), hourly(5));
+        let cache = remembering(&policies, &key, Cost::ONE);
+        let retry = || answer(&cache, &policies, &key, Cost::ONE).and_then(|decision| decision.retry_after());
+        let first = retry().expect("a denial");
+        let second = Duration::from_secs(1);
+        assert!(first <= HOUR / 5 && first > HOUR / 5 - second, "{first:?}");
+        let mut passed = Duration::ZERO;
+        for pause in [second, 60 * second, Duration::from_micros(1)] {
+            tokio::time::advance(pause).await;
+            passed += pause;
+            let decision = answer(&cache, &policies, &key, Cost::ONE).expect("a denial");
+            assert_eq!(decision.retry_after(), Some(first - passed));
+            let reset = decision.states().next().expect("a state").reset_after();
+            assert_eq!(reset, 4 * (HOUR / 5) + first - passed);
+        }
+        tokio::time::advance(retry().expect("a denial")).await;
+        assert_eq!(retry(), None, "the wait is over, so the server is asked");
     }
 }

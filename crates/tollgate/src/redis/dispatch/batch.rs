@@ -1,18 +1,15 @@
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::request::{CheckRequest, QueuedCheck, ReplySender};
-use crate::{
-    Decision, Error, Key,
-    redis::{
-        protocol::{self, Script},
-        server::{Call, CallResult, ScriptCall, Server},
-    },
+use super::{
+    group::Group,
+    request::{CheckRequest, QueuedCheck},
+};
+use crate::redis::{
+    connect::Connection,
+    server::{Outgoing, Sent, Server},
 };
 
 /// Holds checks that leave together.
@@ -23,21 +20,36 @@ use crate::{
 /// at its start. All calls are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    groups: SmallVec<[Group; 1]>,
+    pub(super) groups: SmallVec<[Group; 1]>,
+    keys: BatchKeys,
 }
 
-/// Checks with the same policies, cost and tag.
+/// Holds the keys of a batch while the batch is under way.
+#[derive(Debug, Default)]
+pub(super) struct BatchKeys {
+    /// One check of each group.
+    samples: SmallVec<[Arc<CheckRequest>; 1]>,
+    /// The hash of each key, with its group and its index there.
+    index: HashTable<(u64, usize, usize)>,
+    /// The key whose call is sent by its body, as group and index.
+    firm: Option<(usize, usize)>,
+}
+
+/// Tells which keys are under way.
+pub(super) trait UnderWay {
+    /// Returns the batches under way that hold checks with other policies, another cost or another tag, one bit for each.
+    fn rivals(&self, request: &CheckRequest) -> u8;
+
+    /// Returns whether one of these batches holds the key in a call that may come back.
+    fn holds(&self, rivals: u8, request: &CheckRequest) -> bool;
+}
+
+/// Holds the calls of a batch with their outcomes.
 #[derive(Debug)]
-struct Group {
-    /// One of the checks.
-    sample: Arc<CheckRequest>,
-    subjects: Vec<Subject>,
-    /// The number of checks, of all keys together.
-    checks: usize,
+pub(super) struct AnsweredBatch {
+    pub(super) groups: SmallVec<[Group; 1]>,
+    pub(super) sent: SmallVec<[Sent; 1]>,
 }
-
-/// Checks of one key, in the order in which they came. At least one.
-type Subject = SmallVec<[ReplySender; 1]>;
 
 /// Limits the size of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +71,11 @@ impl Batch {
     /// A check of a key that the batch already holds with other policies or another cost waits for the next batch. So
     /// checks of one key are decided in the order in which they came. Where a policy meters outer levels, the same holds
     /// for all keys with one outermost level.
-    pub(super) fn cut(queue: &mut VecDeque<QueuedCheck>, limit: BatchLimit) -> Self {
+    ///
+    /// A call that the server refuses because it does not know the script comes back, and a call behind it may have been
+    /// executed meanwhile. Callers of equal checks then change places. A check that is not equal waits for the answer,
+    /// unless the call before it is sent by its body, which no server refuses to know.
+    pub(super) fn cut(queue: &mut VecDeque<QueuedCheck>, limit: BatchLimit, under_way: &impl UnderWay) -> Self {
         let mut batch = Self::default();
         // Finds a key in the batch, or an outermost level: the group, and the index of the latest subject there.
         let mut index: HashTable<(u64, usize, usize)> = HashTable::with_capacity(queue.len().min(MOST_KEYS));
@@ -75,13 +91,21 @@ impl Batch {
                 held == hash && groups[group].request(subject).order().1 == text
             };
             let latest = index.find(hash, |held| is_same(&batch.groups, held)).map(|&(_, group, at)| (group, at));
-            let is_in_order = latest.is_none_or(|(held, _)| Some(held) == group);
             // Between two checks of a key, another key may have changed an outer level that both share.
             let found = latest.filter(|&(held, subject)| batch.groups[held].key(subject) == &request.key);
-            let fits = is_in_order
-                && (found.is_some()
-                    || keys == 0
-                    || (subjects < limit.subjects && keys + request.policies.len() <= MOST_KEYS));
+            let rivals = group.map_or_else(|| under_way.rivals(request), |group| batch.groups[group].rivals);
+            if rivals != 0 && under_way.holds(rivals, request) {
+                queue.push_front(queued);
+                break;
+            }
+            let fits = match latest {
+                Some((at, _)) if Some(at) != group => {
+                    batch.keys.firm = latest;
+                    false
+                }
+                _ if found.is_some() => true,
+                _ => keys == 0 || (subjects < limit.subjects && keys + request.policies.len() <= MOST_KEYS),
+            };
             if !fits || checks == limit.checks.min(MOST_CHECKS) {
                 queue.push_front(queued);
                 break;
@@ -93,7 +117,7 @@ impl Batch {
             }
             let at = group.unwrap_or_else(|| {
                 let subjects = Vec::with_capacity(limit.subjects.min(MOST_KEYS).min(queue.len() + 1));
-                batch.groups.push(Group { sample: Arc::clone(request), subjects, checks: 0 });
+                batch.groups.push(Group::new(request, subjects, rivals));
                 batch.groups.len() - 1
             });
             if found.is_none() {
@@ -110,7 +134,16 @@ impl Batch {
                 None => group.subjects.push(SmallVec::from_buf([queued.sender])),
             }
         }
+        batch.keys.index = index;
+        batch.keys.samples = batch.groups.iter().map(|group| Arc::clone(&group.sample)).collect();
+        if let Some((group, subject)) = batch.keys.firm {
+            batch.groups[group].firm = Some(subject);
+        }
         batch
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// Returns the number of checks.
@@ -118,139 +151,44 @@ impl Batch {
         self.groups.iter().map(|group| group.checks).sum()
     }
 
-    /// Asks the server, and replies to every check.
-    pub(super) async fn run(self, server: &Server) {
-        let groups: SmallVec<[Group; 1]> = if server.is_in_cluster() {
+    /// Takes the keys, and splits the batch into its calls.
+    pub(super) fn into_calls(self, server: &Server) -> (SmallVec<[Group; 1]>, BatchKeys) {
+        let groups = if server.is_in_cluster() {
             self.groups.into_iter().flat_map(Group::split).collect()
         } else if self.groups.iter().any(Group::may_share_states) {
             self.groups.into_iter().flat_map(Group::rounds).collect()
         } else {
             self.groups
         };
-        let outcomes = {
-            let calls: SmallVec<[_; 1]> = groups.iter().map(|group| group.call(server)).collect();
-            server.send(&calls).await
-        };
-        for (group, outcome) in groups.into_iter().zip(outcomes) {
-            group.reply(outcome);
-        }
+        (groups, self.keys)
     }
 }
 
-impl Group {
-    /// Splits the group into one for each key.
-    fn split(self) -> impl Iterator<Item = Self> {
-        let Self { sample, subjects, .. } = self;
-        subjects.into_iter().map(move |subject| Self {
-            sample: Arc::clone(&sample),
-            checks: subject.len(),
-            subjects: vec![subject],
-        })
+/// Asks the server. The calls are written when this is first polled.
+pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connection: &Connection) -> AnsweredBatch {
+    let sent = {
+        let outgoing = |group| Outgoing { call: Group::call(group, server), by_body: group.by_body };
+        let calls: SmallVec<[_; 1]> = groups.iter().map(outgoing).collect();
+        server.send(connection, &calls).await
+    };
+    AnsweredBatch { groups, sent }
+}
+
+impl BatchKeys {
+    /// Returns whether there are checks with other policies, another cost or another tag.
+    pub(super) fn is_rival(&self, request: &CheckRequest) -> bool {
+        self.samples.iter().any(|sample| !sample.is_alike(request))
     }
 
-    /// Splits the group so that no two keys of a call share a state. The first call has the first subject of each
-    /// outermost level, the next call has the second, and so on.
-    fn rounds(self) -> Vec<Self> {
-        if !self.may_share_states() {
-            return vec![self];
-        }
-        let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(self.subjects.len());
-        let mut rounds_of = SmallVec::<[usize; MOST_KEYS]>::new();
-        for subject in 0..self.subjects.len() {
-            let next = seen.entry(self.key(subject).outermost()).or_default();
-            rounds_of.push(*next);
-            *next += 1;
-        }
-        let mut rounds: Vec<Self> = Vec::new();
-        for (subject, round) in self.subjects.into_iter().zip(rounds_of) {
-            // The rounds of an outermost level come one after the other, so at most one round is new.
-            if round == rounds.len() {
-                rounds.push(Self { sample: Arc::clone(&self.sample), subjects: Vec::new(), checks: 0 });
-            }
-            rounds[round].checks += subject.len();
-            rounds[round].subjects.push(subject);
-        }
-        rounds
-    }
-
-    /// Returns whether two keys of the group may have a state in common.
-    fn may_share_states(&self) -> bool {
-        self.sample.policies.is_nested() && self.subjects.len() > 1
-    }
-
-    fn request(&self, subject: usize) -> &Arc<CheckRequest> {
-        self.subjects[subject][0].request()
-    }
-
-    fn key(&self, subject: usize) -> &Key {
-        &self.request(subject).key
-    }
-
-    fn script(&self) -> &Script {
-        let scripts = self.sample.policies.scripts();
-        if self.checks == 1 { &scripts.check } else { &scripts.batch }
-    }
-
-    fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
-        ScriptCall {
-            script: self.script(),
-            keys: self.subjects.len() * self.sample.policies.len(),
-            is_asking: self.sample.is_asking,
-            fill: |command: &mut redis::Cmd| self.fill(server, command),
-        }
-    }
-
-    /// Adds the keys and the arguments.
-    fn fill(&self, server: &Server, command: &mut redis::Cmd) {
-        let scripts = self.sample.policies.scripts();
-        server.add_keys(scripts, (0..self.subjects.len()).map(|subject| self.key(subject)), command);
-        command.arg(&*scripts.pack(&[server.now(), self.sample.cost.units().into()]));
-        if scripts.tagged {
-            command.arg(&*self.sample.tag);
-        }
-        if self.is_counted() {
-            for subject in &self.subjects {
-                command.arg(subject.len());
-            }
-        }
-    }
-
-    /// Returns whether some key has several checks, so that the call says how many each has.
-    fn is_counted(&self) -> bool {
-        self.checks > self.subjects.len()
-    }
-
-    /// Replies to every check.
-    fn reply(self, outcome: CallResult) {
-        let is_counted = self.is_counted();
-        let Self { sample, subjects, checks } = self;
-        let (policies, cost, scripts) = (&sample.policies, sample.cost, sample.policies.scripts());
-        let value = match outcome {
-            Ok(value) => value,
-            Err(error) => return subjects.into_iter().flatten().for_each(|sender| sender.fail(error.clone())),
+    /// Returns whether the key is in a call that may come back, in a group that is not equal to the check.
+    pub(super) fn holds(&self, request: &CheckRequest) -> bool {
+        let (order, _) = request.order();
+        let is_held = |&(hash, group, subject): &(u64, usize, usize)| {
+            hash == order && self.firm != Some((group, subject)) && !self.samples[group].is_alike(request)
         };
-        if checks == 1 {
-            return reply_all(subjects, &protocol::decision(scripts, policies, cost, &value));
-        }
-        let counts: SmallVec<[usize; MOST_KEYS]> = subjects.iter().map(Subject::len).collect();
-        let outcomes = match protocol::outcomes(scripts, policies, counts.into_iter(), is_counted, &value) {
-            Ok(outcomes) => outcomes,
-            Err(error) => return reply_all(subjects, &Err(error)),
-        };
-        for (subject, outcome) in subjects.into_iter().zip(outcomes) {
-            for (at, sender) in subject.into_iter().enumerate() {
-                // A caller that gave up after its check was sent was charged all the same.
-                sender.send(match &outcome {
-                    Ok(outcome) => Ok(outcome.decision(at, policies, cost)),
-                    Err(error) => Err(error.clone()),
-                });
-            }
-        }
+        self.index.find(order, is_held).is_some()
     }
 }
 
-fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, Error>) {
-    for sender in subjects.into_iter().flatten() {
-        sender.send(reply.clone());
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use super::{
     handle::ServerHandle,
     request::{self, CheckRequest, NoReply, ReplyReceiver, ReplySender},
 };
-use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, store};
+use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, runtime, store};
 
 /// Resolves to the decision of one server.
 ///
@@ -68,19 +68,26 @@ impl PendingCheck {
 
     /// Queues the check at the first call, and polls for the reply.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
+        let mut runtime = None;
         if let State::NotQueued(_) = &self.state
             && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
         {
-            match self.dispatcher.push(sender) {
-                Ok(epoch) => self.state = State::Queued(epoch),
+            let queued = runtime::current().and_then(|current| {
+                self.state = State::Queued(self.dispatcher.push(sender)?);
+                Ok(current)
+            });
+            match queued {
+                Ok(current) => runtime = Some(current),
                 Err(refusal) => return Poll::Ready(Ok(Err(refusal))),
             }
         }
         let reply = Pin::new(&mut self.receiver).poll(cx);
         match &reply {
             Poll::Pending => {
-                if std::mem::take(&mut self.needs_timer) {
-                    self.dispatcher.timer().add(self.request());
+                if std::mem::take(&mut self.needs_timer)
+                    && let Some(runtime) = runtime
+                {
+                    self.dispatcher.timer().add(&runtime, self.request());
                 }
             }
             Poll::Ready(outcome) => {
@@ -97,8 +104,8 @@ impl PendingCheck {
 
     /// Notes an answer of the server, and remembers a denial.
     fn decided(&self, decision: &Decision) {
-        self.dispatcher.server().breaker().check_answered();
         let request = self.request();
+        self.dispatcher.server().check_answered(request.deadline);
         if decision.is_denied()
             && let (Some(cache), Some(epoch)) = (self.dispatcher.deny_cache(), request.deny_epoch)
         {
@@ -112,8 +119,9 @@ impl PendingCheck {
         match no_reply {
             NoReply::NotExecuted(not_executed) => not_executed.error,
             NoReply::Late => {
-                server.missed();
-                let timeout = self.request().deadline.map(|deadline| deadline.timeout()).unwrap_or_default();
+                let deadline = self.request().deadline;
+                server.missed(deadline);
+                let timeout = deadline.map(|deadline| deadline.timeout()).unwrap_or_default();
                 request::timed_out(timeout)
             }
             NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
@@ -144,9 +152,10 @@ impl store::PendingCheck<Decision> for PendingCheck {
 impl Drop for PendingCheck {
     fn drop(&mut self) {
         let is_late = |end| tokio::time::Instant::now().into_std() >= end;
-        let end = self.request().deadline.and_then(|deadline| deadline.instant());
+        let deadline = self.request().deadline;
+        let end = deadline.and_then(|deadline| deadline.instant());
         if matches!(self.state, State::Queued(_)) && end.is_some_and(is_late) {
-            self.dispatcher.server().missed();
+            self.dispatcher.server().missed(deadline);
         }
     }
 }

@@ -40,15 +40,10 @@ struct ListId {
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl DeadlineTimer {
-    /// Ends this check at its deadline, if it has one.
-    ///
-    /// # Panics
-    ///
-    /// Outside a runtime.
-    pub(super) fn add(&self, request: &Arc<CheckRequest>) {
+    /// Ends this check at its deadline, if it has one. A task on this runtime keeps the time.
+    pub(super) fn add(&self, runtime: &Handle, request: &Arc<CheckRequest>) {
         let Some(deadline) = request.deadline else { return };
         let Some(end) = deadline.instant() else { return };
-        let runtime = Handle::current();
         let id = ListId { runtime: runtime.id(), timeout: deadline.timeout() };
         let mut lists = self.0.lock();
         let waiting = (end, Arc::clone(request));
@@ -159,7 +154,7 @@ mod tests {
         let timeouts = [10, 10, 30, 5_000].map(Duration::from_millis);
         let sides = timeouts.map(|timeout| channel(request_within(timeout)));
         for (sender, _) in &sides {
-            timer.add(sender.request());
+            timer.add(&Handle::current(), sender.request());
         }
         assert_eq!(timer.0.lock().len(), 3, "one list for each timeout");
         for (timeout, (sender, receiver)) in timeouts.into_iter().zip(sides) {
@@ -178,9 +173,9 @@ mod tests {
         let timer = DeadlineTimer::default();
         let began = tokio::time::Instant::now();
         let (_long_sender, long) = channel(request_within(Duration::from_secs(60)));
-        timer.add(long.request());
+        timer.add(&Handle::current(), long.request());
         let (_short_sender, short) = channel(request_within(Duration::from_millis(10)));
-        timer.add(short.request());
+        timer.add(&Handle::current(), short.request());
         assert!(matches!(short.await, Err(NoReply::Late)));
         assert!(began.elapsed() <= Duration::from_millis(12), "{:?}", began.elapsed());
     }
@@ -190,7 +185,7 @@ mod tests {
         let timer = DeadlineTimer::default();
         for _ in 0..1_000 {
             let (sender, _receiver) = channel(request_within(Duration::from_millis(50)));
-            timer.add(sender.request());
+            timer.add(&Handle::current(), sender.request());
         }
         assert_eq!(timer.0.lock()[0].waiting.len(), 1);
     }

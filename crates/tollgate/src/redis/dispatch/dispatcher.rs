@@ -39,6 +39,12 @@ impl Dispatcher {
         self.deny_cache.as_deref()
     }
 
+    /// Returns the number of checks that wait to be sent.
+    #[cfg(feature = "metrics")]
+    pub(super) fn queued(&self) -> usize {
+        self.inbox.queue.lock().checks.len()
+    }
+
     pub(super) fn timer(&self) -> &DeadlineTimer {
         &self.timer
     }

@@ -37,10 +37,16 @@ impl StoreConfig {
 }
 
 impl ServerHandle {
-    pub(in crate::redis) fn new(shared: SharedConnection, config: &StoreConfig, is_in_cluster: bool) -> Self {
+    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: &StoreConfig, is_in_cluster: bool) -> Self {
         let server = Server::new(shared, config.server.clone(), is_in_cluster);
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&server), config.deny_cache.clone()));
         Self { server, dispatcher }
+    }
+
+    /// Returns the number of checks that wait to be sent.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn queued(&self) -> usize {
+        self.dispatcher.queued()
     }
 
     /// Returns whether both are the same server, not only servers at the same address.

@@ -4,9 +4,11 @@ mod batch;
 mod check;
 mod deadline;
 mod dispatcher;
+mod group;
 mod handle;
 mod queue;
 mod request;
+mod sent;
 mod worker;
 
 pub(in crate::redis) use check::PendingCheck;

@@ -1,9 +1,4 @@
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{pin::pin, sync::Arc};
 
 use tokio::sync::Notify;
 
@@ -11,8 +6,15 @@ use super::{
     batch::{Batch, BatchLimit},
     queue::Queue,
     request::QueuedCheck,
+    sent::SentBatches,
 };
-use crate::redis::server::Server;
+use crate::{
+    Error,
+    redis::{
+        connect::Connection,
+        server::{CallError, Server},
+    },
+};
 
 /// The queue before a server, and the signal that a check was added or the queue was closed.
 #[derive(Debug)]
@@ -40,16 +42,17 @@ const MOST_BATCHES: usize = 4;
 /// share of all waiting checks: the client then works on the answers to one batch while the server works on the next.
 /// Checks of the same keys leave in two parts, because the server reads each key once.
 ///
-/// One task cuts and sends, so checks reach the server in the order in which they came. When the breaker opens, the
-/// worker drops all checks from before.
+/// One task cuts and sends, so checks reach the server in the order in which they came. Checks are cut when there is a
+/// connection, so a check whose caller gives up while the server is dialled is never sent. Checks that were certainly not
+/// executed come back to the front of the queue. When the breaker opens, the worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
     let mut sent = SentBatches::default();
-    let mut epoch = 0;
+    let (mut epoch, mut is_held) = (0, false);
     loop {
         let now = server.breaker().epoch();
         if now != epoch {
             epoch = now;
-            sent.0.clear();
+            sent.clear();
             let overtaken = inbox.queue.lock().take_overtaken(now);
             for check in overtaken {
                 check.sender.send(Err(server.overtaken()));
@@ -57,17 +60,18 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
             continue;
         }
         let (is_empty, is_closed) = {
-            let waiting = inbox.queue.lock();
+            let mut waiting = inbox.queue.lock();
+            sent.put_back(&mut waiting.checks, epoch);
             (waiting.checks.is_empty(), waiting.is_closed)
         };
-        if is_empty && is_closed && sent.0.is_empty() {
+        if is_empty && is_closed && sent.is_empty() {
             return;
         }
-        let is_full = sent.0.len() >= MOST_BATCHES;
-        if is_full || is_empty {
+        let is_full = sent.len() >= MOST_BATCHES || sent.has_refused();
+        if is_full || is_empty || std::mem::take(&mut is_held) {
             tokio::select! {
                 biased;
-                () = sent.until_answered() => {}
+                () = sent.until_answered(&server) => {}
                 () = server.opened().notified() => {}
                 () = inbox.wake.notified(), if !is_full => {}
             }
@@ -75,61 +79,50 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
         }
         // The tasks that are ready now may add their checks.
         tokio::task::yield_now().await;
+        let connection = tokio::select! {
+            biased;
+            connection = connected(&server, &mut sent) => connection,
+            () = server.opened().notified() => continue,
+        };
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                let waiting = std::mem::take(&mut inbox.queue.lock().checks);
+                for check in waiting {
+                    check.sender.fail(CallError::unreachable(error.clone()));
+                }
+                continue;
+            }
+        };
         if server.breaker().epoch() != epoch {
+            continue;
+        }
+        is_held = sent.is_held(&connection);
+        if is_held {
             continue;
         }
         let batch = {
             let checks = &mut inbox.queue.lock().checks;
             let waiting = checks.len() + sent.checks();
             let limit = BatchLimit { subjects: waiting.div_ceil(MOST_BATCHES), checks: waiting.div_ceil(2) };
-            Batch::cut(checks, limit)
+            Batch::cut(checks, limit, &sent)
         };
-        sent.add(batch, &server);
-        sent.poll_once().await;
+        // The first check may have to wait for the answer to another one of its key.
+        is_held = batch.is_empty() && !sent.is_empty();
+        if !batch.is_empty() {
+            sent.send(batch, &server, connection).await;
+        }
     }
 }
 
-/// Holds the batches that were sent and not answered, oldest first.
-///
-/// It polls them in that order, so that batches which wait for a connection are sent in order. `FuturesUnordered` polls
-/// in the order of wake-ups.
-#[derive(Default)]
-struct SentBatches(Vec<SentBatch>);
-
-struct SentBatch {
-    checks: usize,
-    answered: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl SentBatches {
-    fn add(&mut self, batch: Batch, server: &Arc<Server>) {
-        let (checks, server) = (batch.len(), Arc::clone(server));
-        self.0.push(SentBatch { checks, answered: Box::pin(async move { batch.run(&server).await }) });
-    }
-
-    /// Returns the number of checks in all batches.
-    fn checks(&self) -> usize {
-        self.0.iter().map(|batch| batch.checks).sum()
-    }
-
-    /// Polls every batch, and removes those that are answered. Returns whether there was one.
-    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let before = self.0.len();
-        self.0.retain_mut(|batch| batch.answered.as_mut().poll(cx).is_pending());
-        self.0.len() < before
-    }
-
-    /// Writes a new batch to the connection.
-    async fn poll_once(&mut self) {
-        poll_fn(|cx| {
-            self.poll(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    /// Waits until a batch is answered.
-    async fn until_answered(&mut self) {
-        poll_fn(|cx| if self.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+/// Waits for a connection, and replies meanwhile to the batches under way.
+async fn connected(server: &Server, sent: &mut SentBatches) -> Result<Connection, Error> {
+    let mut connection = pin!(server.connection());
+    loop {
+        tokio::select! {
+            biased;
+            connection = &mut connection => return connection,
+            () = sent.until_answered(server) => {}
+        }
     }
 }

@@ -106,3 +106,44 @@ fn system_error(error: &RedisError) -> Option<&std::io::Error> {
     let source = std::error::Error::source(error)?;
     source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the error of a reply as the server writes it.
+    fn reply(line: &str) -> RedisError {
+        match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+            Ok(redis::Value::ServerError(error)) => error.into(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_connection() {
+        let lines = [
+            "OOM command not allowed",
+            "NOREPLICAS not enough good replicas",
+            "MISCONF cannot persist",
+            "BUSY a script runs",
+            "NOPERM no right",
+            "WRONGTYPE a list",
+            "CLUSTERDOWN the cluster is down",
+            "ERR any text",
+            "MOVED 7 10.0.0.1:7000",
+        ];
+        for line in lines {
+            assert_eq!(ErrorClass::of(&reply(line)), ErrorClass::Refused, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_the_one_to_ask_is_left() {
+        for line in ["READONLY a replica", "MASTERDOWN no master", "LOADING the data"] {
+            assert_eq!(ErrorClass::of(&reply(line)), ErrorClass::WrongServer, "{line}");
+        }
+        assert_eq!(ErrorClass::of(&reply("NOSCRIPT unknown")), ErrorClass::UnknownScript);
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(ErrorClass::of(&broken), ErrorClass::BrokenConnection);
+    }
+}

@@ -95,7 +95,7 @@ impl Outcome {
             return Decision::from_levels(policies, self.levels.clone(), cost, self.at_us);
         }
         // The script cannot have admitted more than all bursts hold.
-        let later = ((self.granted - 1 - at) as u64 * cost.get()).min(policies.most().get());
+        let later = ((self.granted - 1 - at) as u64).saturating_mul(cost.units()).min(policies.most().units());
         let earlier = |(policy, level): (_, PolicyLevel)| {
             (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, later) })
         };
@@ -153,7 +153,7 @@ fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error
     }
     // The second word of a bucket counts parts of 1/amount µs.
     let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    if is_bucket && level.words[1] >= policy.quota_ref().amount_u64() {
+    if is_bucket && level.words[1] >= policy.quota_ref().amount() {
         return Err(invalid(format_args!("a part that is a whole")));
     }
     Ok(level)

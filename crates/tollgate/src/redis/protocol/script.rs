@@ -30,6 +30,7 @@ const CHECK: &str = source!("check");
 const BATCH: &str = source!("batch");
 const REFUND: &str = source!("refund");
 const ENTRIES: &str = source!("entries");
+const REPLICAS: &str = source!("replicas");
 
 /// Describes an algorithm to the assembler.
 struct Part {
@@ -78,7 +79,7 @@ pub(crate) fn words(policies: &[Arc<Policy>]) -> impl Iterator<Item = usize> {
     let alone = policies.len() == 1;
     policies.iter().map(move |policy| {
         let (part, quota) = (part(policy.algorithm()), policy.quota());
-        let whole = quota.period_us().is_multiple_of(quota.amount_u64());
+        let whole = quota.period_us().is_multiple_of(quota.amount());
         part.words - usize::from(alone && part.parted && whole)
     })
 }
@@ -87,9 +88,9 @@ pub(crate) fn words(policies: &[Arc<Policy>]) -> impl Iterator<Item = usize> {
 pub(crate) fn args(policy: &Policy) -> impl Iterator<Item = u64> {
     let (quota, cut) = (policy.quota(), policy.buckets());
     part(policy.algorithm()).args.iter().map(move |&name| match name {
-        "amount" => quota.amount_u64(),
+        "amount" => quota.amount(),
         "period" => quota.period_us(),
-        "burst" => quota.burst_u64(),
+        "burst" => quota.burst(),
         "width" => cut.width_us,
         "buckets" => cut.count,
         _ => unreachable!("a script names an argument that no policy has: {name}"),
@@ -128,10 +129,17 @@ impl Script {
         &SCRIPT
     }
 
+    /// Returns the script that counts the processes of a prefix.
+    pub(crate) fn replicas() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[]));
+        &SCRIPT
+    }
+
     fn assemble(frame: &str, algorithms: &[Algorithm]) -> Self {
         let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm)).collect();
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
-        let mut text = format!("-- tollgate, assembled for: {}\n", names.join(", "));
+        let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
+        let mut text = format!("-- tollgate, assembled for: {names}\n");
         for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
             fill(&mut text, line, &parts);
         }
@@ -264,6 +272,8 @@ fn section_lines(source: &'static str, section: &str) -> Vec<String> {
         let store = section_lines(source, "store").into_iter().map(|line| format!("  {line}"));
         return std::iter::once("if mended_1 then".to_owned()).chain(store).chain(["end".to_owned()]).collect();
     }
+    // One function serves the sections of several files.
+    let source = if section == "muldiv" { source!("muldiv") } else { source };
     let header = format!("--@ {section}");
     let mut lines = Vec::new();
     let mut found = false;

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Error,
     redis::{
-        connect::Connection,
+        connect::{Connection, Numbered},
         protocol::{self, ErrorClass, Script},
     },
 };
@@ -18,7 +18,7 @@ pub(in crate::redis) type CallResult = Result<Value, CallError>;
 
 /// Writes one call to a server.
 pub(in crate::redis) trait Call {
-    /// Returns the command. `by_body` sends the text of a script, for a server that does not know its name.
+    /// Returns the command. `by_body` sends the text of a script, so that the server need not know it.
     fn command(&self, by_body: bool) -> Cmd;
 
     /// Returns whether the server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
@@ -67,26 +67,52 @@ impl Call for PlainCall<'_> {
 type Reply = Result<Value, RedisError>;
 type Replies = SmallVec<[Reply; 1]>;
 
+/// A call, and whether it is sent by its body.
+pub(in crate::redis) struct Outgoing<C> {
+    pub(in crate::redis) call: C,
+    pub(in crate::redis) by_body: bool,
+}
+
+/// The outcome of a call, or the proof that the server did not execute it.
+#[derive(Debug)]
+pub(in crate::redis) enum Sent {
+    Answered(CallResult),
+    /// The server does not know the script of the call, so it executed nothing.
+    UnknownScript,
+    /// The connection ended before any byte of the call left. The error is that of the connection.
+    Unsent(Error),
+}
+
+/// The number of connections in a row that may end before a call is sent. Then the server counts as away.
+const MOST_UNSENT: u32 = 3;
+
 impl Server {
-    /// Sends calls in one write, in order, and returns the outcome of each.
-    ///
-    /// This is the one way to a server, single or in a cluster. A script that the server does not know was not
-    /// executed. It is sent again by its body, after the other calls.
-    pub(in crate::redis) async fn send<C: Call>(&self, calls: &[C]) -> SmallVec<[CallResult; 1]> {
-        let connection = match self.connection().await {
-            Ok(connection) => connection,
-            Err(error) => return smallvec![Err(CallError::unreachable(error)); calls.len()],
-        };
-        let mut replies = write(&connection, calls.iter().collect(), false).await;
-        if replies.iter().any(is_unknown_script) {
-            let unknown: SmallVec<[usize; 1]> =
-                (0..calls.len()).filter(|&at| is_unknown_script(&replies[at])).collect();
-            let again = write(&connection, unknown.iter().map(|&at| &calls[at]).collect(), true).await;
-            for (at, reply) in unknown.into_iter().zip(again) {
-                replies[at] = reply;
-            }
+    /// Writes calls at once on this connection, in order, and returns the outcome of each.
+    pub(in crate::redis) async fn send<C: Call>(
+        &self,
+        connection: &Connection,
+        calls: &[Outgoing<C>],
+    ) -> SmallVec<[Sent; 1]> {
+        let mark = connection.mark();
+        let replies = write(connection, calls).await;
+        let is_broken =
+            |reply: &Reply| reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection);
+        if replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark) {
+            self.drop_unused(connection);
+            let unsent = |reply: Reply| match reply {
+                Ok(value) => Sent::Answered(Ok(value)),
+                Err(error) => Sent::Unsent(protocol::error(&error)),
+            };
+            return replies.into_iter().map(unsent).collect();
         }
-        replies.into_iter().map(|reply| self.finish(&connection, reply)).collect()
+        let sent = |(call, reply): (&Outgoing<C>, Reply)| match &reply {
+            Err(error) if !call.by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
+                self.breaker().heard();
+                Sent::UnknownScript
+            }
+            _ => Sent::Answered(self.finish(connection, reply)),
+        };
+        calls.iter().zip(replies).map(sent).collect()
     }
 
     /// Calls one script.
@@ -108,37 +134,69 @@ impl Server {
         }
     }
 
+    /// Reports that connections end again and again before a call is sent.
+    pub(in crate::redis) fn cannot_send(&self, error: Error) -> CallError {
+        self.failed(&error);
+        CallError::unreachable(error)
+    }
+
+    /// Sends one call, until it is answered or it is not known whether it was executed.
     async fn send_one(&self, call: impl Call) -> CallResult {
-        self.send(&[call]).await.pop().unwrap_or_else(|| Err(protocol::error(&missing_reply()).into()))
+        let mut outgoing = [Outgoing { call, by_body: false }];
+        let mut unsent = UnsentCount::default();
+        loop {
+            let connection = self.connection().await.map_err(CallError::unreachable)?;
+            match self.send(&connection, &outgoing).await.pop() {
+                Some(Sent::Answered(outcome)) => return outcome,
+                Some(Sent::UnknownScript) => outgoing[0].by_body = true,
+                Some(Sent::Unsent(error)) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
+                Some(Sent::Unsent(_)) => {}
+                None => return Err(protocol::error(&missing_reply()).into()),
+            }
+        }
     }
 }
 
-fn is_unknown_script(reply: &Reply) -> bool {
-    reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::UnknownScript)
+/// Counts the connections in a row that ended before a call was sent.
+#[derive(Debug, Default)]
+pub(in crate::redis) struct UnsentCount {
+    count: u32,
+    /// The number of the last such connection.
+    last: u64,
+}
+
+impl UnsentCount {
+    /// Counts a connection once. Returns whether no further attempt is made.
+    pub(in crate::redis) fn is_last(&mut self, connection: u64) -> bool {
+        if self.last != connection {
+            *self = Self { count: self.count + 1, last: connection };
+        }
+        self.count >= MOST_UNSENT
+    }
 }
 
 /// Writes the calls at once, and returns one reply for each.
 ///
 /// `ASKING` holds for the next command only, so the two stand side by side in one write.
-async fn write<C: Call>(connection: &Connection, calls: SmallVec<[&C; 1]>, by_body: bool) -> Replies {
-    if let [call] = calls[..]
+async fn write<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Replies {
+    if let [Outgoing { call, by_body }] = calls
         && !call.is_asking()
     {
-        return smallvec![connection.query(&call.command(by_body)).await];
+        return smallvec![connection.query(&call.command(*by_body)).await];
     }
     let mut pipeline = Pipeline::with_capacity(calls.len());
-    for call in &calls {
+    for Outgoing { call, by_body } in calls {
         if call.is_asking() {
             pipeline.cmd("ASKING");
         }
-        pipeline.add_command(call.command(by_body));
+        pipeline.add_command(call.command(*by_body));
     }
     let mut values = match connection.query_all(&pipeline).await {
         Ok(values) => values.into_iter(),
         Err(error) => return smallvec![Err(error); calls.len()],
     };
-    let reply = |call: &C| {
-        if call.is_asking() {
+    let reply = |outgoing: &Outgoing<C>| {
+        if outgoing.call.is_asking() {
             values.next();
         }
         match values.next() {
@@ -147,7 +205,7 @@ async fn write<C: Call>(connection: &Connection, calls: SmallVec<[&C; 1]>, by_bo
             None => Err(missing_reply()),
         }
     };
-    calls.into_iter().map(reply).collect()
+    calls.iter().map(reply).collect()
 }
 
 fn missing_reply() -> RedisError {

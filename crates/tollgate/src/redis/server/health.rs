@@ -1,17 +1,23 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-use super::breaker::Breaker;
+use super::{
+    breaker::Breaker,
+    distance::{self, Distance},
+};
 use crate::{Error, ErrorKind};
 
 /// Holds what is known of a server's health.
 #[derive(Debug)]
 pub(super) struct Health {
     pub(super) breaker: Breaker,
+    pub(super) distance: Distance,
     /// The error of a check while the breaker is open.
     refusal: ArcSwap<Error>,
+    /// The error of a check whose deadline is too short for the round trip.
+    far: ArcSwap<Error>,
     /// Wakes the worker of the queue when the breaker has opened.
     pub(super) opened: Notify,
     /// Makes the probe start again at once, because the server is another one now.
@@ -22,7 +28,9 @@ impl Health {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             breaker: Breaker::new(),
+            distance: Distance::new(),
             refusal: ArcSwap::from_pointee(silent()),
+            far: ArcSwap::from_pointee(silent()),
             opened: Notify::new(),
             probe_now: Notify::new(),
         })
@@ -34,6 +42,21 @@ impl Health {
 
     pub(super) fn refuse_with(&self, error: Error) {
         self.refusal.store(Arc::new(error));
+    }
+
+    /// Returns the error of a check whose deadline is too short for the round trip.
+    #[inline]
+    pub(super) fn refusal_as_far(&self, deadline: Duration) -> Option<Error> {
+        self.distance.is_too_short(deadline).then(|| Error::clone(&self.far.load()))
+    }
+
+    pub(super) fn refuse_as_far(&self, round_trip: Duration) {
+        let message = format!(
+            "the round trip to redis takes {:?}, which needs a deadline of {:?} or more",
+            shown(round_trip),
+            shown(distance::needed(round_trip))
+        );
+        self.far.store(Arc::new(Error::new(ErrorKind::Distant, message)));
     }
 
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
@@ -57,6 +80,33 @@ impl Health {
         }
         has_opened
     }
+}
+
+/// The code of a server that is too far for a deadline.
+pub(in crate::redis) const DISTANT: &str = "TOLLGATE-DISTANT";
+
+/// Returns what to tell an operator when a deadline is too short for a round trip, and `None` when it is long enough.
+pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<String> {
+    let needed = distance::needed(round_trip);
+    (deadline < needed).then(|| {
+        format!(
+            "the round trip to redis takes {:?}, too long for checks with a deadline of {deadline:?}; set \
+             LimiterBuilder::deadline to {:?} or more, or use a nearer server",
+            shown(round_trip),
+            shown(needed)
+        )
+    })
+}
+
+pub(super) fn log_far(round_trip: Duration, deadline: Duration) {
+    if let Some(detail) = far(round_trip, deadline) {
+        tracing::warn!(code = DISTANT, "{detail}; these checks are decided without redis until it fits");
+    }
+}
+
+/// Rounds up to tenths of a millisecond, for people.
+fn shown(duration: Duration) -> Duration {
+    Duration::from_micros(100 * u64::try_from(duration.as_micros().div_ceil(100)).unwrap_or(u64::MAX / 100))
 }
 
 /// Creates the error of a check that is not sent because the server did not answer before.

@@ -42,7 +42,7 @@ impl CallError {
     }
 
     /// Reports that no connection could be made.
-    pub(super) fn unreachable(error: Error) -> Self {
+    pub(in crate::redis) fn unreachable(error: Error) -> Self {
         Self::NotExecuted(Box::new(NotExecuted { reason: NotExecutedReason::Unreachable, error }))
     }
 }

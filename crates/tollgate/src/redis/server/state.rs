@@ -6,9 +6,12 @@ use std::{
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::Notify;
 
-use super::{breaker::Breaker, config::ServerConfig, health::Health, not_executed::CallError, probe::Probe};
+use super::{
+    breaker::Breaker, config::ServerConfig, distance_probe::DistanceProbe, health::Health, not_executed::CallError,
+    probe::Probe,
+};
 use crate::{
-    Clock, Error, ErrorKind, Key, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, PolicySet,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass, ScriptSet},
@@ -30,11 +33,11 @@ pub(in crate::redis) struct Server {
 }
 
 impl Server {
-    pub(in crate::redis) fn new(shared: SharedConnection, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
+    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             key_head: format!("{}:{{", config.prefix),
             config,
-            shared: Arc::new(shared),
+            shared,
             health: Health::new(),
             is_in_cluster,
             me: Weak::clone(me),
@@ -43,6 +46,12 @@ impl Server {
 
     pub(in crate::redis) fn breaker(&self) -> &Breaker {
         &self.health.breaker
+    }
+
+    /// Returns whether there is a connection.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn is_connected(&self) -> bool {
+        self.shared.is_up()
     }
 
     /// Returns the signal that the breaker has opened.
@@ -69,9 +78,16 @@ impl Server {
         self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
-    /// Returns the error of a check that is not sent, while the breaker is open.
+    /// Returns the error of a call that is not sent, while the breaker is open.
     pub(in crate::redis) fn refusal(&self) -> Option<Error> {
         self.breaker().is_open().then(|| self.health.refusal())
+    }
+
+    /// Returns the error of a check that is not sent: the breaker is open, or its deadline is too short for the round
+    /// trip.
+    #[inline]
+    pub(in crate::redis) fn refusal_within(&self, deadline: Option<Deadline>) -> Option<Error> {
+        self.refusal().or_else(|| self.health.refusal_as_far(deadline?.timeout()))
     }
 
     /// Returns the error of a check that waited while the breaker opened, or was refused for it.
@@ -88,13 +104,24 @@ impl Server {
     }
 
     /// Counts a check that missed its deadline.
-    pub(in crate::redis) fn missed(&self) {
+    pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
         if self.health.missed() {
             self.start_probe();
         }
+        if deadline.is_some_and(|deadline| self.health.distance.late(deadline.timeout())) {
+            DistanceProbe::start(&self.health, &self.shared);
+        }
     }
 
-    fn failed(&self, error: &Error) {
+    /// Counts a check that was answered in time.
+    pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
+        self.breaker().check_answered();
+        if let Some(deadline) = deadline {
+            self.health.distance.in_time(deadline.timeout());
+        }
+    }
+
+    pub(super) fn failed(&self, error: &Error) {
         if self.health.failed(error) {
             self.start_probe();
         }
@@ -134,15 +161,20 @@ impl Server {
     }
 
     /// Returns the shared connection, and makes it if there is none.
-    pub(super) async fn connection(&self) -> Result<Connection, Error> {
+    pub(in crate::redis) async fn connection(&self) -> Result<Connection, Error> {
         if let Some(watch) = self.shared.sentinels().and_then(|sentinels| sentinels.watch()) {
             tokio::spawn(follow_master(Weak::clone(&self.me), watch));
         }
-        self.shared.get().await.inspect_err(|error| self.failed(error))
+        self.shared.usable().await.inspect_err(|error| self.failed(error))
     }
 
     pub(super) fn shared(&self) -> &SharedConnection {
         &self.shared
+    }
+
+    /// Drops a connection that ended before anything was sent on it.
+    pub(super) fn drop_unused(&self, connection: &Connection) {
+        self.shared.broken(connection);
     }
 
     /// Applies an answer to the connection and to the breaker.

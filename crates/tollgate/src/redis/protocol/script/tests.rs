@@ -22,7 +22,11 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
             (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
         ]
     });
-    decide.chain([("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog]))])
+    let others = [
+        ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog])),
+        ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[])),
+    ];
+    decide.chain(others)
 }
 
 /// A changed script is a deliberate act: two versions run side by side during a roll-out. To

@@ -1,3 +1,5 @@
+//! Tests that exactly the messages pass that are paid for.
+
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -11,37 +13,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
 use http_body::{Body, Frame};
 use proptest::{collection::vec, prelude::*};
-use tollgate::{
-    Check, CheckFuture, Clock, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
-};
-use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
+use tollgate_tower::RequestLimiter;
 use tonic::Code;
-use tower::{Layer, ServiceExt, service_fn};
 
-use super::metered_body::{BodyEnd, Meter, MeteredBody};
-use crate::status::GrpcStatus;
-
-/// Returns a store whose clock does not move.
-fn frozen_store() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
-}
-
-/// Returns the limiter of an allowed call, with this many units left for messages.
-async fn limiter(store: impl Store + Clone, units: u32) -> RequestLimiter {
-    let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
-    let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
-    let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
-    let service = layer.layer(service_fn(|request: Request<String>| async move {
-        let mut response = Response::new(String::new());
-        response.extensions_mut().insert(request.extensions().get::<RequestLimiter>().unwrap().clone());
-        Ok::<_, Infallible>(response)
-    }));
-    let response = service.oneshot(Request::new(String::new())).await.unwrap();
-    response.extensions().get::<RequestLimiter>().unwrap().clone()
-}
+use super::{frozen_store, limiter, message, meter, silent_store};
+use crate::messages::metered_body::{BodyEnd, MeteredBody};
 
 /// Yields these pieces, and counts how often it is polled.
 #[derive(Default)]
@@ -58,10 +36,6 @@ impl Body for PieceBody {
         self.polled.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
-}
-
-fn meter(limiter: RequestLimiter) -> Option<Meter> {
-    Some(Meter::new(limiter, Arc::new(GrpcStatus::new())))
 }
 
 /// Returns the pieces that pass, and the code of the denial.
@@ -82,19 +56,12 @@ async fn passed(body: PieceBody, limiter: RequestLimiter) -> (Vec<Bytes>, Option
     }
 }
 
-fn message(length: usize) -> Vec<u8> {
-    let mut message = vec![0];
-    message.extend((length as u32).to_be_bytes());
-    message.resize(5 + length, 1);
-    message
-}
-
 proptest! {
     #[test]
     fn exactly_the_messages_that_are_paid_for_pass(
         lengths in vec(0..200_usize, 0..12),
         cuts in vec(any::<prop::sample::Index>(), 0..30),
-        units in 1..15_u32,
+        units in 1..15_u64,
     ) {
         let messages: Vec<_> = lengths.iter().map(|length| message(*length)).collect();
         let all = Bytes::from(messages.concat());
@@ -129,27 +96,9 @@ async fn messages_that_arrive_in_one_piece_pass_in_one_piece() {
     assert_eq!((passed.len(), denied), (1, None));
 }
 
-/// Never completes a check.
-#[derive(Clone, Debug)]
-struct Silent;
-
-impl Store for Silent {
-    fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::pending(std::future::pending())
-    }
-
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Ok(()))
-    }
-
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Ok(()))
-    }
-}
-
 #[tokio::test]
 async fn the_body_is_not_read_while_a_check_is_pending() {
-    let limiter = limiter(Silent, 10).await;
+    let limiter = limiter(silent_store(), 10).await;
     let body = PieceBody {
         pieces: [[message(1), message(2)].concat(), message(3)].map(Bytes::from).into(),
         polled: Arc::default(),

@@ -1,17 +1,14 @@
-use std::{fmt, sync::Arc, time::Duration};
+//! The options of a layer: [`charging`] and [`headers`] in files of their own, all others here.
 
-use http::{StatusCode, request::Parts};
-use tollgate::{Cost, Limiter};
+mod charging;
+mod headers;
 
-use crate::{
-    charge::Outcome,
-    headers::HeaderFormat,
-    labels::MetricLabels,
-    limiters::LimiterSource,
-    options::{Options, RequestLimiterSource},
-    rejection::Problem,
-    shared::Shared,
-};
+use std::{fmt, time::Duration};
+
+use http::request::Parts;
+use tollgate::Cost;
+
+use crate::{labels::MetricLabels, limiters::LimiterSource, options::Options, rejection::Problem, shared::Shared};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
@@ -81,78 +78,6 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Charges only responses with a matching status. All other responses are refunded.
-    ///
-    /// Every request is charged before the service is called, so that the limit also holds for
-    /// concurrent requests. A service that fails or panics counts as 500. A request that is cancelled
-    /// before the response stays charged, because otherwise a client could avoid the limit by
-    /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
-    /// replaces it.
-    ///
-    /// ```
-    /// # use http::{Request, Response, StatusCode};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("login", Quota::per_day(5)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// // Charges failed log-ins only. `|status| !status.is_server_error()` would refund the failures of
-    /// // the server.
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
-    ///     .build();
-    ///
-    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.status(), StatusCode::OK);
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
-    /// # }
-    /// ```
-    pub fn charge_on(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.final_cost(move |outcome, charged| match outcome.status() {
-            Some(status) if !is_charged(status) => Cost::ZERO,
-            _ => charged,
-        })
-    }
-
-    /// Sets the final cost after the response. The difference to the initial charge is refunded.
-    ///
-    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
-    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units.
-    ///
-    /// The refund runs in the background and delays no response. The rate limit headers of the
-    /// response do not include it.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100_000)));
-    /// // A request costs up to 4000 tokens. The service reports the number in an extension.
-    /// let service = service_fn(|_: Request<()>| async {
-    ///     let mut response = Response::new(String::new());
-    ///     response.extensions_mut().insert(Cost::new(700));
-    ///     Ok::<_, std::convert::Infallible>(response)
-    /// });
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .cost(|_| Cost::new(4000))
-    ///     .final_cost(|outcome, charged| match outcome.response() {
-    ///         Some(response) => response.extensions.get::<Cost>().copied().unwrap_or(charged),
-    ///         None => charged,
-    ///     })
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 99_300);
-    /// # }
-    /// ```
-    pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
-        self.options.final_cost = Some(Arc::new(final_cost));
-        self
-    }
-
     /// Queues denied requests for up to `max`. A cancelled request leaves the queue.
     ///
     /// Requests with the same key pass in the order of their arrival. A request is denied at once if
@@ -161,6 +86,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
     /// delays the requests that it admits, with and without this option.
+    ///
+    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::Clock::tokio).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -186,43 +113,11 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`].
-    pub fn header_format(mut self, format: HeaderFormat) -> Self {
-        self.options.header_format = format;
-        self
-    }
-
-    /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
-    ///
-    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer outside of this
-    /// layer may replace that header. In that case configure the CORS layer with the
-    /// [names](HeaderFormat::names) instead.
-    pub fn expose_headers(mut self, expose: bool) -> Self {
-        self.options.exposes_headers = expose;
-        self
-    }
-
     /// Inserts the [`Decisions`](crate::Decisions) into the extensions of request and response.
     ///
     /// The default is `false`, because the option allocates memory for each request.
     pub fn expose_decisions(mut self, expose: bool) -> Self {
         self.options.exposes_decisions = expose;
-        self
-    }
-
-    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
-    ///
-    /// The service charges further units with it, from `limiter`, or with `None` from the limiter that
-    /// admitted the request. The option is off by default, because it allocates memory for each
-    /// request.
-    pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
-        self.options.request_limiter = Some(match limiter {
-            Some(limiter) => {
-                self.limiters.limiters.push(limiter);
-                RequestLimiterSource::At(self.limiters.limiters.len() - 1)
-            }
-            None => RequestLimiterSource::Same,
-        });
         self
     }
 

@@ -1,0 +1,156 @@
+//! The options for the headers of responses.
+
+use std::time::Duration;
+
+use tollgate::KeySecret;
+
+use super::RateLimitBuilder;
+use crate::headers::{HeaderFormat, QuotaUnit};
+
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`].
+    pub fn header_format(mut self, format: HeaderFormat) -> Self {
+        self.options.headers.format = format;
+        self
+    }
+
+    /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
+    ///
+    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer outside of this
+    /// layer may replace that header. In that case configure the CORS layer with the
+    /// [names](HeaderFormat::names) instead.
+    pub fn expose_headers(mut self, expose: bool) -> Self {
+        self.options.headers.exposes_headers = expose;
+        self
+    }
+
+    /// Names the unit of the quotas, in the parameter `qu` of `RateLimit-Policy`.
+    ///
+    /// Without this option there is no such parameter, and clients assume requests. Other formats than
+    /// [`Ietf08`](HeaderFormat::Ietf08) have no units.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use tollgate_tower::{QuotaUnit, RateLimitLayer, key::Global};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("uploads", Quota::per_hour(1_000_000)));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .cost(|_| Cost::new(4096))
+    ///     .quota_unit(QuotaUnit::CONTENT_BYTES)
+    ///     .build();
+    ///
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""uploads";q=1000000;qu="content-bytes";w=3600"#);
+    /// # }
+    /// ```
+    pub fn quota_unit(mut self, unit: QuotaUnit) -> Self {
+        self.options.headers.unit = Some(unit);
+        self
+    }
+
+    /// Shows clients which requests share a quota, in the parameter `pk` of `RateLimit-Policy` and
+    /// `RateLimit`.
+    ///
+    /// Requests with the same partition key share a quota. The parameter is the first 9 bytes of the
+    /// [digest](tollgate::Key::digest) of the key with `secret`, so it does not show the key. Use the same
+    /// secret in all replicas. Other formats than [`Ietf08`](HeaderFormat::Ietf08) have no partition keys.
+    ///
+    /// The option takes one HMAC and one allocation for each response.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{KeySecret, Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use tollgate_tower::{RateLimitLayer, key::Header};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
+    /// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+    ///     .partition_key(KeySecret::new("32 random bytes, from the configuration"))
+    ///     .build();
+    ///
+    /// let request = Request::builder().header("x-api-key", "acme").body(()).unwrap();
+    /// let response = layer.layer(service).oneshot(request).await.unwrap();
+    /// assert!(response.headers()["ratelimit"].to_str().unwrap().contains(";pk=:"));
+    /// # }
+    /// ```
+    pub fn partition_key(mut self, secret: KeySecret) -> Self {
+        self.options.partition_secret = Some(secret);
+        self
+    }
+
+    /// Adds a random time of up to `max` to the time at which clients come back. The default is zero.
+    ///
+    /// A window ends at the same instant for many clients, and without jitter they all come back then.
+    /// The time is drawn once for each response: `Retry-After`, the time of each spent policy in the rate
+    /// limit headers, and the problem document report the same. It is never shorter than the wait. Units
+    /// that remain and times of policies with remaining units do not change.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("minute", Quota::per_minute(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).retry_jitter(Duration::from_secs(10)).build();
+    ///
+    /// let _ = layer.layer(service.clone()).oneshot(Request::new(())).await;
+    /// let denied = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// let seconds: u64 = denied.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    /// assert!((60..=70).contains(&seconds));
+    /// # }
+    /// ```
+    pub fn retry_jitter(mut self, max: Duration) -> Self {
+        self.options.retry_jitter = max;
+        self
+    }
+
+    /// Marks responses that were decided without the store. The default is `false`.
+    ///
+    /// The response then carries `Tollgate-Degraded` with the reason, one of the words of
+    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`. It stands on
+    /// admitted and denied requests, and on the 503 of a [closed](tollgate::Outage::Closed) limiter.
+    /// Clients and tests then see that a number is the share of one replica. The header shows
+    /// strangers the state of your servers, so turn it on for internal services only. With
+    /// [`expose_headers`](Self::expose_headers), scripts in browsers may read it.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Check, CheckFuture, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Quota, Store, StoreFuture};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # struct Unavailable;
+    /// # impl Store for Unavailable {
+    /// #     fn check(&self, _: Check<'_>) -> CheckFuture {
+    /// #         StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "no answer")))
+    /// #     }
+    /// #     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
+    /// #         StoreFuture::ready(Ok(()))
+    /// #     }
+    /// #     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+    /// #         StoreFuture::ready(Ok(()))
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// // The store of this limiter does not answer.
+    /// let limiter = Limiter::new(Unavailable, Policy::fixed_window("day", Quota::per_day(100)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).mark_degraded(true).build();
+    ///
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.headers()["tollgate-degraded"], "timeout");
+    /// # }
+    /// ```
+    pub fn mark_degraded(mut self, mark: bool) -> Self {
+        self.options.headers.marks_degraded = mark;
+        self
+    }
+}

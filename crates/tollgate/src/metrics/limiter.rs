@@ -1,0 +1,172 @@
+use std::{fmt, sync::OnceLock};
+
+use metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
+
+use crate::{Cost, Deadline, Decision, Error, ErrorKind, Policy, PolicySet};
+
+const CHECKS: &str = "tollgate_checks_total";
+const DENIALS: &str = "tollgate_denials_total";
+const DEGRADED: &str = "tollgate_degraded_total";
+const ERRORS: &str = "tollgate_errors_total";
+const DURATION: &str = "tollgate_check_duration_seconds";
+const OUTAGES: &str = "tollgate_outages_total";
+const OUTAGE: &str = "tollgate_outage";
+
+/// Stores the series of one limiter. They are registered with its first check, so that later checks need no look-up.
+#[derive(Default)]
+pub(crate) struct LimiterMetrics {
+    checks: OnceLock<CheckSeries>,
+    /// Only for a store that is not in the process.
+    remote: OnceLock<RemoteSeries>,
+    errors: KindCounters,
+}
+
+struct CheckSeries {
+    allowed: Counter,
+    denied: Counter,
+    failed: Counter,
+    /// For each policy, in the order of the set.
+    denials: Box<[Counter]>,
+}
+
+struct RemoteSeries {
+    duration: Histogram,
+    outages: Counter,
+    is_away: Gauge,
+    degraded: KindCounters,
+}
+
+/// Stores one counter for each kind of error, registered with the first such error.
+struct KindCounters(Box<[OnceLock<Counter>]>);
+
+impl LimiterMetrics {
+    pub(crate) const IS_ON: bool = true;
+
+    /// Counts a decision of a store in the process.
+    #[inline]
+    pub(crate) fn record_in_process(&self, name: &str, decision: &Decision) {
+        if decision.cost() > Cost::ZERO {
+            self.checks(name, decision.policies()).record(decision);
+        }
+    }
+
+    /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted, and a remembered denial is
+    /// not measured.
+    pub(crate) fn record_decision(&self, name: &str, decision: &Decision, deadline: Option<Deadline>) {
+        if decision.cost() == Cost::ZERO {
+            return;
+        }
+        self.record_in_process(name, decision);
+        let remote = self.remote(name);
+        if let Some(deadline) = deadline
+            && !decision.is_remembered()
+        {
+            remote.duration.record(tokio::time::Instant::now().into_std() - deadline.start());
+        }
+        if let Some(kind) = decision.degraded() {
+            remote.degraded.increment(kind, DEGRADED, name);
+        }
+    }
+
+    /// Counts a check without a decision.
+    pub(crate) fn record_error(&self, name: &str, policies: &PolicySet, error: &Error) {
+        self.checks(name, policies).failed.increment(1);
+        self.errors.increment(error.kind(), ERRORS, name);
+    }
+
+    pub(crate) fn outage_began(&self, name: &str) {
+        let remote = self.remote(name);
+        remote.outages.increment(1);
+        remote.is_away.set(1.0);
+    }
+
+    pub(crate) fn outage_ended(&self, name: &str) {
+        self.remote(name).is_away.set(0.0);
+    }
+
+    #[inline]
+    fn checks(&self, name: &str, policies: &PolicySet) -> &CheckSeries {
+        self.checks.get_or_init(|| CheckSeries::new(name, policies))
+    }
+
+    fn remote(&self, name: &str) -> &RemoteSeries {
+        self.remote.get_or_init(|| RemoteSeries::new(name))
+    }
+}
+
+impl CheckSeries {
+    fn new(name: &str, policies: &PolicySet) -> Self {
+        describe_counter!(CHECKS, Unit::Count, "Checks by limiter and outcome: allowed, denied or failed.");
+        describe_counter!(DENIALS, Unit::Count, "Denied checks by limiter and by each policy that denied.");
+        describe_counter!(ERRORS, Unit::Count, "Checks without a decision, by limiter and reason.");
+        let outcome =
+            |outcome: &'static str| counter!(CHECKS, [limiter(name), Label::new("outcome", outcome)].to_vec());
+        let denial = |policy: &Policy| {
+            counter!(DENIALS, [limiter(name), Label::new("policy", policy.name().to_owned())].to_vec())
+        };
+        Self {
+            allowed: outcome("allowed"),
+            denied: outcome("denied"),
+            failed: outcome("failed"),
+            denials: policies.iter().map(denial).collect(),
+        }
+    }
+
+    #[inline]
+    fn record(&self, decision: &Decision) {
+        if decision.is_allowed() {
+            return self.allowed.increment(1);
+        }
+        self.denied.increment(1);
+        for (state, denials) in decision.states().zip(&self.denials) {
+            if state.is_exceeded() {
+                denials.increment(1);
+            }
+        }
+    }
+}
+
+impl RemoteSeries {
+    fn new(name: &str) -> Self {
+        describe_histogram!(DURATION, Unit::Seconds, "Time from the start of a check to its decision, by limiter.");
+        describe_counter!(DEGRADED, Unit::Count, "Decisions without the store, by limiter and reason.");
+        describe_counter!(OUTAGES, Unit::Count, "Outages of the store that began, by limiter.");
+        describe_gauge!(OUTAGE, Unit::Count, "1 while the limiter decides without its store, 0 otherwise.");
+        let label = || [limiter(name)].to_vec();
+        Self {
+            duration: histogram!(DURATION, label()),
+            outages: counter!(OUTAGES, label()),
+            is_away: gauge!(OUTAGE, label()),
+            degraded: KindCounters::default(),
+        }
+    }
+}
+
+impl KindCounters {
+    fn increment(&self, kind: ErrorKind, metric: &'static str, name: &str) {
+        let register = || counter!(metric, [limiter(name), Label::from_static_parts("reason", kind.as_str())].to_vec());
+        if let Some(counter) = self.0.get(usize::from(kind.code())) {
+            counter.get_or_init(register).increment(1);
+        }
+    }
+}
+
+impl Default for KindCounters {
+    fn default() -> Self {
+        // Codes count from 1.
+        Self((0..=ErrorKind::ALL.len()).map(|_| OnceLock::new()).collect())
+    }
+}
+
+fn limiter(name: &str) -> Label {
+    Label::new("limiter", name.to_owned())
+}
+
+impl fmt::Debug for LimiterMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterMetrics").finish_non_exhaustive()
+    }
+}

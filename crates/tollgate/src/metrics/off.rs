@@ -1,0 +1,20 @@
+//! Stands in without the feature: the same functions, which do nothing.
+
+use crate::{Deadline, Decision, Error, PolicySet};
+
+#[derive(Debug, Default)]
+pub(crate) struct LimiterMetrics(());
+
+impl LimiterMetrics {
+    pub(crate) const IS_ON: bool = false;
+
+    pub(crate) fn record_in_process(&self, _: &str, _: &Decision) {}
+
+    pub(crate) fn record_decision(&self, _: &str, _: &Decision, _: Option<Deadline>) {}
+
+    pub(crate) fn record_error(&self, _: &str, _: &PolicySet, _: &Error) {}
+
+    pub(crate) fn outage_began(&self, _: &str) {}
+
+    pub(crate) fn outage_ended(&self, _: &str) {}
+}

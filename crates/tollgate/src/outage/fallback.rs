@@ -1,0 +1,158 @@
+use std::{borrow::Cow, num::NonZeroU32, time::Instant};
+
+use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
+use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics};
+
+/// Answers for a store that failed, and logs the begin and the end of an outage once each. Counts all checks.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    /// The name of the limiter.
+    name: Cow<'static, str>,
+    outage: Outage,
+    local: Option<LocalShare>,
+    phase: Phase,
+    metrics: LimiterMetrics,
+}
+
+impl Fallback {
+    pub(crate) fn new(name: Cow<'static, str>, outage: Outage, policies: &PolicySet, store: &dyn Store) -> Self {
+        let local = match outage {
+            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(policies, replicas, None)),
+            Outage::Local { replicas: Replicas::Counted } => {
+                Some(LocalShare::new(policies, NonZeroU32::MIN, store.replicas()))
+            }
+            Outage::Open | Outage::Closed => None,
+        };
+        Self { name, outage, local, phase: Phase::new(now()), metrics: LimiterMetrics::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counts the answer of a store in the process.
+    #[inline]
+    pub(crate) fn answered_in_process(&self, policies: &PolicySet, answer: Option<Result<&Decision, &Error>>) {
+        match answer {
+            Some(Ok(decision)) => self.metrics.record_in_process(&self.name, decision),
+            Some(Err(error)) => self.metrics.record_error(&self.name, policies, error),
+            None => {}
+        }
+    }
+
+    /// Counts a check that was refused before the store was called.
+    pub(crate) fn refused(&self, policies: &PolicySet, error: &Error) {
+        self.metrics.record_error(&self.name, policies, error);
+    }
+
+    /// Notes a decision of the store, and logs the end of an outage. `check` is the check that was decided.
+    ///
+    /// A remembered denial is no sign of the store.
+    #[inline]
+    pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
+        let ends_outage = self.phase.is_away() && !decision.is_remembered();
+        if ends_outage || LimiterMetrics::IS_ON {
+            let check = check();
+            self.metrics.record_decision(&self.name, decision, check.deadline);
+            if ends_outage {
+                self.decided_in_outage(check);
+            }
+        }
+    }
+
+    #[cold]
+    fn decided_in_outage(&self, check: Check<'_>) {
+        if let Some(lasted) = self.phase.decided(start(check)) {
+            self.metrics.outage_ended(&self.name);
+            tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
+        }
+    }
+
+    /// Answers for the store, which failed with `error`.
+    pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+        let answer = self.decide(check, error);
+        match &answer {
+            Ok(decision) => self.metrics.record_decision(&self.name, decision, check.deadline),
+            Err(error) => self.metrics.record_error(&self.name, check.policies, error),
+        }
+        answer
+    }
+
+    fn decide(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+        let kind = error.kind();
+        let is_of_caller = matches!(
+            kind,
+            ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported | ErrorKind::NoRuntime
+        );
+        if is_of_caller {
+            return Err(error);
+        }
+        if self.phase.failed(start(check)) {
+            self.metrics.outage_began(&self.name);
+            tracing::warn!(
+                limiter = &*self.name,
+                reason = kind.as_str(),
+                %error,
+                outage = ?self.outage,
+                replicas = self.local.as_ref().map(|local| local.replicas().get()),
+                "rate limits are decided without the store: it failed"
+            );
+        }
+        match (&self.outage, &self.local) {
+            (Outage::Closed, _) => Err(error),
+            (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
+            _ => Ok(Decision::open(check.policies, check.cost, kind)),
+        }
+    }
+}
+
+/// Returns when a check began.
+fn start(check: Check<'_>) -> Instant {
+    check.deadline.map_or_else(now, Deadline::start)
+}
+
+/// Returns tokio's time, as the start of a deadline does.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cost, Key, MemoryStore, Policy, Quota, outage::share::MAX_KEYS};
+
+    #[test]
+    fn an_outage_limits_the_outer_levels_of_keys_by_their_share() {
+        let policies = PolicySet::from([
+            Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
+            Policy::token_bucket("inner", Quota::per_day(4)),
+        ]);
+        let fallback = Fallback::new("levels".into(), Outage::local(2), &policies, &MemoryStore::new());
+        let store = &fallback.local.as_ref().expect("a local share").store;
+        let is_allowed = |inner: u64| {
+            let key = Key::new("acme").child(inner);
+            let away = Error::new(ErrorKind::CircuitOpen, "away");
+            fallback.answer(Check::new(&policies, &key, Cost::ONE), away).expect("a decision").is_allowed()
+        };
+        assert_eq!((0..1_000).filter(|&inner| is_allowed(inner)).count(), 5);
+        assert_eq!(store.len(), 1 + 5, "a denial by the outer level creates no inner state");
+    }
+
+    #[test]
+    fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
+        let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
+        let fallback = Fallback::new("day".into(), Outage::default(), &policies, &MemoryStore::new());
+        let store = &fallback.local.as_ref().expect("a local share").store;
+        let is_allowed = |key: Key| {
+            let check = Check::new(&policies, &key, Cost::ONE);
+            let away = Error::new(ErrorKind::CircuitOpen, "away");
+            fallback.answer(check, away).expect("a decision").is_allowed()
+        };
+        while is_allowed(Key::new("spent")) {}
+        for key in 0..3 * MAX_KEYS.get() as u64 {
+            assert!(is_allowed(key.into()), "{key}");
+        }
+        assert!((MAX_KEYS.get() / 8 * 7..=MAX_KEYS.get()).contains(&store.len()), "{} states", store.len());
+        assert!(!is_allowed(Key::new("spent")));
+    }
+}

@@ -1,0 +1,122 @@
+use std::{io, sync::Arc};
+
+use futures_util::future::select_ok;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult,
+    aio::MultiplexedConnection,
+    io::tcp::{TcpSettings, socket2::SockRef},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, lookup_host},
+};
+
+#[cfg(feature = "tls")]
+use super::tls::Certificates;
+use super::wire::{Driver, Watched, Wire};
+
+/// Opens connections to one server.
+pub(in crate::redis) struct Dialer {
+    client: Client,
+    /// The certificates of the store. A client of the application has its own.
+    #[cfg(feature = "tls")]
+    certificates: Option<Certificates>,
+}
+
+/// Holds a new connection and its record.
+pub(super) struct Opened {
+    pub(super) multiplexed: MultiplexedConnection,
+    pub(super) wire: Arc<Wire>,
+    /// The task that drives the connection. `None` when the client library drives it.
+    pub(super) driver: Option<Driver>,
+}
+
+impl Dialer {
+    pub(in crate::redis) fn new(client: Client) -> Self {
+        Self {
+            client,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(in crate::redis) fn with_certificates(self, certificates: &Certificates) -> Self {
+        Self { certificates: Some(certificates.clone()), ..self }
+    }
+
+    /// Connects, and sends user, password and database.
+    ///
+    /// The stream is opened here where that is possible. The client library tells neither when its connection ends, nor
+    /// whether a call that failed was sent. A TLS client of the application keeps its settings to itself, so the client
+    /// library opens that connection.
+    pub(super) async fn open(&self) -> RedisResult<Opened> {
+        let (info, wire) = (self.client.get_connection_info(), Wire::watched());
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = tcp(host, *port, info.tcp_settings()).await?;
+                drive(info, Watched::new(stream, &wire), wire).await
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let stream = tokio::net::UnixStream::connect(path).await?;
+                drive(info, Watched::new(stream, &wire), wire).await
+            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => match self.tls(host) {
+                Some((connector, name)) => {
+                    let stream = Watched::new(tcp(host, *port, info.tcp_settings()).await?, &wire);
+                    drive(info, connector.connect(name, stream).await?, wire).await
+                }
+                None => self.open_unwatched().await,
+            },
+            _ => self.open_unwatched().await,
+        }
+    }
+
+    async fn open_unwatched(&self) -> RedisResult<Opened> {
+        let config = unlimited();
+        let multiplexed = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None })
+    }
+
+    /// Returns the settings and the name for a TLS connection to this host, if the store has trusted certificates.
+    #[cfg(feature = "tls")]
+    fn tls(&self, host: &str) -> Option<(tokio_rustls::TlsConnector, rustls::pki_types::ServerName<'static>)> {
+        let config = self.certificates.as_ref()?.config()?;
+        Some((config.into(), rustls::pki_types::ServerName::try_from(host.to_owned()).ok()?))
+    }
+}
+
+/// Returns the settings without limits. Each check has its own deadline, and the shared connection limits the time for
+/// connecting.
+fn unlimited() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None)
+}
+
+/// Signs in on a stream, and starts the task that drives it.
+async fn drive<S>(info: &ConnectionInfo, stream: S, wire: Arc<Wire>) -> RedisResult<Opened>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let opened = MultiplexedConnection::new_with_config(info.redis_settings(), stream, unlimited()).await?;
+    let (multiplexed, driver) = opened;
+    Ok(Opened { multiplexed, wire, driver: Some(Driver::start(driver)) })
+}
+
+/// Connects to the first address of the host that accepts.
+async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    let (stream, _) = select_ok(addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)))).await?;
+    stream.set_nodelay(settings.nodelay())?;
+    let socket = SockRef::from(&stream);
+    if let Some(keep_alive) = settings.keepalive() {
+        socket.set_tcp_keepalive(keep_alive)?;
+    }
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    socket.set_tcp_user_timeout(settings.user_timeout())?;
+    Ok(stream)
+}

@@ -1,0 +1,253 @@
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{self, AsyncRead, AsyncWrite, ReadBuf},
+    sync::Notify,
+    task::AbortHandle,
+    time::Instant,
+};
+
+/// Records the bytes, the answers and the end of one connection.
+///
+/// The stream of a connection that the store dialled itself writes to it. So its end is noticed when it comes, and it is
+/// known whether the system took any byte of a call. A connection of another owner has no such stream.
+#[derive(Debug)]
+pub(super) struct Wire {
+    /// The number of bytes that the system has taken. `None` when the stream belongs to another owner.
+    written: Option<AtomicU64>,
+    /// The number of calls that were answered.
+    answers: AtomicU64,
+    /// The time of the last answer in microseconds after `began`. Kept only when the stream belongs to another owner.
+    answered_us: AtomicU64,
+    began: Instant,
+    is_silent: AtomicBool,
+    /// Tells whether the stream has ended: nothing more leaves on it.
+    has_ended: AtomicBool,
+    /// Tells whether the connection is of no use any more: its stream has ended, or the server stays silent on it.
+    is_over: AtomicBool,
+    over: Notify,
+}
+
+/// The time without an answer after which a connection of another owner counts as at rest.
+const AT_REST: Duration = Duration::from_micros(500);
+
+impl Wire {
+    /// Creates the record of a connection whose stream is [`Watched`].
+    pub(super) fn watched() -> Arc<Self> {
+        Self::new(Some(AtomicU64::new(0)))
+    }
+
+    /// Creates the record of a connection whose stream belongs to another owner.
+    pub(super) fn unwatched() -> Arc<Self> {
+        Self::new(None)
+    }
+
+    fn new(written: Option<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            written,
+            answers: AtomicU64::new(0),
+            answered_us: AtomicU64::new(0),
+            began: Instant::now(),
+            is_silent: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            over: Notify::new(),
+        })
+    }
+
+    /// Returns the number of bytes that the system has taken so far, if it is known.
+    pub(super) fn written(&self) -> Option<u64> {
+        self.written.as_ref().map(|written| written.load(Ordering::Acquire))
+    }
+
+    /// Notes an answer of the server.
+    pub(super) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if self.written.is_none() {
+            self.answered_us.store(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+        if self.is_silent() {
+            self.is_silent.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a connection of another owner was not used for a while, so that it may have been closed meanwhile.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let answered = Duration::from_micros(self.answered_us.load(Ordering::Relaxed));
+        self.written.is_none() && self.began.elapsed().saturating_sub(answered) > AT_REST
+    }
+
+    /// Notes that the server has not answered for a while.
+    pub(super) fn fell_silent(&self) {
+        self.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server has not answered for a while.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the stream has ended.
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.give_up();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Notes that the connection is of no use any more.
+    pub(super) fn give_up(&self) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            self.over.notify_one();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until the connection is of no use any more. One task may wait.
+    pub(super) async fn until_over(&self) {
+        while !self.is_over() {
+            self.over.notified().await;
+        }
+    }
+}
+
+/// A stream that records its bytes and its end on a [`Wire`].
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    wire: Arc<Wire>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, wire: &Arc<Wire>) -> Self {
+        Self { stream, wire: Arc::clone(wire) }
+    }
+}
+
+impl<S> Drop for Watched<S> {
+    /// The task of the connection has ended, or its runtime was shut down.
+    fn drop(&mut self) {
+        self.wire.end();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        if read.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0) {
+            self.wire.end();
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        match (&taken, &self.wire.written) {
+            (Ok(taken), Some(written)) => {
+                written.fetch_add(*taken as u64, Ordering::Release);
+            }
+            (Ok(_), None) => {}
+            (Err(_), _) => self.wire.end(),
+        }
+        Poll::Ready(taken)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The task that drives a connection. Dropping this ends the task, and with it the connection.
+pub(super) struct Driver(AbortHandle);
+
+impl Driver {
+    pub(super) fn start(driver: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(driver).abort_handle())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Driver")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_bytes_that_left_and_the_end_are_recorded() {
+        let (near, mut far) = io::duplex(64);
+        let wire = Wire::watched();
+        let mut stream = Watched::new(near, &wire);
+        stream.write_all(b"PING").await.expect("there is room");
+        assert_eq!((wire.written(), wire.has_ended()), (Some(4), false));
+        far.write_all(b"+PONG").await.expect("there is room");
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await.expect("it was sent");
+        assert!(!wire.has_ended());
+        drop(far);
+        assert_eq!(stream.read(&mut answer).await.expect("the end"), 0);
+        wire.until_over().await;
+        assert!(stream.write_all(b"PING").await.is_err());
+        assert_eq!(wire.written(), Some(4), "a failed write takes no byte");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_dropped_is_closed() {
+        let wire = Wire::watched();
+        let driver = Driver::start({
+            let stream = Watched::new(io::duplex(1).0, &wire);
+            async move {
+                let _stream = stream;
+                std::future::pending::<()>().await;
+            }
+        });
+        drop(driver);
+        wire.until_over().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_another_owner_is_at_rest_without_answers() {
+        let wire = Wire::unwatched();
+        tokio::time::advance(AT_REST * 2).await;
+        assert!(wire.is_at_rest() && wire.written().is_none());
+        wire.answered();
+        assert!(!wire.is_at_rest());
+        assert!(!Wire::watched().is_at_rest());
+    }
+}

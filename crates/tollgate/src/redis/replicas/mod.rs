@@ -1,0 +1,8 @@
+//! The processes of a prefix count themselves.
+
+mod counter;
+mod task;
+mod window;
+
+pub(in crate::redis) use counter::{Counts, ReplicaCounter};
+pub(in crate::redis) use task::{add_call, key_text, start};

@@ -1,0 +1,173 @@
+//! Tests that waiters keep their order and that each is charged once.
+
+use std::sync::atomic::Ordering;
+
+use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+
+use super::{
+    queue::Denial,
+    tests::{BUCKET, MS, PausedStore, QUEUE, waiter},
+    *,
+};
+use crate::{Policy, Quota, Store};
+
+/// Two units at once, and one more every 100 ms.
+const PAIR: Policy = Policy::token_bucket("pair", Quota::per_second(10).with_burst(2));
+
+/// Starts a waiter for `cost` units and lets it run until it has to wait.
+async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
+    let (limiter, start) = (limiter.clone(), Instant::now());
+    let task = tokio::spawn(async move {
+        let decision = limiter.until_ready_cost("k", Cost::new(cost), max_wait).await.unwrap();
+        (decision, start.elapsed())
+    });
+    tokio::task::yield_now().await;
+    task
+}
+
+/// Returns a limiter whose two units are spent, and a waiter for both of them.
+async fn waiter_for_a_pair() -> (Limiter, JoinHandle<(Decision, Duration)>) {
+    let limiter = Limiter::new(PausedStore::new(), PAIR);
+    assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+    let pair = waiter_for(&limiter, 2, MS(1_000)).await;
+    (limiter, pair)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_take_the_unit_that_the_queue_waits_for() {
+    let (limiter, pair) = waiter_for_a_pair().await;
+    // One unit is there, and the first in the queue needs two.
+    sleep(MS(150)).await;
+    let newcomer = waiter_for(&limiter, 1, MS(1_000)).await;
+    assert!(limiter.until_ready("k", MS(50)).await.unwrap().is_denied());
+    assert_eq!(pair.await.unwrap().1, MS(200));
+    // The newcomer came after 150 ms and has its unit after 300.
+    assert_eq!(newcomer.await.unwrap().1, MS(150));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
+    let (limiter, pair) = waiter_for_a_pair().await;
+    let short = waiter_for(&limiter, 1, MS(310)).await;
+    // Another process takes units, so the first in the queue waits longer than it expected.
+    for at in [150, 140] {
+        sleep(MS(at)).await;
+        assert!(limiter.check("k").await.unwrap().is_allowed());
+    }
+    // After 310 ms one unit is there, and the first in the queue still needs two.
+    let (decision, waited) = short.await.unwrap();
+    assert_eq!((decision.is_denied(), waited), (true, MS(310)));
+    assert_eq!(pair.await.unwrap().1, MS(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_stays_while_one_caller_waits() {
+    let limiter = Limiter::new(PausedStore::new(), BUCKET);
+    let _ = limiter.check("k").await.unwrap();
+    let [first, second] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    assert!(limiter.wait_queues().has(&Key::new("k")));
+    assert!(!limiter.wait_queues().has(&Key::new("other")));
+    assert!(second.await.unwrap().0.is_allowed());
+    assert!(!limiter.wait_queues().has(&Key::new("k")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unit_is_waited_for_although_the_burst_takes_longer() {
+    let limiter = Limiter::new(PausedStore::new(), Policy::token_bucket("five", Quota::per_second(10).with_burst(5)));
+    let _ = limiter.check_cost("k", Cost::new(5)).await.unwrap();
+    let (decision, waited) = waiter(&limiter, MS(150)).await.await.unwrap();
+    assert_eq!((decision.is_allowed(), waited), (true, MS(100)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_turn_in_a_leaky_bucket_is_too_late_is_denied_without_waiting() {
+    let store = PausedStore::new();
+    let [limiter, queue_only] = [Limiter::new(store.clone(), [QUEUE, BUCKET]), Limiter::new(store, QUEUE)];
+    let _ = limiter.check("k").await.unwrap();
+    for _ in 0..2 {
+        let _ = queue_only.check("k").await.unwrap();
+    }
+    // The bucket has a unit after 100 ms, and the turn in the queue comes after 300 ms.
+    for (max_wait, is_allowed, waited) in [(MS(299), false, MS(0)), (MS(300), true, MS(300))] {
+        let (decision, after) = waiter(&limiter, max_wait).await.await.unwrap();
+        assert_eq!((decision.is_allowed(), after), (is_allowed, waited));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_enters_a_full_leaky_bucket_as_soon_as_it_has_room() {
+    let limiter = Limiter::new(PausedStore::new(), QUEUE);
+    let _ = limiter.check_cost("k", Cost::new(5)).await.unwrap();
+    let last = waiter(&limiter, MS(500)).await;
+    sleep(MS(150)).await;
+    // The first unit left after 100 ms, and the waiter took its place.
+    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 0);
+    assert_eq!(last.await.unwrap().1, MS(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admitted_request_stays_charged_and_leaves_no_task_behind() {
+    for (policy, delay) in [(QUEUE, MS(100)), (BUCKET, MS(0))] {
+        let store = PausedStore::late(MS(20));
+        let limiter = Limiter::new(store.clone(), policy);
+        for _ in 0..2 {
+            assert!(limiter.until_ready("k", MS(1_000)).await.unwrap().is_allowed());
+        }
+        sleep(delay + MS(50)).await;
+        assert_eq!(store.refunds.load(Ordering::Relaxed), 0);
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
+    let store = PausedStore::late(MS(20));
+    let limiter = Limiter::new(store.clone(), BUCKET);
+    let _ = limiter.check("k").await.unwrap();
+    let gone = waiter(&limiter, MS(1_000)).await;
+    sleep(MS(10)).await;
+    gone.abort();
+    sleep(MS(50)).await;
+    assert_eq!(store.refunds.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_cost_is_refunded_before_the_denial_is_returned() {
+    let store = PausedStore::late(MS(20));
+    let limiter = Limiter::new(store.clone(), QUEUE);
+    let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
+    let decision = limiter.until_ready_cost("k", Cost::new(3), MS(30)).await.unwrap();
+    assert_eq!((decision.is_denied(), decision.cost()), (true, Cost::new(3)));
+    let key = Key::new("k");
+    let check = Check::new(limiter.policies(), &key, Cost::ZERO);
+    // The two units of the first request leave the bucket at 10 per second. Nothing else is in it.
+    assert!(store.store().check(check).await.unwrap().state("queue").unwrap().remaining() >= 3);
+
+    let cancelled = waiter_for(&limiter, 3, MS(1_000)).await;
+    sleep(MS(30)).await;
+    cancelled.abort();
+    sleep(MS(500)).await;
+    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
+    let window = Policy::window_from_first_hit("window", Quota::new(2, MS(1_000)));
+    for (policy, expected) in [
+        (PAIR, [0, 100, 200, 300]),
+        (Policy::leaky_bucket("leaky", Quota::per_second(10).with_burst(2)), [0, 100, 200, 300]),
+        // Both units of a window return at the same time.
+        (window, [0, 0, 1_000, 1_000]),
+    ] {
+        let limiter = Limiter::new(PausedStore::new(), policy.clone());
+        let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
+        let decision = limiter.check("k").await.unwrap();
+        assert!(decision.is_denied());
+        let denial = Denial { decision, retry_at: Instant::now() };
+        for (ahead, ms) in expected.into_iter().enumerate() {
+            assert_eq!(denial.earliest_behind(ahead), denial.retry_at + MS(ms), "{} {ahead}", policy.name());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The metrics of limiters and stores, without any layer. The end of an outage: see `outage_log.rs`.
+
+use std::{collections::BTreeMap, future::Future, time::Duration};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tollgate::{Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::PATIENCE;
+use tollgate_tests::{RedisServer, wait};
+
+const TWO: Policy = Policy::token_bucket("two", Quota::per_hour(2));
+const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(100));
+
+/// The series of a snapshot, by name and labels. Taking it sets counters and gauges to zero.
+struct Series(BTreeMap<String, DebugValue>);
+
+impl Series {
+    fn of(snapshotter: &Snapshotter) -> Self {
+        let series = snapshotter.snapshot().into_vec().into_iter().map(|(key, unit, description, value)| {
+            let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let name = format!("{} {}", key.key().name(), labels.join(" "));
+            assert!(unit.is_some() && description.is_some(), "{name} is not described");
+            (name, value)
+        });
+        Self(series.collect())
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            Some(DebugValue::Counter(count)) => *count,
+            other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
+        }
+    }
+
+    fn gauge(&self, name: &str) -> Option<f64> {
+        match self.0.get(name) {
+            Some(DebugValue::Gauge(value)) => Some(value.into_inner()),
+            _ => None,
+        }
+    }
+
+    fn durations(&self, name: &str) -> Vec<f64> {
+        match self.0.get(name) {
+            Some(DebugValue::Histogram(values)) => values.iter().map(|value| value.into_inner()).collect(),
+            other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
+        }
+    }
+}
+
+/// Runs `work` on one thread, with a recorder of its own.
+fn record<F: Future<Output = ()>>(work: impl FnOnce(Snapshotter) -> F) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&recorder, || runtime.block_on(work(snapshotter)));
+}
+
+async fn check(limiter: &Limiter, key: &str) -> bool {
+    limiter.check(key).await.expect("a decision").is_degraded()
+}
+
+#[test]
+fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
+    record(async |snapshotter| {
+        let named = Limiter::builder(MemoryStore::new()).policies([TWO, HOURLY]).name("jobs").build();
+        let unnamed = Limiter::new(MemoryStore::new(), [TWO, HOURLY]);
+        for _ in 0..3 {
+            check(&named, "acme").await;
+        }
+        let _ = named.peek("acme").await.expect("a state");
+        let _ = named.check_cost("acme", Cost::new(3)).await.expect_err("the cost never fits");
+        check(&unnamed, "acme").await;
+        let series = Series::of(&snapshotter);
+        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=allowed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=denied"), 1);
+        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=failed"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=jobs policy=two"), 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=jobs policy=hourly"), 0);
+        assert_eq!(series.count("tollgate_errors_total limiter=jobs reason=cost"), 1);
+        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"), 1);
+        assert_eq!(series.0.len(), 6 + 5, "no durations in process: {:?}", series.0.keys());
+    });
+}
+
+#[test]
+fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
+    record(async |snapshotter| {
+        let server = RedisServer::start();
+        let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENCE).connect().await.expect("a store");
+        let build = |name: &'static str, outage| {
+            Limiter::builder(store.clone()).policies(TWO).name(name).deadline(PATIENCE).on_outage(outage).build()
+        };
+        let (local, closed) = (build("local", Outage::default()), build("closed", Outage::Closed));
+        for _ in 0..5 {
+            assert!(!check(&local, "acme").await);
+        }
+        server.kill();
+        for key in ["a", "b", "c"] {
+            assert!(check(&local, key).await);
+            let _ = closed.check(key).await.expect_err("closed");
+        }
+        assert!(!check(&local, "acme").await, "a remembered denial");
+        let series = Series::of(&snapshotter);
+        assert_eq!(series.count("tollgate_checks_total limiter=local outcome=allowed"), 2 + 3);
+        assert_eq!(series.count("tollgate_checks_total limiter=local outcome=denied"), 3 + 1);
+        assert_eq!(series.count("tollgate_denials_total limiter=local policy=two"), 3 + 1);
+        assert_eq!(series.count("tollgate_checks_total limiter=closed outcome=failed"), 3);
+        let total = |metric: &str| -> u64 {
+            let all = series.0.keys().filter(|name| name.starts_with(metric));
+            all.map(|name| series.count(name)).sum()
+        };
+        assert_eq!(total("tollgate_degraded_total limiter=local reason="), 3);
+        assert_eq!(total("tollgate_errors_total limiter=closed reason="), 3);
+        assert_eq!(total("tollgate_errors_total limiter=local"), 0);
+        // Three decisions of the server and three without it. Remembered denials are not measured.
+        let durations = series.durations("tollgate_check_duration_seconds limiter=local");
+        assert_eq!(durations.len(), 3 + 3);
+        assert!(durations.iter().all(|seconds| (0.0..PATIENCE.as_secs_f64()).contains(seconds)), "{durations:?}");
+        for name in ["local", "closed"] {
+            assert_eq!(series.count(&format!("tollgate_outages_total limiter={name}")), 1);
+            assert_eq!(series.gauge(&format!("tollgate_outage limiter={name}")), Some(1.0));
+        }
+    });
+}
+
+#[test]
+fn the_state_of_a_store_shows_also_while_nobody_checks() {
+    record(async |snapshotter| {
+        let server = RedisServer::start();
+        let store = RedisStore::builder(server.url()).prefix("shop").connect().await.expect("a store");
+        let limiter = Limiter::builder(store).policies(HOURLY).deadline(Duration::from_secs(2)).build();
+        check(&limiter, "acme").await;
+        wait::until_async("a store that is well", PATIENCE, async || {
+            let series = Series::of(&snapshotter);
+            let is = |name: &str, value: f64| series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value);
+            is("servers", 1.0)
+                && is("connected", 1.0)
+                && is("breakers_open", 0.0)
+                && is("queued", 0.0)
+                && is("replicas", 1.0)
+                && series.gauge("tollgate_store_round_trip_seconds store=shop") > Some(0.0)
+        })
+        .await;
+        server.kill();
+        // No check follows: the call that counts the replicas meets the dead server.
+        wait::until_async("a store whose server is away", PATIENCE, async || {
+            let series = Series::of(&snapshotter);
+            let is = |name: &str, value: f64| series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value);
+            is("servers", 1.0) && is("connected", 0.0) && is("breakers_open", 1.0)
+        })
+        .await;
+        drop(limiter);
+    });
+}

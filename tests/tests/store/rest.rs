@@ -1,0 +1,176 @@
+//! Connections that end while nobody uses them. No decision is lost by it.
+
+use std::time::Duration;
+
+use deadpool_redis::{Config, Runtime};
+use tollgate::{Limiter, Policy, Quota, RedisSource, RedisStore};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate_tests::{Authority, Proxy, RedisServer, wait};
+
+use crate::suite::{CLUSTER, clear};
+
+const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
+
+/// Longer than a connection may be silent before it is no longer trusted.
+const SILENCE: Duration = Duration::from_secs(3);
+
+async fn limiter(source: impl Into<RedisSource>) -> Limiter {
+    patient_limiter(RedisStore::connect(source).await.expect("a store"), LARGE)
+}
+
+fn kill_all(server: &RedisServer) {
+    assert!(server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).int() >= 0);
+}
+
+/// Kills all connections again and again, and checks each time. Every check is decided and charged once.
+async fn no_decision_is_lost(limiter: &Limiter, servers: &[&RedisServer]) {
+    const ROUNDS: u64 = 30;
+    const KEYS: u64 = 6;
+    for round in 0..ROUNDS {
+        for key in 0..KEYS {
+            let decision = limiter.check(key).await;
+            assert!(decision.is_ok(), "round {round}: {decision:?}");
+        }
+        for server in servers {
+            kill_all(server);
+        }
+        // From a moment to a rest that is noticed: each has its own way to find the end.
+        tokio::time::sleep(Duration::from_millis(1 + round % 4 * 7)).await;
+    }
+    for key in 0..KEYS {
+        assert_eq!(remaining(limiter, key).await, 1_000_000 - ROUNDS);
+    }
+}
+
+#[tokio::test]
+async fn killed_at_rest_at_one_server() {
+    let server = RedisServer::start();
+    no_decision_is_lost(&limiter(server.url()).await, &[&server]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_rest_on_several_threads() {
+    let server = RedisServer::start();
+    no_decision_is_lost(&limiter(server.url()).await, &[&server]).await;
+}
+
+#[tokio::test]
+async fn killed_at_rest_with_the_client_of_the_application() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).expect("a client");
+    no_decision_is_lost(&limiter(client).await, &[&server]).await;
+}
+
+#[tokio::test]
+async fn killed_at_rest_with_a_pool_of_the_application() {
+    let server = RedisServer::start();
+    let mut config = Config::from_url(server.url());
+    config.pool = Some(deadpool_redis::PoolConfig::new(1));
+    let pool = config.create_pool(Some(Runtime::Tokio1)).expect("a pool");
+    no_decision_is_lost(&limiter(pool.clone()).await, &[&server]).await;
+    assert_eq!(pool.status().size, 1, "the connections that ended have left the pool");
+}
+
+#[tokio::test]
+async fn killed_at_rest_with_sentinels() {
+    let server = RedisServer::start();
+    let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
+    let source = RedisSource::sentinel([sentinel.url()], "m");
+    no_decision_is_lost(&limiter(source).await, &[&server, &sentinel]).await;
+}
+
+#[tokio::test]
+async fn killed_at_rest_at_every_master_of_a_cluster() {
+    let deployment = CLUSTER.lock().await;
+    clear(&deployment);
+    let store = deployment.builder("rest").connect().await.expect("a store");
+    no_decision_is_lost(&patient_limiter(store, LARGE), &deployment.masters()).await;
+}
+
+#[tokio::test]
+async fn killed_at_rest_over_tls() {
+    let authority = Authority::new("ours");
+    let server = authority.server(&authority.sign(), false);
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let store = RedisStore::builder(url).root_certificates(authority.pem()).connect().await.expect("a store");
+    no_decision_is_lost(&patient_limiter(store, LARGE), &[&server]).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_is_replaced_before_the_next_check() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let limiter = limiter(proxy.url()).await;
+    assert!(limiter.check("acme").await.is_ok());
+    for connections in 2..=3 {
+        proxy.reset_all();
+        wait::until_async("a new connection", PATIENCE, async || proxy.accepted() == connections).await;
+    }
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!(proxy.accepted(), 3, "the check dials none");
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closes_at_rest_is_replaced() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let limiter = limiter(proxy.url()).await;
+    assert!(limiter.check("acme").await.is_ok());
+    server.command(&["CONFIG", "SET", "timeout", "1"]);
+    wait::until_async("a new connection", PATIENCE, async || proxy.accepted() > 1).await;
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!(remaining(&limiter, "acme").await, 999_998);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_check() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let limiter = limiter(proxy.url()).await;
+    assert!(limiter.check("acme").await.is_ok());
+    // The silence is the state under test.
+    tokio::time::sleep(SILENCE).await;
+    proxy.forget_all();
+    let asked = tokio::time::timeout(PATIENCE / 2, limiter.check("acme")).await;
+    assert!(asked.is_ok_and(|decision| decision.is_ok()), "the old connection never answers");
+    assert_eq!(proxy.accepted(), 2);
+    assert_eq!(remaining(&limiter, "acme").await, 999_998);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let limiter = limiter(proxy.url()).await;
+    assert!(limiter.check("acme").await.is_ok());
+    proxy.forget_all();
+    wait::until_async("a new connection", PATIENCE, async || proxy.accepted() == 2).await;
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!(proxy.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_silent_and_answers_is_kept() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let limiter = limiter(proxy.url()).await;
+    assert!(limiter.check("acme").await.is_ok());
+    // The silence is the state under test.
+    tokio::time::sleep(SILENCE).await;
+    let pings = server.calls("ping");
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!(server.calls("ping"), pings + 1, "the connection answers before the check is sent");
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!((server.calls("ping"), proxy.accepted()), (pings + 1, 1));
+}
+
+#[test]
+fn a_connection_whose_runtime_ended_loses_no_decision() {
+    let server = RedisServer::start();
+    let store = RedisStore::open(server.url()).expect("a store");
+    let limiter = patient_limiter(store, LARGE);
+    for _ in 0..5 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        assert!(runtime.block_on(limiter.check("acme")).is_ok());
+    }
+}

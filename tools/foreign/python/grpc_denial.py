@@ -1,0 +1,35 @@
+"""Reads a denial with grpcio and grpcio-status."""
+
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+
+def details(status):
+    """Returns the details of a `google.rpc.Status`."""
+    retry, quota, info = (
+        error_details_pb2.RetryInfo(),
+        error_details_pb2.QuotaFailure(),
+        error_details_pb2.ErrorInfo(),
+    )
+    for detail in status.details:
+        for message in (retry, quota, info):
+            if detail.Is(message.DESCRIPTOR):
+                detail.Unpack(message)
+    return {
+        "details": len(status.details),
+        "retry_ms": retry.retry_delay.ToMilliseconds(),
+        "violations": [[it.subject, it.description] for it in quota.violations],
+        "reason": info.reason,
+        "domain": info.domain,
+        "policy": info.metadata["policy"],
+    }
+
+
+def denial(error):
+    """Returns the status of a failed call, and the details that grpcio-status finds in the trailers."""
+    status = rpc_status.from_call(error)
+    found = {"code": error.code().name, "message": error.details()}
+    if status is not None:
+        found |= {"same_code": status.code == error.code().value[0], **details(status)}
+    found["pushback"] = dict(error.trailing_metadata()).get("grpc-retry-pushback-ms")
+    return found

@@ -1,0 +1,204 @@
+"""Reads the rate limit fields of each header format, as strictly as RFC 9651 reads them."""
+
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+import http_sfv
+
+# Structured fields hold integers of 15 digits at most (RFC 9651, section 3.3.1).
+GREATEST = 999_999_999_999_999
+
+# The fields of each format, apart from Retry-After. All of them are on every response.
+FIELDS = {
+    "ietf08": {"ratelimit", "ratelimit-policy"},
+    "ietf07": {"ratelimit", "ratelimit-policy"},
+    "ietf06": {"ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "ratelimit-policy"},
+    "envoy03": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "legacy-seconds": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "legacy-epoch": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "spring": {
+        "x-ratelimit-remaining",
+        "x-ratelimit-replenish-rate",
+        "x-ratelimit-burst-capacity",
+        "x-ratelimit-requested-tokens",
+    },
+    "retry-after": {"x-ratelimit-limit", "x-ratelimit-remaining"},
+    "none": set(),
+}
+
+
+class Fault(Exception):
+    """Says why a field is not valid."""
+
+
+def need(condition, words):
+    """Raises the words as a fault, unless the condition holds."""
+    if not condition:
+        raise Fault(words)
+
+
+def once(response, name):
+    """Returns the only field line of this name."""
+    lines = response.headers.get_list(name)
+    need(len(lines) == 1, f"{name} has {len(lines)} lines: {lines}")
+    return lines[0]
+
+
+def parsed(kind, name, value):
+    """Parses a field as an item, a list or a dictionary of RFC 9651."""
+    try:
+        kind.parse(value.encode())
+    except ValueError as error:
+        raise Fault(f"{name}: {value!r}: {error}") from error
+    return kind
+
+
+def integer(name, value, least=0):
+    """Returns the value if it is an integer of RFC 9651, and not below `least`."""
+    need(isinstance(value, int) and not isinstance(value, bool), f"{name} is {value!r}, not an integer")
+    need(least <= value <= GREATEST, f"{name} is {value}, not in {least}..={GREATEST}")
+    return value
+
+
+def item(response, name, least=0):
+    """Returns the integer in a field."""
+    return integer(name, parsed(http_sfv.Item(), name, once(response, name)).value, least)
+
+
+def parameters(what, found, required, optional):
+    """Fails for parameters that are missing or not known."""
+    names = set(found.params)
+    need(required <= names, f"{what} has no {', '.join(sorted(required - names))}")
+    need(names <= required | optional, f"{what} has the unknown {', '.join(sorted(names - required - optional))}")
+
+
+def named_members(response, name, required, optional):
+    """Returns the members of a list by their names, which are strings and unique."""
+    members = {}
+    for member in parsed(http_sfv.List(), name, once(response, name)):
+        need(isinstance(member, http_sfv.Item), f"{name} has an inner list")
+        need(
+            isinstance(member.value, str) and not isinstance(member.value, http_sfv.Token),
+            f"{name}: {member.value!r} is no string",
+        )
+        need(member.value not in members, f"{name} has the name {member.value!r} twice")
+        parameters(f"{name}: {member.value!r}", member, required, optional)
+        members[member.value] = {key: member.params[key] for key in member.params}
+    need(members, f"{name} is empty")
+    return members
+
+
+def policies(response, name, first=0):
+    """Checks the policies of the older formats, `20;w=1, 50000;w=86400`. Returns their amounts."""
+    members = list(parsed(http_sfv.List(), name, once(response, name)))
+    amounts = [integer(name, member.value) for member in members[first:]]
+    for member in members[first:]:
+        need("w" in member.params, f"{name}: {member.value} has no window")
+        integer(f"{name}: w", member.params["w"], 1)
+    names = [member.params["name"] for member in members[first:] if "name" in member.params]
+    need(len(names) == len(set(names)), f"{name} has a name twice: {names}")
+    need(amounts, f"{name} has no policy")
+    return amounts
+
+
+def ietf08(response, burst):
+    """Reads revisions 08 to 11. Returns the seconds of each spent policy."""
+    quotas = named_members(response, "ratelimit-policy", {"q"}, {"w", "qu", "pk"})
+    for name, quota in quotas.items():
+        integer(f"q of {name}", quota["q"])
+        if "w" in quota:
+            integer(f"w of {name}", quota["w"], 1)
+    limits = named_members(response, "ratelimit", {"r"}, {"t", "pk"})
+    need(set(limits) <= set(quotas), f"names without a policy: {set(limits) - set(quotas)}")
+    for name, limit in limits.items():
+        integer(f"r of {name}", limit["r"])
+        need(limit["r"] <= max(quotas[name]["q"], burst), f"r={limit['r']} of {name} is above the bucket of {burst}")
+        if "t" in limit:
+            integer(f"t of {name}", limit["t"])
+    return [limit["t"] for limit in limits.values() if limit["r"] == 0 and "t" in limit]
+
+
+def spent(limit, remaining, reset):
+    """Returns the reset if nothing remains."""
+    need(limit is None or remaining <= limit, f"remaining is {remaining}, above the limit of {limit}")
+    return [reset] if remaining == 0 and reset is not None else []
+
+
+def ietf07(response, _burst):
+    """Reads revision 07. Returns the reset if nothing remains."""
+    policies(response, "ratelimit-policy")
+    found = parsed(http_sfv.Dictionary(), "ratelimit", once(response, "ratelimit"))
+    need(set(found) == {"limit", "remaining", "reset"}, f"ratelimit has {', '.join(found)}")
+    return spent(*(integer(name, found[name].value) for name in ("limit", "remaining", "reset")))
+
+
+def ietf06(response, _burst):
+    """Reads revisions 04 to 06. Returns the reset if nothing remains."""
+    policies(response, "ratelimit-policy")
+    return spent(*(item(response, f"ratelimit-{name}") for name in ("limit", "remaining", "reset")))
+
+
+def envoy03(response, _burst):
+    """Reads the fields as Envoy writes them. Returns the reset if nothing remains."""
+    members = list(parsed(http_sfv.List(), "x-ratelimit-limit", once(response, "x-ratelimit-limit")))
+    limit = integer("x-ratelimit-limit", members[0].value)
+    need(not members[0].params, "the first member of x-ratelimit-limit has parameters")
+    policies(response, "x-ratelimit-limit", first=1)
+    return spent(limit, *(item(response, f"x-ratelimit-{name}") for name in ("remaining", "reset")))
+
+
+def legacy(response, _burst):
+    """Reads the fields without a standard, with seconds. Returns the reset if nothing remains."""
+    return spent(*(item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset")))
+
+
+def epoch(response, _burst):
+    """Reads the fields without a standard, with a time. If nothing remains, returns the seconds until then as a range."""
+    limit, remaining, reset = (item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset"))
+    # The response was made between these two times.
+    before, after = response.extensions["asked_at"], time.time()
+    need(reset >= math.floor(before), f"x-ratelimit-reset {reset} is in the past, now is {before}")
+    # A wait of w seconds, rounded up, ends above w - 1 and at most w seconds after the response was made.
+    waits = range(reset - math.ceil(after), reset - math.ceil(before) + 2)
+    return spent(limit, remaining, waits)
+
+
+def spring(response, _burst):
+    """Reads the fields of Spring Cloud Gateway, which tell no time."""
+    item(response, "x-ratelimit-replenish-rate")
+    item(response, "x-ratelimit-requested-tokens")
+    return spent(item(response, "x-ratelimit-burst-capacity"), item(response, "x-ratelimit-remaining"), None)
+
+
+def retry_after_fields(response, _burst):
+    """Reads the format with X-RateLimit-Retry-After. Returns its value on a denial."""
+    spent(item(response, "x-ratelimit-limit"), item(response, "x-ratelimit-remaining"), None)
+    name = "x-ratelimit-retry-after"
+    need((name in response.headers) <= ("retry-after" in response.headers), f"{name} without retry-after")
+    return [item(response, name, 1)] if name in response.headers else []
+
+
+READERS = {
+    "ietf08": ietf08,
+    "ietf07": ietf07,
+    "ietf06": ietf06,
+    "envoy03": envoy03,
+    "legacy-seconds": legacy,
+    "legacy-epoch": epoch,
+    "spring": spring,
+    "retry-after": retry_after_fields,
+    "none": lambda _response, _burst: [],
+}
+
+
+def seconds(response):
+    """Returns the seconds in Retry-After: digits, or a date (RFC 9110, section 10.2.3)."""
+    value = once(response, "retry-after")
+    if re.fullmatch("[0-9]+", value):
+        return int(value)
+    try:
+        return parsedate_to_datetime(value).timestamp() - time.time()
+    except ValueError as error:
+        raise Fault(f"retry-after: {value!r}: {error}") from error

@@ -1,0 +1,62 @@
+//! The groups of rows: each starts its servers, and runs one or two scripts against them.
+
+use crate::{clients::Clients, report::Line};
+
+mod fields;
+mod forwarding;
+mod grpc;
+mod kinds;
+mod replicas;
+mod retries;
+
+/// A group of rows.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: &'static str,
+    /// Returns the lines of the scripts. The flag asks for the short form.
+    pub(crate) run: fn(&Clients, bool) -> Vec<Line>,
+}
+
+pub(crate) const ALL: &[Group] = &[
+    Group {
+        name: "forwarding",
+        title: "Envoy in front: whose address counts",
+        about: "Spoofed forwarding headers, sent through Envoy to the example `behind_a_proxy`. With right settings no spoof \
+                gets a second quota. The wrong settings are rows too: their spoofs get through, as `ForwardedIp` documents.",
+        run: forwarding::run,
+    },
+    Group {
+        name: "retries",
+        title: "Envoy and grpcio as clients that wait",
+        about: "A denied request is sent again by the client itself, after the wait that the response tells. One retry is \
+                allowed, so a retry that comes too early fails the case.",
+        run: retries::run,
+    },
+    Group {
+        name: "grpc",
+        title: "gRPC and gRPC-Web through Envoy",
+        about: "The example `grpc_server` behind Envoy: denials arrive with their code, their details and their pushback.",
+        run: grpc::run,
+    },
+    Group {
+        name: "fields",
+        title: "Rate limit fields, read strictly",
+        about: "Every header format from stacks of layers, read with a parser of RFC 9651: fields parse, names are unique, \
+                numbers fit their limits, and no field promises an earlier time than Retry-After.",
+        run: fields::run,
+    },
+    Group {
+        name: "kinds",
+        title: "Kinds of requests",
+        about: "HEAD, GET, OPTIONS, POST with `Expect: 100-continue`, an upgrade to WebSocket, HTTP/2: allowed and denied.",
+        run: kinds::run,
+    },
+    Group {
+        name: "replicas",
+        title: "Two replicas on one Redis",
+        about: "Two processes at the limit for a minute (5 s in the short form). Together they never admit more than the bound.",
+        run: replicas::run,
+    },
+];

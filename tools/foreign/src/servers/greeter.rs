@@ -1,0 +1,23 @@
+//! The greeter of the examples, with pushback: one call each two seconds for the key in `x-key`. `x-cost` is the cost.
+
+use axum::{Router, http::request::Parts};
+use tollgate::{Cost, Limiter, MemoryStore};
+use tollgate_examples_grpc::{Greeting, helloworld::greeter_server::GreeterServer};
+use tollgate_tonic::{GrpcStatus, key::Metadata};
+use tonic::service::Routes;
+
+use super::waits::{SLOW, Seen};
+
+pub(crate) fn router() -> Router {
+    let limiter = Limiter::new(MemoryStore::new(), SLOW);
+    let layer = tollgate_tonic::builder(limiter, Metadata::new("x-key"))
+        .respond_with(GrpcStatus::new().pushback(true))
+        .cost(cost)
+        .build();
+    Seen::default().watch(Routes::new(GreeterServer::new(Greeting)).into_axum_router().layer(layer))
+}
+
+fn cost(request: &Parts) -> Cost {
+    let cost = request.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+    Cost::new(cost.unwrap_or(1))
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask foreign`: tries Tollgate with clients and proxies that were written elsewhere.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    failure::{self, Failure},
+    need, pypi,
+    workspace::Workspace,
+};
+
+/// Names the Python in whose environment the clients are installed. The tool and the tests read it.
+pub(crate) const VARIABLE: &str = "FOREIGN_PYTHON";
+
+const PINS: &str = include_str!("../../tools/foreign/python/requirements.txt");
+
+/// What the tool starts: itself, and these examples.
+const PROGRAMS: [&str; 6] = ["--bin", "tollgate-foreign", "--example", "behind_a_proxy", "--example", "grpc_server"];
+
+/// Installs the clients, builds `tools/foreign` as the tests are built, and runs it with these arguments.
+///
+/// # Errors
+///
+/// When the clients cannot be had, unless `--optional` is given; when the tool does not compile; when a case has another
+/// answer than the expected one.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let workspace = Workspace::load()?;
+    let (options, arguments): (Vec<_>, Vec<_>) = arguments.iter().partition(|word| *word == "--optional");
+    let python = match provide(workspace.target()) {
+        Ok(python) => python,
+        Err(failure) if !options.is_empty() => {
+            eprintln!("{}", left_out(&failure));
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let needs = need::provide(workspace.target())?;
+    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
+    failure::run(workspace.cargo_workspace("build").args(["--quiet", "--all-features"]).args(PROGRAMS))?;
+    let mut command = Command::new(workspace.target().join("debug/tollgate-foreign"));
+    command.args(arguments).current_dir(workspace.root()).env(VARIABLE, python).envs(needs);
+    failure::run(&mut command)
+}
+
+/// Returns the Python of the clients: the one that the variable names, or that of an environment under `target`, which is
+/// made if it is missing.
+///
+/// # Errors
+///
+/// When this is not Linux, when there is no python3 with the module venv, and when PyPI has no package for this machine or
+/// cannot be reached.
+pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
+    if let Some(python) = env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
+        return Ok(python.into());
+    }
+    if !cfg!(target_os = "linux") {
+        return Err(Failure::new("the clients are tried on Linux only, where each has an address of 127.0.0.0/8"));
+    }
+    let home = target.join("foreign");
+    if pypi::installed(&home, PINS).is_none() {
+        pypi::install(&home, PINS)?;
+    }
+    Ok(pypi::python(&home))
+}
+
+/// Formats a line that stands out in the output of the build.
+pub(crate) fn left_out(failure: &Failure) -> String {
+    format!("*** THE FOREIGN CLIENTS ARE LEFT OUT: {failure} ***")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_client_has_a_pinned_version() {
+        for line in PINS.lines().filter(|line| !line.starts_with('#')) {
+            let (name, version) = line.split_once("==").unwrap_or_else(|| panic!("{line} has no version"));
+            assert!(!name.is_empty() && version.starts_with(|first: char| first.is_ascii_digit()), "{line}");
+        }
+    }
+
+    #[test]
+    fn clients_that_are_left_out_are_named_loudly() {
+        let line = left_out(&Failure::new("PyPI is out of reach"));
+        assert_eq!(line, "*** THE FOREIGN CLIENTS ARE LEFT OUT: PyPI is out of reach ***");
+    }
+}
