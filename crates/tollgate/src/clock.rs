@@ -77,7 +77,7 @@ impl Clock {
 
     /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
     ///
-    /// A test that [pauses](tokio::time::pause) the time of tokio has two clocks: sleeps follow the
+    /// A test that [pauses](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) the time of tokio has two clocks: sleeps follow the
     /// time of tokio, and [`Clock::monotonic`] follows the real time. A caller that waits for quota
     /// then sleeps for its wait, finds that no unit has accrued, and sleeps again. With this clock
     /// the units accrue while the caller sleeps.
