@@ -237,11 +237,11 @@ fn others() -> Vec<Row> {
         ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
         ("a cost of 0", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
         ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER_FITS, OK]),
-        ("the greatest cost", By::Cost, vec![cost("4294967295")], vec![NEVER_FITS]),
+        ("the greatest cost", By::Cost, vec![cost("18446744073709551615")], vec![NEVER_FITS]),
         (
             "values that are not a cost",
             By::Cost,
-            vec![cost("4294967296"), cost("-1"), cost("nan"), cost("2"), cost("1")],
+            vec![cost("18446744073709551616"), cost("-1"), cost("nan"), cost("2"), cost("1")],
             vec![OK, OK, OK, OK, EXHAUSTED],
         ),
     ]

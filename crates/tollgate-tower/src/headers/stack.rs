@@ -133,11 +133,21 @@ pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderM
     {
         // The limit of the stricter layer comes first, and then the policies of all layers.
         let limit = split(if is_stricter { limits.as_bytes() } else { &limits_inside }).take(1);
-        let quotas = split(&limits_inside).skip(1).chain(split(limits.as_bytes()).skip(1));
+        let inner: SmallVec<[&[u8]; 4]> = split(&limits_inside).skip(1).collect();
+        // A policy that limits two keys of the request stands once.
+        let is_new = |own: &&[u8]| inner.iter().all(|inner| name_of(inner) != name_of(own));
+        let quotas = inner.iter().copied().chain(split(limits.as_bytes()).skip(1).filter(is_new));
         if let Some(limits) = joined(limit.chain(quotas)) {
             headers.insert(X_LIMIT, limits);
         }
     }
+}
+
+/// Returns the name of a policy in `X-RateLimit-Limit`, where it is the last parameter.
+fn name_of(quota: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b";name=";
+    let at = quota.windows(NAME.len()).position(|part| part == NAME)?;
+    Some(&quota[at..])
 }
 
 /// Returns all lines of a header as one list.

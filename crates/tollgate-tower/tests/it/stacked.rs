@@ -346,6 +346,17 @@ async fn a_policy_name_stands_once_in_a_list_and_the_stricter_state_stays() {
 }
 
 #[tokio::test]
+async fn a_policy_of_two_layers_stands_once_in_the_limits_of_envoy() {
+    for (outer, inner, limit) in [(0, 0, "3"), (2, 0, "3"), (0, 2, "3")] {
+        let inner = layer(FAST, HeaderFormat::Envoy03, inner).await;
+        let service = layer(FAST, HeaderFormat::Envoy03, outer).await.layer(inner.layer(hello()));
+        let response = call(service, "*/*").await;
+        let expected = format!(r#"{limit}, 3;w=60;name="fast""#);
+        assert_eq!(header(&response, "x-ratelimit-limit"), Some(&*expected), "{outer}");
+    }
+}
+
+#[tokio::test]
 async fn of_two_states_of_one_name_the_longer_wait_stays() {
     for (theirs, expected) in [
         (r#""slow";r=0;t=3601, "b";r=5"#, r#""slow";r=0;t=3601, "b";r=5"#),

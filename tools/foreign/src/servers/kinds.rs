@@ -30,7 +30,7 @@ pub(crate) fn router() -> Router {
         .route("/", post(|body: Bytes| async move { format!("{} bytes\n", body.len()) }))
         .route("/websocket", get(websocket))
         .layer(layer)
-        // The reports of proxies about the same connection are asked here, without a limit.
+        // Not limited: a client asks it after a denied upload, to see that the connection still works.
         .route("/free", get(|| async { "free\n" }))
 }
 

@@ -282,10 +282,10 @@ fn costs() -> Vec<Row> {
         row("a cost of 0 spends nothing", [of("5"), of("0"), of("0"), of("1")], &[200, 200, 200, 429]),
         row("the whole burst at once", [of("5"), of("1")], &SAME),
         row("a cost above the burst", [of("6"), of("5")], &[413, 200]),
-        row("the largest cost", [of("4294967295")], &[413]),
+        row("the largest cost", [of("18446744073709551615")], &[413]),
         row(
             "invalid costs",
-            [of("4294967296"), of("-1"), of("1e3"), of(""), of("nan"), of("1")],
+            [of("18446744073709551616"), of("-1"), of("1e3"), of(""), of("nan"), of("1")],
             &[200, 200, 200, 200, 200, 429],
         ),
     ]

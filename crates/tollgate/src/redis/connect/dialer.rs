@@ -16,7 +16,6 @@ use super::tls::Certificates;
 use super::wire::{Driver, Watched, Wire};
 
 /// Opens connections to one server.
-#[derive(Clone)]
 pub(in crate::redis) struct Dialer {
     client: Client,
     /// The certificates of the store. A client of the application has its own.
