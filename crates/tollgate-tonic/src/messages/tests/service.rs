@@ -79,7 +79,8 @@ async fn an_error_of_the_handler_stays_a_single_frame() {
     let mut service = MessageService::new(Failing::default(), Arc::new(settings));
     let mut request = Request::post("/echo.Echo/Client").header("content-type", "application/grpc");
     request.extensions_mut().unwrap().insert(limiter(frozen_store(), 1).await);
-    let response = service.call(request.body(Body::default()).unwrap()).await.unwrap();
+    let (unread, _) = ScriptedBody::new([Step::Data(message(1))]);
+    let response = service.call(request.body(Body::new(unread)).unwrap()).await.unwrap();
     assert_eq!(response.headers()["grpc-status"], "10");
     assert!(response.body().is_end_stream());
 }
