@@ -128,7 +128,7 @@ impl Stream {
             _ => 1,
         };
         // A log stores each unit, so large costs would take most of the time.
-        let is_dear = cost > 1_000 && self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let is_dear = cost > 1_000 && self.first == Algorithm::SlidingLog;
         let cost = if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst);
         let step = match self.dice.below(64) {
             0..=2 => {

@@ -6,7 +6,7 @@ use tollgate::{
     Algorithm, Cost, Key, Policy, PolicySet, Quota,
     testing::{ALGORITHMS, Script},
 };
-use tollgate_test_support::{InRedis, START_US, Subject, integers};
+use tollgate_test_support::{InRedis, START_US, Subject, integers, patient_limiter};
 use tollgate_tests::{Client, RedisServer};
 
 fn key() -> Key {
@@ -262,7 +262,7 @@ fn idling_adds_to_the_burst() {
 async fn a_look_for_the_script_before_each_call() {
     let server = RedisServer::start();
     let store = tollgate::RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = tollgate::Limiter::new(store, Policy::token_bucket("p", Quota::per_hour(100)));
+    let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
     for _ in 0..20 {
         let _ = limiter.check("acme").await.expect("a decision");
     }
