@@ -33,7 +33,7 @@ struct Growth {
 /// network is a /44.
 pub(super) async fn one_network(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let requests = pace.of(1_000_000, 60_000);
+    let requests = pace.of(200_000, 60_000);
     let client = Policy::fixed_window("client", Quota::per_day(10));
     let site = Policy::fixed_window("site", Quota::per_day(SITE)).at_level(1);
     let asked = |what: &str, levels: &str| format!("{what} over {requests} /64s, {levels}");
