@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tracing::{Level, subscriber::DefaultGuard};
+
 /// Collects all text that is written to it. Clones share the text.
 ///
 /// ```
@@ -19,6 +21,22 @@ use std::{
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
+    /// Collects what this thread logs from now on, until the guard is dropped.
+    #[must_use]
+    pub fn of_this_thread() -> (Self, DefaultGuard) {
+        Self::of_this_thread_from(Level::INFO)
+    }
+
+    /// Collects what this thread logs at this level or above, until the guard is dropped.
+    #[must_use]
+    pub fn of_this_thread_from(level: Level) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+        let writer = log.clone();
+        let guard = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
+        (log, guard)
+    }
+
     /// Returns the text so far. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {

@@ -6,10 +6,7 @@ use tollgate_tests::{Log, RedisServer};
 
 #[tokio::test]
 async fn connecting_logs_each_finding_once() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let _ = RedisStore::connect(server.url()).await.expect("a store");
     let text = || log.text();

@@ -9,10 +9,7 @@ use tollgate_tests::{Log, Mode, Proxy, RedisServer, wait};
 
 #[tokio::test]
 async fn a_far_server_is_logged_once_with_its_code_and_once_as_it_is_near_again() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let limiter = Limiter::builder(RedisStore::open(proxy.url()).expect("a store"))

@@ -8,20 +8,11 @@ use tollgate::{
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
-use tracing::subscriber::DefaultGuard;
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
 const BEGIN: &str = "decided without the store";
 const END: &str = "decides again";
-
-/// Collects the log lines of this thread until the guard is dropped.
-fn collect() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    (log, tracing::subscriber::set_default(subscriber))
-}
 
 fn limiter(store: impl Store) -> Limiter {
     Limiter::builder(store).policies(HOURLY).deadline(Duration::from_secs(2)).build()
@@ -59,7 +50,7 @@ impl Store for Measured {
 
 #[tokio::test]
 async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
-    let (log, _guard) = collect();
+    let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let limiter = limiter(RedisStore::open(server.url()).expect("a store"));
     assert!(!is_degraded(&limiter, "sk_live_key").await);
@@ -83,7 +74,7 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
 
 #[tokio::test]
 async fn a_remembered_denial_neither_ends_an_outage_nor_begins_another() {
-    let (log, _guard) = collect();
+    let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENCE).connect().await.expect("a store");
     let forms: [Box<dyn Store>; 3] = [
@@ -118,7 +109,7 @@ async fn a_remembered_denial_neither_ends_an_outage_nor_begins_another() {
 /// The gauge of the metrics follows the log.
 #[test]
 fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
-    let (log, _guard) = collect();
+    let (log, _guard) = Log::of_this_thread();
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -153,7 +144,7 @@ fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
 
 #[tokio::test]
 async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number() {
-    let (log, _guard) = collect();
+    let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let acl = |rights: &[&str]| {
         let reply = server.command(&[&["ACL", "SETUSER", "tollgate"], rights].concat());

@@ -23,7 +23,7 @@ const PEPPER: &str = "PLANTEDPEPPER";
 const NEEDLE: &str = "PLANTED";
 
 /// Collects the log, and any other text.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Output(Log);
 
 impl Output {
@@ -107,14 +107,8 @@ async fn request(output: &Output, limiter: &Limiter, header: Header) {
 
 #[test]
 fn no_output_contains_a_key_or_a_password() {
-    let output = Output::default();
-    let writer = output.0.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::of_this_thread_from(tracing::Level::TRACE);
+    let output = Output(log);
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

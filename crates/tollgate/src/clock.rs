@@ -77,10 +77,12 @@ impl Clock {
 
     /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
     ///
-    /// A test that [pauses](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) the time of tokio has two clocks: sleeps follow the
-    /// time of tokio, and [`Clock::monotonic`] follows the real time. A caller that waits for quota
-    /// then sleeps for its wait, finds that no unit has accrued, and sleeps again. With this clock
-    /// the units accrue while the caller sleeps.
+    /// A test that [pauses] the time of tokio has two clocks: sleeps follow the time of tokio, and
+    /// [`Clock::monotonic`] follows the real time. A caller that waits for quota then sleeps for its
+    /// wait, finds that no unit has accrued, and sleeps again. With this clock the units accrue while
+    /// the caller sleeps.
+    ///
+    /// [pauses]: https://docs.rs/tokio/latest/tokio/time/fn.pause.html
     ///
     /// A store does not follow the time of tokio by itself, because a read of this clock takes
     /// longer, and tokio does not tell whether its time is paused. Outside of tests use

@@ -10,6 +10,7 @@ use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     Store, StoreFuture,
 };
+use tollgate_test_support::SilentStore;
 use tollgate_tests::Log;
 use tonic::{
     Code, Request, Response, Status, Streaming,
@@ -97,28 +98,7 @@ pub(crate) fn unavailable_limiter() -> Limiter {
 
 /// Returns a limiter whose store claims to be in process, although its checks are pending.
 pub(crate) fn pending_limiter(policy: Policy) -> Limiter {
-    #[derive(Clone, Debug)]
-    struct PendingStore;
-
-    impl Store for PendingStore {
-        fn check(&self, _: Check<'_>) -> CheckFuture {
-            StoreFuture::pending(std::future::pending())
-        }
-
-        fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-            StoreFuture::ready(Ok(()))
-        }
-
-        fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-            StoreFuture::ready(Ok(()))
-        }
-
-        fn is_in_process(&self) -> bool {
-            true
-        }
-    }
-
-    Limiter::new(PendingStore, policy)
+    Limiter::new(SilentStore::new(true), policy)
 }
 
 /// Writes what this thread logs into `log`, until the guard is dropped.

@@ -14,8 +14,8 @@ pub use replicas::{ReplicaCount, Replicas};
 ///
 /// An outage is not a denial: a client is never told that it sent too much because Redis is away.
 ///
-/// What is decided here is not reported to the store later. After the outage, the store has the state from before it: a key
-/// may spend its share and then what the store has left.
+/// The store is not told later of the decisions that are made here. After the outage, it has the state from before: a key
+/// may spend its share, and then the rest of its quota in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {

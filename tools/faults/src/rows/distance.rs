@@ -26,11 +26,12 @@ struct Setup {
     large: Limiter,
 }
 
+/// No replica is counted, so each call of a script is a check.
 async fn setup() -> Setup {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let store = RedisStore::open(proxy.url()).expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
+    let large = limiter(&store, LARGE, Outage::local(1));
     decides(&large, "acme").await;
     Setup { _server: server, proxy, large }
 }
@@ -42,10 +43,7 @@ fn share(part: usize, whole: usize) -> f64 {
 /// Runs a future on a thread of its own, and returns what is logged there.
 async fn logged<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static) -> String {
     let logging = move || {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
+        let (log, _guard) = Log::of_this_thread();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(work());
         log.text()

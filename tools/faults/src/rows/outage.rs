@@ -31,10 +31,7 @@ const SHARED: Policy = Policy::fixed_window("shared", Quota::per_day(AMOUNT as u
 pub(super) async fn remembered(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     // Only this thread logs into it, so every task of the row runs here.
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::of_this_thread();
     let counts = || ["decided without the store", "decides again"].map(|line| log.text().matches(line).count() as f64);
 
     let server = Arc::new(RedisServer::start());

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use tollgate_test_support::SilentStore;
 use tonic::Code;
 
 use super::{ScriptedBody, Step, frozen_store, limiter, message, meter};
@@ -88,7 +89,7 @@ async fn a_body_is_not_at_its_end_before_its_denial_was_read() {
 #[tokio::test]
 async fn a_body_is_not_at_its_end_while_bytes_are_not_paid_for() {
     let (inner, _) = ScriptedBody::new([Step::Data([message(1), message(2)].concat())]);
-    let mut body = pin!(MeteredBody::new(inner, meter(limiter(super::silent_store(), 1).await)));
+    let mut body = pin!(MeteredBody::new(inner, meter(limiter(SilentStore::new(true), 1).await)));
     let mut poll = || word(body.as_mut().poll_next(&mut Context::from_waker(Waker::noop())));
     assert_eq!(poll(), "6 bytes");
     assert_eq!(poll(), "pending");

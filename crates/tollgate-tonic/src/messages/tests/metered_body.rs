@@ -15,10 +15,11 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use proptest::{collection::vec, prelude::*};
+use tollgate_test_support::SilentStore;
 use tollgate_tower::RequestLimiter;
 use tonic::Code;
 
-use super::{frozen_store, limiter, message, meter, silent_store};
+use super::{frozen_store, limiter, message, meter};
 use crate::messages::metered_body::{BodyEnd, MeteredBody};
 
 /// Yields these pieces, and counts how often it is polled.
@@ -98,7 +99,7 @@ async fn messages_that_arrive_in_one_piece_pass_in_one_piece() {
 
 #[tokio::test]
 async fn the_body_is_not_read_while_a_check_is_pending() {
-    let limiter = limiter(silent_store(), 10).await;
+    let limiter = limiter(SilentStore::new(true), 10).await;
     let body = PieceBody {
         pieces: [[message(1), message(2)].concat(), message(3)].map(Bytes::from).into(),
         polled: Arc::default(),

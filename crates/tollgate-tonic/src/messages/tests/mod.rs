@@ -16,9 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
-use tollgate::{
-    Check, CheckFuture, Clock, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
-};
+use tollgate::X;
 use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -55,29 +53,6 @@ fn message(length: usize) -> Vec<u8> {
     message.extend((length as u32).to_be_bytes());
     message.resize(5 + length, 1);
     message
-}
-
-/// Returns a store that never completes a check.
-fn silent_store() -> impl Store + Clone {
-    Silent
-}
-
-/// Never completes a check.
-#[derive(Clone, Debug)]
-struct Silent;
-
-impl Store for Silent {
-    fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::pending(std::future::pending())
-    }
-
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Ok(()))
-    }
-
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
-        StoreFuture::ready(Ok(()))
-    }
 }
 
 /// A step of a [`ScriptedBody`].

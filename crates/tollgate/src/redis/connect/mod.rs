@@ -8,6 +8,7 @@ mod keeper;
 mod pool;
 mod sentinel;
 mod shared;
+mod socket;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;

@@ -16,6 +16,8 @@ use tokio::{
     time::Instant,
 };
 
+use super::socket::Socket;
+
 /// Records the bytes, the answers and the end of one connection.
 ///
 /// The stream of a connection that the store dialled itself writes to it. So its end is noticed when it comes, and it is
@@ -37,7 +39,7 @@ pub(super) struct Wire {
     over: Notify,
 }
 
-/// The time without an answer after which a connection of another owner counts as at rest.
+/// The time without an answer after which a connection counts as at rest.
 const AT_REST: Duration = Duration::from_micros(500);
 
 impl Wire {
@@ -134,11 +136,20 @@ impl Wire {
 pub(super) struct Watched<S> {
     stream: S,
     wire: Arc<Wire>,
+    /// The time of the last read, until something is written.
+    read: Option<Instant>,
 }
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, wire: &Arc<Wire>) -> Self {
-        Self { stream, wire: Arc::clone(wire) }
+        Self { stream, wire: Arc::clone(wire), read: None }
+    }
+}
+
+impl<S: Socket> Watched<S> {
+    /// Returns whether the server has closed a connection at rest. The task that reads may not have run since.
+    fn is_closed_at_rest(&mut self) -> bool {
+        self.read.take().is_some_and(|read| read.elapsed() > AT_REST) && self.stream.is_closed_by_peer()
     }
 }
 
@@ -153,6 +164,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        self.read = Some(Instant::now());
         if read.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0) {
             self.wire.end();
         }
@@ -160,8 +172,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_closed_at_rest() {
+            self.wire.end();
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         let taken = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         match (&taken, &self.wire.written) {
             (Ok(taken), Some(written)) => {
@@ -225,6 +241,28 @@ mod tests {
         wire.until_over().await;
         assert!(stream.write_all(b"PING").await.is_err());
         assert_eq!(wire.written(), Some(4), "a failed write takes no byte");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_to_a_connection_that_was_closed_at_rest() {
+        for rest in [Duration::ZERO, AT_REST * 2] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let near = tokio::net::TcpStream::connect(address).await.expect("it listens");
+            let (mut far, _) = listener.accept().await.expect("it was connected");
+            let wire = Wire::watched();
+            let mut stream = Watched::new(near, &wire);
+            far.write_all(b"+PONG").await.expect("there is room");
+            stream.read_exact(&mut [0; 5]).await.expect("it was sent");
+            tokio::time::advance(rest).await;
+            // A TLS server says goodbye before it closes.
+            far.write_all(b"bye").await.expect("there is room");
+            drop(far);
+            let is_taken = stream.write_all(b"PING").await.is_ok();
+            assert_eq!((is_taken, wire.has_ended()), (rest.is_zero(), !rest.is_zero()));
+            assert_eq!(wire.written(), Some(if is_taken { 4 } else { 0 }));
+        }
     }
 
     #[tokio::test]
