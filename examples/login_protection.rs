@@ -46,7 +46,14 @@ async fn log_in(Query(LogIn { user, password }): Query<LogIn>) -> (StatusCode, S
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    let closed = |policy| Limiter::builder(store.clone()).policies(policy).on_outage(Outage::Closed).build();
+    // Without a decision nobody can log in, so a log-in waits longer for one than other requests do.
+    let closed = |policy| {
+        Limiter::builder(store.clone())
+            .policies(policy)
+            .on_outage(Outage::Closed)
+            .deadline(Duration::from_secs(1))
+            .build()
+    };
     let is_wrong_password = |status| status == StatusCode::UNAUTHORIZED;
 
     // The key contains the address, so that a client cannot lock out users at other addresses. The name is decoded in the
