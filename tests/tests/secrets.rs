@@ -125,6 +125,11 @@ fn no_output_contains_a_key_or_a_password() {
     assert_eq!(found, [""; 0], "{} findings", found.len());
 }
 
+/// Returns a store of a server that may answer late on a busy machine.
+async fn connect(url: String) -> RedisStore {
+    RedisStore::builder(url).connect_timeout(PATIENCE).connect().await.expect("a store")
+}
+
 async fn everything(output: &Output) {
     tracing::trace!("a line of the lowest level is logged");
     let server = RedisServer::builder().password(PASSWORD).start();
@@ -154,7 +159,7 @@ async fn everything(output: &Output) {
     // Redis receives a digest of the key, and the password only for the log-in.
     let builder = RedisStore::builder(server.url());
     output.debug(&builder);
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connect(server.url()).await;
     output.debug(&store);
     use_up(output, &limiter(&store, Outage::Closed), &key).await;
     request(output, &limiter(&store, Outage::Closed), Header::new("x-api-key").secret(pepper.clone())).await;
@@ -162,11 +167,11 @@ async fn everything(output: &Output) {
         output.debug(&finding);
     }
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let _ = RedisStore::connect(server.url()).await.expect("a store");
+    let _ = connect(server.url()).await;
 
     // Every way in which a server fails.
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(server.url_at(proxy.addr())).await.expect("a store");
+    let store = connect(server.url_at(proxy.addr())).await;
     let (closed, local) = (limiter(&store, Outage::Closed), limiter(&store, Outage::default()));
     for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::ResetAfter(0), Mode::Refuse] {
         proxy.set(mode);
