@@ -2,10 +2,13 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-use tracing::{Level, subscriber::DefaultGuard};
+use tracing::{
+    Dispatch, Level,
+    dispatcher::{self, DefaultGuard},
+};
 
 /// Collects all text that is written to it. Clones share the text.
 ///
@@ -30,11 +33,19 @@ impl Log {
     /// Collects what this thread logs at this level or above, until the guard is dropped.
     #[must_use]
     pub fn of_this_thread_from(level: Level) -> (Self, DefaultGuard) {
+        // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable an
+        // event for the whole process.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Log::default().collector(Level::TRACE));
+        LazyLock::force(&SECOND);
         let log = Self::default();
-        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
-        let writer = log.clone();
-        let guard = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
+        let guard = dispatcher::set_default(&log.collector(level));
         (log, guard)
+    }
+
+    fn collector(&self, level: Level) -> Dispatch {
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+        Dispatch::new(subscriber.with_writer(move || writer.clone()).finish())
     }
 
     /// Returns the text so far. Invalid UTF-8 is replaced.

@@ -18,7 +18,8 @@ const AGREEING: Duration = Duration::from_secs(60);
 
 /// A Redis Cluster: three masters with a replica each, on free ports of 127.0.0.1.
 ///
-/// The servers regard a master as gone after three seconds: on a busy machine, they hear late of each other. Only the slots of that master are then not served.
+/// The servers regard a master as gone after three seconds: on a busy machine, they hear late of each other. Only the slots
+/// of that master are then not served.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The options of every server.

@@ -12,6 +12,7 @@ use tollgate_tower::{HeaderFormat, KeyExtractor, key::Global};
 use tonic::{Code, Request, Status, transport::Server};
 use tonic_async_interceptor::async_interceptor;
 use tonic_types::StatusExt;
+use tracing::Level;
 
 use crate::support::*;
 
@@ -87,8 +88,7 @@ async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_wit
 
 /// Returns the lines that are logged while `work` runs.
 fn logged(work: impl FnOnce()) -> String {
-    let log = Log::default();
-    let guard = log_into(&log);
+    let (log, guard) = Log::of_this_thread_from(Level::DEBUG);
     work();
     drop(guard);
     log.text()

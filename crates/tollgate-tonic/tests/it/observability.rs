@@ -1,16 +1,13 @@
 //! The service and the method in the metrics and in the log.
 
 use tollgate_tests::Log;
+use tracing::Level;
 
-use crate::{
-    placement::{one_port, send},
-    support::log_into,
-};
+use crate::placement::{one_port, send};
 
 #[tokio::test]
 async fn the_log_has_the_service_and_the_method_but_not_the_key() {
-    let log = Log::default();
-    let _guard = log_into(&log);
+    let (log, _guard) = Log::of_this_thread_from(Level::DEBUG);
     let router = one_port();
     for _ in 0..3 {
         send(&router, Some("application/grpc")).await;
@@ -23,8 +20,7 @@ async fn the_log_has_the_service_and_the_method_but_not_the_key() {
 
 #[tokio::test]
 async fn a_request_that_is_not_a_grpc_call_is_logged_without_a_service() {
-    let log = Log::default();
-    let _guard = log_into(&log);
+    let (log, _guard) = Log::of_this_thread_from(Level::DEBUG);
     let router = one_port();
     for _ in 0..3 {
         send(&router, Some("application/json")).await;

@@ -1,6 +1,6 @@
 //! Provides an echo server with one method of each kind, its clients, and limiters for tests.
 
-use std::{convert::Infallible, net::SocketAddr, pin::Pin, sync::LazyLock};
+use std::{convert::Infallible, net::SocketAddr, pin::Pin};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -11,7 +11,6 @@ use tollgate::{
     Store, StoreFuture,
 };
 use tollgate_test_support::SilentStore;
-use tollgate_tests::Log;
 use tonic::{
     Code, Request, Response, Status, Streaming,
     body::Body,
@@ -19,7 +18,6 @@ use tonic::{
 };
 use tonic_web::{GrpcWebCall, GrpcWebClientService};
 use tower::{ServiceExt, util::BoxCloneService};
-use tracing::{Dispatch, Level, dispatcher::DefaultGuard};
 
 pub(crate) use crate::generated::echo::{
     Message,
@@ -99,19 +97,6 @@ pub(crate) fn unavailable_limiter() -> Limiter {
 /// Returns a limiter whose store claims to be in process, although its checks are pending.
 pub(crate) fn pending_limiter(policy: Policy) -> Limiter {
     Limiter::new(SilentStore::new(true), policy)
-}
-
-/// Writes what this thread logs into `log`, until the guard is dropped.
-pub(crate) fn log_into(log: &Log) -> DefaultGuard {
-    fn dispatch(log: Log) -> Dispatch {
-        let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
-        Dispatch::new(subscriber.with_writer(move || log.clone()).finish())
-    }
-    // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable an
-    // event for the whole process.
-    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| dispatch(Log::default()));
-    LazyLock::force(&SECOND);
-    tracing::dispatcher::set_default(&dispatch(log.clone()))
 }
 
 /// Returns the units that a key has left in the first policy of a limiter.

@@ -26,7 +26,7 @@ struct Setup {
     large: Limiter,
 }
 
-/// No replica is counted, so each call of a script is a check.
+/// Starts a server behind a proxy. No replica is counted, so each call of a script is a check.
 async fn setup() -> Setup {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());

@@ -9,6 +9,7 @@ use tollgate_tests::Log;
 use tonic::{codec::CompressionEncoding, service::LayerExt, transport::Server};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, ServiceExt};
+use tracing::Level;
 
 use super::*;
 
@@ -119,8 +120,7 @@ async fn base64_messages_are_charged_inside_the_grpc_web_layer_and_rejected_outs
     assert_eq!(messages, 5);
     assert!(String::from_utf8_lossy(&text).contains("grpc-status:8"));
 
-    let log = Log::default();
-    let _guard = log_into(&log);
+    let (log, _guard) = Log::of_this_thread_from(Level::DEBUG);
     let outside = charging().layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
     for _ in 0..3 {
         let rejected = outside.clone().oneshot(web_text("/echo.Echo/Server")).await.unwrap();

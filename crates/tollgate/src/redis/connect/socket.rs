@@ -2,7 +2,7 @@ use tokio::net::TcpStream;
 
 /// A socket that knows whether its peer has closed it.
 pub(super) trait Socket {
-    /// Asks the system, also where bytes that the peer sent before are not read yet.
+    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
     fn is_closed_by_peer(&self) -> bool;
 }
 
@@ -36,7 +36,7 @@ fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
         && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Other systems do not tell. There a read finds out.
+/// Returns `false`: other systems do not tell. A read finds out there.
 #[cfg(not(target_os = "linux"))]
 fn has_hung_up<S>(_: &S) -> bool {
     false
