@@ -24,6 +24,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 --@ each prepare
+--@ each step
 --@ counts
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do

@@ -29,6 +29,7 @@ if now < 0 then
 end
 --@ keys 0
 --@ each prepare
+--@ each step
 --@ each settle
 --@ each fits
 --@ admitted

@@ -1,6 +1,6 @@
 -- fixed_window: admits at most `amount` units in each window. Windows start at multiples of `period`.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
 --
 -- KEYS    see the frame. ARGV: amount, period.
 -- Stored  a string of three little-endian doubles: the start of the window in microseconds, the

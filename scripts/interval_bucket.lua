@@ -2,7 +2,7 @@
 --
 -- The timer starts with the first spent unit and runs while units are missing.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
 --
 -- KEYS    see the frame. ARGV: amount, period, burst.
 -- Stored  a string of two little-endian doubles: the time at which the timer started or last ended,

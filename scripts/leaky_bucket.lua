@@ -1,6 +1,6 @@
 -- leaky_bucket: holds a queue of at most `burst` units that drains at `amount` per `period`.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua. All of them are those of
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua. All of them are those of
 -- token_bucket.lua: the units that a token bucket has spent are the units in this queue, and the
 -- queue is empty when the token bucket is full.
 --

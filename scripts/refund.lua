@@ -26,6 +26,7 @@ if spent < 0 then
 end
 --@ keys 0
 --@ each prepare
+--@ each step
 --@ each settle
 --@ each refund
 return 1

@@ -3,7 +3,7 @@
 -- The current bucket and the `buckets` before it count in full, so no interval of one period ever
 -- contains more than `amount`.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
 --
 -- KEYS    see the frame. ARGV: amount, the width of a bucket in microseconds (period / buckets,
 --         rounded up), buckets.

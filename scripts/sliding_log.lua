@@ -2,7 +2,7 @@
 --
 -- It stores the time of every admitted unit.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
 --
 -- KEYS    see the frame. ARGV: amount, period; the frame also passes the tag, empty for none (not
 --         for refund.lua).

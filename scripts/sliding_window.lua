@@ -3,7 +3,7 @@
 -- One counter is for the current window, which is aligned to the clock. The window before it counts
 -- by the share that still lies inside the period.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
 --
 -- KEYS    see the frame. ARGV: amount, period; amount is below 2^32.
 -- Stored  a string of three little-endian doubles: the start of the window in microseconds, the

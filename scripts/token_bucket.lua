@@ -1,10 +1,10 @@
 -- token_bucket: holds at most `burst` units and gains `amount` units per `period`, continuously.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua. The state is the time at which the
--- bucket is full again (virtual scheduling, the generic cell rate algorithm of ITU-T I.371). One
--- unit is worth period/amount microseconds. Times are kept in whole microseconds and a remainder in
--- 1/amount microseconds, so that rounding errors do not add up. All numbers are integers below 2^53.
--- Where a product would reach that, muldiv multiplies digit by digit.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua. The state is the time at
+-- which the bucket is full again (virtual scheduling, the generic cell rate algorithm of ITU-T
+-- I.371). One unit is worth period/amount microseconds. Times are kept in whole microseconds and a
+-- remainder in 1/amount microseconds, so that rounding errors do not add up. All numbers are
+-- integers below 2^53. Where a product would reach that, muldiv multiplies digit by digit.
 --
 -- KEYS    see the frame. ARGV: amount, period, burst. Amount and burst have at most 15 digits, and
 --         burst * period / amount is at most ten years.
@@ -15,7 +15,8 @@
 -- Effects the key expires at the end of the second in which the bucket is full. A charge within the
 --         same second leaves the expiry unchanged: the value is written in place, with SETRANGE.
 -- Cost    muldiv is defined and called only if `amount` does not divide `period` and the remainder
---         of the whole burst reaches 2^53. All other quotas pay for one comparison at most.
+--         of the whole burst, or of the cost, reaches 2^53. All other quotas pay for one comparison
+--         of each at most.
 -- Pitfalls the third double shows that the rate was changed. Then the number of spent units is kept,
 --         and not the time they would have taken: a bucket of 10 per hour that becomes 1000 per
 --         second admits at once. They are rounded up to a whole microsecond. A remainder of `amount`
@@ -25,19 +26,30 @@
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
 local unit_1 = (period_1 - rest_1) / amount_1
-local top_1, top_part_1, step_1, step_part_1 = unit_1 * burst_1, 0, unit_1 * cost, 0
+local top_1, top_part_1 = unit_1 * burst_1, 0
 if rest_1 > 0 then
-  local top_parts, step_parts = rest_1 * burst_1, rest_1 * cost
-  if top_parts + step_parts < 9007199254740992 then
-    top_part_1 = top_parts % amount_1
-    top_1 = top_1 + (top_parts - top_part_1) / amount_1
-    step_part_1 = step_parts % amount_1
-    step_1 = step_1 + (step_parts - step_part_1) / amount_1
+  local parts = rest_1 * burst_1
+  if parts < 9007199254740992 then
+    top_part_1 = parts % amount_1
+    top_1 = top_1 + (parts - top_part_1) / amount_1
   else
     --@ muldiv
     local whole
     whole, top_part_1 = muldiv(rest_1, burst_1, amount_1)
     top_1 = top_1 + whole
+  end
+end
+
+--@ step
+local step_1, step_part_1 = unit_1 * cost, 0
+if rest_1 > 0 then
+  local parts = rest_1 * cost
+  if parts < 9007199254740992 then
+    step_part_1 = parts % amount_1
+    step_1 = step_1 + (parts - step_part_1) / amount_1
+  else
+    --@ muldiv
+    local whole
     whole, step_part_1 = muldiv(rest_1, cost, amount_1)
     step_1 = step_1 + whole
   end

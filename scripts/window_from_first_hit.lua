@@ -1,7 +1,7 @@
 -- window_from_first_hit: admits at most `amount` units in a window of `period` that the first hit opens.
 --
--- Sections for the frames check.lua, batch.lua and refund.lua. Only the section `settle` is its own;
--- the others are those of fixed_window.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua. Only the section
+-- `settle` is its own; the others are those of fixed_window.lua.
 --
 -- KEYS    see the frame. ARGV: amount, period.
 -- Stored  as fixed_window.lua: the start of the window in microseconds, the spent units, and the

@@ -7,17 +7,38 @@ use std::{
 };
 
 use tokio::{runtime::Runtime, task::coop};
+use tollgate::ErrorKind;
 
 use crate::{keys::Random, machine, server::Server};
 
 /// Makes decisions through a server.
 pub(crate) trait Decide: Send + Sync + 'static {
-    /// Decides about the key with that number, and returns whether the request is admitted.
+    /// Decides about the key with that number.
     ///
     /// # Panics
     ///
     /// When no decision is reached, so that a failure does not count as a fast decision.
-    fn decide(&self, key: usize) -> impl Future<Output = bool> + Send;
+    fn decide(&self, key: usize) -> impl Future<Output = Answer> + Send;
+}
+
+/// Tells how a decision ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Admitted,
+    Denied,
+    /// The store did not decide, for this reason.
+    WithoutStore(ErrorKind),
+}
+
+impl Answer {
+    /// Returns the answer of a store.
+    pub(crate) fn by_store(is_admitted: bool) -> Self {
+        if is_admitted { Self::Admitted } else { Self::Denied }
+    }
+
+    pub(crate) fn is_by_store(self) -> bool {
+        !matches!(self, Self::WithoutStore(_))
+    }
 }
 
 /// Sets the number of callers, and the number of keys that they choose from.
@@ -117,7 +138,11 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Ins
         for at in 0..glance {
             let key = random.below(crowd.keys);
             let asked = (at == 0).then(Instant::now);
-            tally.admitted += u64::from(decide.decide(key).await);
+            match decide.decide(key).await {
+                Answer::Admitted => tally.admitted += 1,
+                Answer::Denied => {}
+                Answer::WithoutStore(reason) => panic!("a decision was made without the store: {reason}"),
+            }
             tally.decisions += 1;
             if let Some(asked) = asked {
                 tally.latencies_ns.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));

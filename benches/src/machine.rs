@@ -23,6 +23,19 @@ pub(crate) fn stay_on_the_client_core() {
     stay_on(|cores| cores.1);
 }
 
+/// Lets this thread run on every core that this process may use, and shortens the slack of its timers.
+pub(crate) fn roam() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{sched_setaffinity, set_current_timer_slack};
+        // If the system refuses, the thread shares the client core, and its timers are up to 50 µs late.
+        if let Some(allowed) = allowed() {
+            let _ = sched_setaffinity(None, allowed);
+        }
+        let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    }
+}
+
 /// Returns the processor time that this process has used, in user and kernel mode.
 pub(crate) fn own_cpu() -> Duration {
     spent(ClockId::ProcessCPUTime)
@@ -55,19 +68,32 @@ fn stay_on(_: impl FnOnce((usize, usize)) -> usize) {}
 /// Returns the first two cores that this process may use: the server core and the client core.
 #[cfg(target_os = "linux")]
 fn cores() -> Option<&'static (usize, usize)> {
-    use rustix::thread::{CpuSet, sched_getaffinity};
     static CORES: std::sync::OnceLock<Option<(usize, usize)>> = std::sync::OnceLock::new();
     let find = || {
-        let allowed = sched_getaffinity(None).ok()?;
-        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        let set = allowed()?;
+        let mut allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
         Some((allowed.next()?, allowed.next()?))
     };
     CORES.get_or_init(find).as_ref()
 }
 
+/// Returns the cores that this process could use when it started.
+#[cfg(target_os = "linux")]
+fn allowed() -> Option<&'static rustix::thread::CpuSet> {
+    static ALLOWED: std::sync::OnceLock<Option<rustix::thread::CpuSet>> = std::sync::OnceLock::new();
+    ALLOWED.get_or_init(|| rustix::thread::sched_getaffinity(None).ok()).as_ref()
+}
+
 #[cfg(not(target_os = "linux"))]
 fn cores() -> Option<&'static (usize, usize)> {
     None
+}
+
+/// Returns the resident memory of this process in bytes. Returns `None` if the system does not report it.
+pub(crate) fn resident() -> Option<usize> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size())
 }
 
 /// Describes the processor, system, compiler, servers and peers in two sentences.

@@ -10,14 +10,17 @@
 use std::{env, fs, path::Path, process::ExitCode};
 
 mod keys;
+mod line;
 mod load;
 mod machine;
+mod open;
 mod pace;
 mod peers;
 mod report;
 mod rounds;
 mod sections;
 mod server;
+mod steady;
 
 use pace::Pace;
 use report::Report;
@@ -25,15 +28,15 @@ use report::Report;
 const HELP: &str = "\
 Usage: cargo xtask bench [--quick] [--write] [SECTION…]
 
-  --quick  runs three short rounds instead of five longer ones: ends within two minutes
-  --write  writes docs/benchmarks.md; a full run of all sections always writes it
+  --quick  runs three short rounds instead of five longer ones: ends within four minutes
+  --write  writes docs/benchmarks.md and its pictures; a full run of all sections always writes them
 
 Sections:";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     if let Some(("probe", words)) = words.split_first().map(|(first, words)| (first.as_str(), words)) {
-        sections::memory::probe(words);
+        sections::probe(words);
         return ExitCode::SUCCESS;
     }
     let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
@@ -61,16 +64,19 @@ fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {
     for section in sections::ALL {
         if chosen.is_empty() || chosen.contains(&section.name) {
             eprintln!("{}: {} …", section.name, section.about);
-            report.add((section.run)(pace));
+            report.add(section.name, (section.run)(pace));
         }
     }
     let text = report.markdown();
     println!("{text}");
     if write || chosen.is_empty() && !pace.is_quick {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-        if let Err(error) = fs::write(&path, &text) {
-            eprintln!("docs/benchmarks.md cannot be written: {error}");
-            return ExitCode::FAILURE;
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let pictures = report.pictures().map(|(name, picture)| (format!("plots/{name}.svg"), picture.svg()));
+        for (file, content) in pictures.chain([("benchmarks.md".to_owned(), text)]) {
+            if let Err(error) = fs::write(docs.join(&file), content) {
+                eprintln!("docs/{file} cannot be written: {error}");
+                return ExitCode::FAILURE;
+            }
         }
     }
     ExitCode::SUCCESS

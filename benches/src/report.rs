@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
+use tollgate_charts::Picture;
+
 use crate::pace::Pace;
 
 /// Collects the results of all sections, and writes the page.
 #[derive(Debug)]
 pub(crate) struct Report {
     head: String,
-    goals: Vec<Goal>,
+    /// The goals, with the section that measures each.
+    goals: Vec<(&'static str, Goal)>,
     tables: Vec<Table>,
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct Table {
     about: String,
     heads: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// A picture of the figures, with the name of its file.
+    picture: Option<(&'static str, Picture)>,
 }
 
 impl Findings {
@@ -63,13 +68,14 @@ impl Goal {
         }
     }
 
-    fn row(&self) -> Vec<String> {
+    fn row(&self, section: &str) -> Vec<String> {
         let (sign, bound) = match self.target {
             Target::AtMost(bound) => ('≤', bound),
             Target::AtLeast(bound) => ('≥', bound),
         };
         vec![
             self.measure.clone(),
+            format!("`{section}`"),
             format!("{sign} {bound}{}", self.unit),
             format!("{}{}", figure(self.measured), self.unit),
             if self.is_met() { "met".to_owned() } else { "**missed**".to_owned() },
@@ -84,7 +90,13 @@ impl Table {
             about: about.into(),
             heads: heads.iter().map(|&head| head.to_owned()).collect(),
             rows: Vec::new(),
+            picture: None,
         }
+    }
+
+    /// Shows a picture above the rows. Its file is `docs/plots/<name>.svg`.
+    pub(crate) fn show(&mut self, name: &'static str, picture: Picture) {
+        self.picture = Some((name, picture));
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -93,6 +105,9 @@ impl Table {
 
     fn write(&self, page: &mut String) {
         let _ = writeln!(page, "\n## {}\n\n{}", self.title, self.about);
+        if let Some((name, _)) = &self.picture {
+            let _ = writeln!(page, "\n![{}](plots/{name}.svg)", self.title);
+        }
         if self.rows.is_empty() {
             return;
         }
@@ -112,7 +127,7 @@ impl Report {
              A ratio is computed within one round, before the median is taken. For this reason ratios stay valid \
              when the speed of the machine changes. In a label, *A to B* means the figure of A divided by the figure \
              of B; *to B* means the figure of the row divided by the figure of B. All connections use the loopback \
-             interface. A network adds its latency to each round trip of each contestant.{}\n",
+             interface. The tables that begin with *Distance* add the latency of a network.{}\n",
             pace.load.count,
             pace.inside.count,
             if pace.is_quick { " This was a quick run: the figures vary by several per cent." } else { "" }
@@ -120,20 +135,27 @@ impl Report {
         Self { head, goals: Vec::new(), tables: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, findings: Findings) {
-        self.goals.extend(findings.goals);
+    /// Adds the results of the section with this name.
+    pub(crate) fn add(&mut self, section: &'static str, findings: Findings) {
+        self.goals.extend(findings.goals.into_iter().map(|goal| (section, goal)));
         self.tables.extend(findings.tables);
+    }
+
+    /// Returns the pictures, with the names of their files.
+    pub(crate) fn pictures(&self) -> impl Iterator<Item = (&'static str, &Picture)> {
+        self.tables.iter().filter_map(|table| table.picture.as_ref().map(|(name, picture)| (*name, picture)))
     }
 
     pub(crate) fn markdown(&self) -> String {
         let mut page = self.head.clone();
         let mut goals = Table::new(
             "Targets",
-            "The targets of the project, and the figures of this run. [Where the time goes](profile.md) explains each \
-             target that was missed.",
-            &["measure", "target", "measured", ""],
+            "The targets of the project, and the figures of this run. Each target has the section that measures it: \
+             `cargo xtask bench SECTION` runs one section. [Where the time goes](profile.md) explains each target that \
+             was missed.",
+            &["measure", "section", "target", "measured", ""],
         );
-        self.goals.iter().for_each(|goal| goals.row(goal.row()));
+        self.goals.iter().for_each(|(section, goal)| goals.row(goal.row(section)));
         if !self.goals.is_empty() {
             goals.write(&mut page);
         }
@@ -169,7 +191,7 @@ mod tests {
         let mut findings = Findings::default();
         findings.goal("speed", Target::AtLeast(2.0), 1.5, " ×");
         findings.goal("cost", Target::AtMost(2.0), 1.5, " µs");
-        assert_eq!(findings.goals[0].row(), ["speed", "≥ 2 ×", "1.50 ×", "**missed**"]);
-        assert_eq!(findings.goals[1].row(), ["cost", "≤ 2 µs", "1.50 µs", "met"]);
+        assert_eq!(findings.goals[0].row("check"), ["speed", "`check`", "≥ 2 ×", "1.50 ×", "**missed**"]);
+        assert_eq!(findings.goals[1].row("http"), ["cost", "`http`", "≤ 2 µs", "1.50 µs", "met"]);
     }
 }

@@ -49,6 +49,11 @@ impl<T> Series<T> {
         median(self.turns.iter().map(of))
     }
 
+    /// Returns a value of each turn.
+    pub(crate) fn collect<V>(&self, of: impl Fn(&T) -> V) -> Vec<V> {
+        self.turns.iter().map(of).collect()
+    }
+
     /// Returns the median of the ratios to another series, each computed within one round.
     pub(crate) fn ratio(&self, to: &Self, of: impl Fn(&T) -> f64) -> f64 {
         median(self.turns.iter().zip(&to.turns).map(|(ours, theirs)| of(ours) / of(theirs)))

@@ -22,14 +22,12 @@ end
 local pace_1 = period_1 / amount_1
 local rest_1 = period_1 % amount_1
 local unit_1 = (period_1 - rest_1) / amount_1
-local top_1, top_part_1, step_1, step_part_1 = unit_1 * burst_1, 0, unit_1 * cost, 0
+local top_1, top_part_1 = unit_1 * burst_1, 0
 if rest_1 > 0 then
-  local top_parts, step_parts = rest_1 * burst_1, rest_1 * cost
-  if top_parts + step_parts < 9007199254740992 then
-    top_part_1 = top_parts % amount_1
-    top_1 = top_1 + (top_parts - top_part_1) / amount_1
-    step_part_1 = step_parts % amount_1
-    step_1 = step_1 + (step_parts - step_part_1) / amount_1
+  local parts = rest_1 * burst_1
+  if parts < 9007199254740992 then
+    top_part_1 = parts % amount_1
+    top_1 = top_1 + (parts - top_part_1) / amount_1
   else
     local function muldiv(a, b, c)
       local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
@@ -48,6 +46,30 @@ if rest_1 > 0 then
     local whole
     whole, top_part_1 = muldiv(rest_1, burst_1, amount_1)
     top_1 = top_1 + whole
+  end
+end
+local step_1, step_part_1 = unit_1 * cost, 0
+if rest_1 > 0 then
+  local parts = rest_1 * cost
+  if parts < 9007199254740992 then
+    step_part_1 = parts % amount_1
+    step_1 = step_1 + (parts - step_part_1) / amount_1
+  else
+    local function muldiv(a, b, c)
+      local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+      while power * base <= b do
+        power = power * base
+      end
+      repeat
+        local digit = math.floor(b / power)
+        local sum = rest * base + a * digit
+        rest = sum % c
+        whole = whole * base + (sum - rest) / c
+        b, power = b - digit * power, power / base
+      until power < 1
+      return whole, rest
+    end
+    local whole
     whole, step_part_1 = muldiv(rest_1, cost, amount_1)
     step_1 = step_1 + whole
   end

@@ -4,7 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Check, CheckFuture, Decision, Entry, Key, Limiter, Policy, PolicySet, Quota, RedisStore, Store, StoreFuture,
+    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota,
+    RedisStore, Store, StoreFuture,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
@@ -46,6 +47,54 @@ impl Store for Measured {
     fn keeps_deadline(&self) -> bool {
         self.0.keeps_deadline()
     }
+}
+
+/// Refuses all checks but those of the key `first`, as a store with too many waiting checks does.
+struct Overloaded(MemoryStore);
+
+impl Store for Overloaded {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        let answer = match *check.key == Key::new("first") {
+            true => self.0.check(check).into_ready().expect("a store in the process"),
+            false => Err(Error::new(ErrorKind::Overloaded, "too many checks wait")),
+        };
+        StoreFuture::pending(async move { answer })
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.0.refund(check, decision)
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        self.0.reset(policies, key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overload_is_logged_once_as_it_begins_and_once_as_it_ends_and_is_no_outage() {
+    let (log, _guard) = Log::of_this_thread();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let limiter = limiter(Overloaded(MemoryStore::new()));
+    for caller in 0..20_u64 {
+        assert!(is_degraded(&limiter, caller).await);
+        assert!(!is_degraded(&limiter, "first").await);
+    }
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let _ = limiter.check("first").await.expect("a decision");
+    let text = log.text();
+    assert_eq!(text.matches("more checks than it can answer in time").count(), 1, "{text}");
+    assert_eq!(text.matches("decides all checks again").count(), 1, "{text}");
+    assert_eq!(text.matches(END).count(), 0, "{text}");
+    let series = snapshotter.snapshot().into_vec();
+    let value = |name: &str| {
+        let found = series.iter().find(|(key, ..)| key.key().name() == name).expect("a series");
+        let labels: Vec<_> = found.0.key().labels().map(|label| label.value().to_owned()).collect();
+        (labels.join(" "), format!("{:?}", found.3))
+    };
+    assert_eq!(value("tollgate_degraded_total"), ("hourly overload".into(), "Counter(20)".into()));
+    assert_eq!(value("tollgate_outages_total"), ("hourly".into(), "Counter(0)".into()));
 }
 
 #[tokio::test]

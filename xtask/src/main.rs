@@ -18,6 +18,7 @@ mod package;
 mod plots;
 mod pypi;
 mod servers;
+mod simulate;
 mod tally;
 mod test;
 #[cfg(test)]
@@ -44,7 +45,7 @@ Tasks:
         The last line is `N passed, N failed, N skipped`.
   bench [--quick] [--write] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
-        targets beside them; --quick ends within two minutes. A full run writes
+        targets beside them; --quick ends within four minutes. A full run writes
         docs/benchmarks.md.
   faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
@@ -81,6 +82,10 @@ Tasks:
   plots
         Draws the pictures in docs/plots again, from the functions that decide;
         the tests compare them.
+  simulate [--write]
+        Simulates how processes share a server, with the code of the store that
+        limits what is under way. Takes seconds of a minute, and gives the same
+        figures in each run. --write writes docs/simulation.md.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -97,6 +102,7 @@ fn main() -> ExitCode {
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
         Some("plots") => plots::run(&rest),
+        Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

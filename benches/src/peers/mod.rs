@@ -2,20 +2,29 @@
 
 pub(crate) mod benchmark;
 mod cell;
+mod costs;
 pub(crate) mod lua;
+mod many;
+mod naive;
 pub(crate) mod pipeline;
 mod plain;
 mod tiers;
 pub(crate) mod wrk;
 
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, PLENTY as PLENTY_RATE, Rate};
+pub(crate) use costs::Costs;
+pub(crate) use many::{Many, Tenants};
+pub(crate) use naive::Naive;
 use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
 pub(crate) use tiers::Tiers;
 
 use tollgate::{Limiter, Outage, Policy, Store};
 
-use crate::{keys, load::Decide};
+use crate::{
+    keys,
+    load::{Answer, Decide},
+};
 
 /// Decides with Tollgate, through its public interface.
 #[derive(Debug)]
@@ -37,7 +46,8 @@ impl Ours {
 }
 
 impl Decide for Ours {
-    async fn decide(&self, key: usize) -> bool {
-        self.limiter.check(self.keys[key].as_str()).await.expect("the server decides").is_allowed()
+    async fn decide(&self, key: usize) -> Answer {
+        let decision = self.limiter.check(self.keys[key].as_str()).await.expect("the server decides");
+        Answer::by_store(decision.is_allowed())
     }
 }

@@ -1,10 +1,16 @@
 //! Decides without a limiter library: with a script over a shared connection, over a pool, and with two round trips.
 
 use deadpool_redis::{Config, Pool, Runtime};
-use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+};
 use tollgate::{Cost, Key, Policy, testing::Script};
 
-use crate::{keys, load::Decide, server::Server};
+use crate::{
+    keys,
+    load::{Answer, Decide},
+    server::Server,
+};
 
 /// Stores a script that is loaded into the server, and the call of it for each key.
 #[derive(Clone, Debug)]
@@ -56,7 +62,7 @@ impl Call {
 }
 
 /// Returns whether a reply admits the request. The first number of the reply is below zero for a denial.
-fn is_admitted(reply: &Value) -> bool {
+pub(super) fn is_admitted(reply: &Value) -> bool {
     match reply {
         Value::Int(word) => *word >= 0,
         Value::Array(words) => words.first().is_some_and(is_admitted),
@@ -73,21 +79,33 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) async fn new(server: &Server, call: Call) -> Self {
-        Self { connection: connect(server).await, call }
+        Self { connection: connect(&server.url()).await, call }
     }
 }
 
 /// Connects without a response timeout, so that a disturbed machine does not end the run.
-pub(crate) async fn connect(server: &Server) -> MultiplexedConnection {
-    let client = Client::open(server.url()).expect("the server's own URL");
+pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
+    open(url, TcpSettings::default()).await
+}
+
+/// Connects as [`connect`] does, and sends each write at once.
+///
+/// By default `redis` leaves Nagle's algorithm on. At a distance, small writes then wait for the answer to earlier ones.
+pub(crate) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
+    open(url, TcpSettings::default().set_nodelay(true)).await
+}
+
+async fn open(url: &str, settings: TcpSettings) -> MultiplexedConnection {
+    let info = url.into_connection_info().expect("the URL of a server of this run");
+    let client = Client::open(info.set_tcp_settings(settings)).expect("the URL is valid");
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&patient).await.expect("the server is up")
 }
 
 impl Decide for Shared {
-    async fn decide(&self, key: usize) -> bool {
+    async fn decide(&self, key: usize) -> Answer {
         let reply = self.call.command(key).query_async(&mut self.connection.clone()).await;
-        is_admitted(&reply.expect("the server answers"))
+        Answer::by_store(is_admitted(&reply.expect("the server answers")))
     }
 }
 
@@ -112,10 +130,10 @@ pub(crate) fn pool(server: &Server, connections: usize) -> Pool {
 }
 
 impl Decide for PerCall {
-    async fn decide(&self, key: usize) -> bool {
+    async fn decide(&self, key: usize) -> Answer {
         let mut connection = self.pool.get().await.expect("the server is up");
         let reply = self.call.command(key).query_async(&mut connection).await;
-        is_admitted(&reply.expect("the server answers"))
+        Answer::by_store(is_admitted(&reply.expect("the server answers")))
     }
 }
 
@@ -144,7 +162,7 @@ return count";
 impl TwoTrips {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
         Self {
-            connection: connect(server).await,
+            connection: connect(&server.url()).await,
             read: server.load(READ),
             count: server.load(COUNT),
             keys: (0..keys).map(|number| format!("two:{}", keys::key(number))).collect(),
@@ -154,7 +172,7 @@ impl TwoTrips {
 }
 
 impl Decide for TwoTrips {
-    async fn decide(&self, key: usize) -> bool {
+    async fn decide(&self, key: usize) -> Answer {
         let mut connection = self.connection.clone();
         let key = &self.keys[key];
         let (count, _left_ms): (Option<u64>, i64) = redis::cmd("EVALSHA")
@@ -163,13 +181,13 @@ impl Decide for TwoTrips {
             .await
             .expect("the server answers");
         if count.unwrap_or(0) >= self.limit {
-            return false;
+            return Answer::Denied;
         }
         let count: u64 = redis::cmd("EVALSHA")
             .arg((&self.count, 2, key, "two:counters", 3_600, 1))
             .query_async(&mut connection)
             .await
             .expect("the server answers");
-        count <= self.limit
+        Answer::by_store(count <= self.limit)
     }
 }

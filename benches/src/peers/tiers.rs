@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tower_rate_tier::{Quota, RateTier, RedisStorage};
 
 use super::connect;
-use crate::{keys, load::Decide, server::Server};
+use crate::{
+    keys,
+    load::{Answer, Decide},
+    server::Server,
+};
 
 /// Decides with `RateTier::check`, without the middleware of the crate.
 pub(crate) struct Tiers {
@@ -17,7 +21,7 @@ const TIER: &str = "pro";
 
 impl Tiers {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
-        let storage = RedisStorage::new(connect(server).await).timeout(Duration::from_secs(5));
+        let storage = RedisStorage::new(connect(&server.url()).await).timeout(Duration::from_secs(5));
         // The burst equals the count of the quota. It is large enough to admit all requests of a run.
         let quota = Quota::per_hour(100_000_000);
         let limiter = RateTier::builder().tier(TIER, quota).storage(Arc::new(storage)).build();
@@ -26,7 +30,8 @@ impl Tiers {
 }
 
 impl Decide for Tiers {
-    async fn decide(&self, key: usize) -> bool {
-        self.limiter.check(&self.keys[key], TIER, 1).await.expect("the server decides").is_ok()
+    async fn decide(&self, key: usize) -> Answer {
+        let decision = self.limiter.check(&self.keys[key], TIER, 1).await.expect("the server decides");
+        Answer::by_store(decision.is_ok())
     }
 }

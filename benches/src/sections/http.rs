@@ -17,7 +17,7 @@ use tower_governor::{GovernorError, GovernorLayer, governor::GovernorConfigBuild
 
 use crate::{
     keys::{self, KEYS},
-    load::{self, Decide},
+    load::{self, Answer, Decide},
     machine,
     pace::Pace,
     peers::{
@@ -72,9 +72,14 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             ("tower_governor, in process", bench.serve(governor(false))),
         ],
     );
-    let share = |series: &[Series<Turn>]| series[1].ratio(&series[0], per_second);
-    findings.goal("Axum hello, all admitted, to no limiter", Target::AtLeast(0.7), share(&admitted), " ×");
-    findings.goal("Axum hello, 99 % over the limit, to no limiter", Target::AtLeast(0.95), share(&denied), " ×");
+    for (measure, target, series, at) in [
+        ("Axum hello over Redis, all admitted, to no limiter", 0.7, &admitted, 1),
+        ("Axum hello over Redis, 99 % over the limit, to no limiter", 0.92, &denied, 1),
+        ("Axum hello in process, all admitted, to no limiter", 0.93, &admitted, 3),
+        ("Axum hello in process, 99 % over the limit, to no limiter", 0.93, &denied, 2),
+    ] {
+        findings.goal(measure, Target::AtLeast(target), series[at].ratio(&series[0], per_second), " ×");
+    }
     findings.tables.push(table("Axum under wrk, all admitted", "10 000 callers within their limit.", &admitted));
     findings.tables.push(table(
         "Axum under wrk, 99 % over the limit",
@@ -176,7 +181,9 @@ fn by_hand(decide: impl Decide) -> Router {
         async move {
             let key = api_key(request.headers()).and_then(|key| key.trim_start_matches("customer:").parse().ok());
             match key {
-                Some(number) if decide.decide(number).await => Ok::<Response, Infallible>(next.run(request).await),
+                Some(number) if decide.decide(number).await == Answer::Admitted => {
+                    Ok::<Response, Infallible>(next.run(request).await)
+                }
                 Some(_) => Ok(StatusCode::TOO_MANY_REQUESTS.into_response()),
                 None => Ok(StatusCode::BAD_REQUEST.into_response()),
             }

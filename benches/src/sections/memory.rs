@@ -4,16 +4,15 @@
 //! that the resident memory of the process belongs to this contestant alone.
 
 use std::{
-    env,
     fmt::Write as _,
     num::{NonZeroU32, NonZeroUsize},
-    process::Command,
     time::Duration,
 };
 
 use governor::RateLimiter;
 use tollgate::{Limiter, MemoryStore, Policy, Quota};
 
+use super::probed;
 use crate::{
     machine,
     pace::{Pace, Rounds},
@@ -27,7 +26,7 @@ const KEYS: usize = 1_000_000;
 const MORE: usize = 200_000;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    if resident().is_none() {
+    if machine::resident().is_none() {
         return Findings::left_out("A million keys in process", "this system does not report resident memory");
     }
     let mut findings = Findings::default();
@@ -42,7 +41,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ),
         &["", "bytes per key", "ns per new key", "longest pause µs, filling", "longest pause µs, full"],
     );
-    let cases = ["tollgate", "governor"].map(|name| Case::new(name, move |_| probed(name)));
+    let cases = ["tollgate", "governor"].map(|name| Case::new(name, move |_| probed(&[name])));
     // A turn ends when its work is done, so no length is set. A warm-up turn runs first, and does not count.
     let series = alternate(Rounds { count: pace.load.count, turn: Duration::ZERO }, cases.into());
     for one in &series {
@@ -58,20 +57,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     findings
 }
 
-/// Measures one contestant in a new process, and returns its figures.
-fn probed(name: &str) -> [f64; 4] {
-    let this = env::current_exe().expect("this program has a path");
-    let output = Command::new(this).args(["probe", name]).output().expect("this program starts again");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let figures: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    figures.try_into().unwrap_or_else(|_| panic!("the probe ended with {}: {said}", output.status))
-}
-
-/// Measures the contestant that [`probed`] names, in the new process, and prints its figures.
-pub(crate) fn probe(words: &[String]) {
+/// Measures the contestant with this name, in a process of its own.
+pub(super) fn probe(name: &str) -> [f64; 4] {
     machine::stay_on_the_client_core();
-    let figures = match words.first().map(String::as_str) {
-        Some("tollgate") => {
+    match name {
+        "tollgate" => {
             let max = NonZeroUsize::MIN.saturating_add(KEYS - 1);
             let store = MemoryStore::builder().max_keys(max).build();
             let limiter = Limiter::new(store.clone(), Policy::token_bucket("a", Quota::per_hour(1_000)));
@@ -83,13 +73,12 @@ pub(crate) fn probe(words: &[String]) {
             assert!((KEYS * 9 / 10..=KEYS).contains(&store.len()), "{} states", store.len());
             figures
         }
-        Some("governor") => {
+        "governor" => {
             let limiter = RateLimiter::keyed(governor::Quota::per_hour(NonZeroU32::MIN.saturating_add(999)));
             fill(|key| limiter.check_key(key).is_ok())
         }
         other => panic!("no contestant has the name {other:?}"),
-    };
-    println!("{}", figures.map(|figure| figure.to_string()).join(" "));
+    }
 }
 
 /// Fills the store. Returns the bytes per key, the nanoseconds per new key, and two longest pauses in microseconds.
@@ -111,16 +100,9 @@ fn fill(mut check: impl FnMut(&String) -> bool) -> [f64; 4] {
         (longest.as_secs_f64() * 1e6, at.saturating_sub(began))
     };
     longest(0..1);
-    let before = resident().unwrap_or(0);
+    let before = machine::resident().unwrap_or(0);
     let (filling, took) = longest(1..KEYS);
-    let bytes = resident().unwrap_or(0).saturating_sub(before) as f64 / KEYS as f64;
+    let bytes = machine::resident().unwrap_or(0).saturating_sub(before) as f64 / KEYS as f64;
     let (full, _) = longest(KEYS..KEYS + MORE);
     [bytes, took.as_nanos() as f64 / KEYS as f64, filling, full]
-}
-
-/// Returns the resident memory of this process in bytes. Returns `None` if the system does not report it.
-fn resident() -> Option<usize> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: usize = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size())
 }

@@ -1,14 +1,20 @@
 //! Measures one subject in each file.
 
 mod check;
+mod distance;
+mod diversity;
 mod grpc;
 mod http;
 mod latency;
 mod layer;
-pub(crate) mod memory;
+mod memory;
+mod overload;
 mod repeat;
 mod scripts;
+mod tenants;
 mod throughput;
+
+use std::{env, process::Command};
 
 use crate::{pace::Pace, report::Findings};
 
@@ -25,6 +31,13 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "layer", about: "one request through a layer around an empty service", run: layer::run },
     Section { name: "check", about: "one decision in process", run: check::run },
     Section { name: "throughput", about: "concurrent callers through Redis", run: throughput::run },
+    Section { name: "distance", about: "callers of a server that is milliseconds away", run: distance::run },
+    Section {
+        name: "diversity",
+        about: "many policies, costs, tenants and limiters on one store",
+        run: diversity::run,
+    },
+    Section { name: "overload", about: "more requests than the server can decide", run: overload::run },
     Section { name: "latency", about: "one caller through Redis, and a pool as the source", run: latency::run },
     Section { name: "denied", about: "clients that are denied again and again", run: repeat::run },
     Section { name: "scripts", about: "server time of a decision, for each script", run: scripts::run },
@@ -32,3 +45,25 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "grpc", about: "unary calls of a tonic service", run: grpc::run },
     Section { name: "http", about: "an Axum service under wrk", run: http::run },
 ];
+
+/// Measures one contestant in this process, which was started for it, and prints the figures.
+pub(crate) fn probe(words: &[String]) {
+    let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
+    let figures = match word(0) {
+        "tenants" | "limiters" => tenants::probe(word(0), word(1)),
+        name => memory::probe(name),
+    };
+    println!("{}", figures.map(|figure| figure.to_string()).join(" "));
+}
+
+/// Measures one contestant in a new process, and returns its figures.
+///
+/// The resident memory of the process then belongs to this contestant alone.
+fn probed(words: &[&str]) -> [f64; 4] {
+    let this = env::current_exe().expect("this program has a path");
+    let output = Command::new(this).arg("probe").args(words).output().expect("this program starts again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let figures: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let complaint = || String::from_utf8_lossy(&output.stderr).into_owned();
+    figures.try_into().unwrap_or_else(|_| panic!("the probe ended with {}: {said}{}", output.status, complaint()))
+}

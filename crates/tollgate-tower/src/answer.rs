@@ -35,26 +35,23 @@ pub(crate) struct RequestContext {
 /// Stores what is left to do for an admitted request when the service has answered.
 pub(crate) struct Admission {
     headers: HeaderUpdate,
-    /// Boxed, because few layers use it and the response future carries it.
+    /// Boxed, because few layers use it, and the response future that carries it is moved several times.
     extras: Option<Box<Extras>>,
 }
 
-struct Extras {
-    charge: Option<Charge>,
-    decisions: Option<Decisions>,
+/// Stores what only layers with some options do.
+pub(crate) struct Extras {
+    pub(crate) charge: Option<Charge>,
+    pub(crate) decisions: Option<Decisions>,
 }
 
 impl Admission {
     /// Admits a request without a decision.
     pub(crate) const EXEMPT: Self = Self { headers: HeaderUpdate::EMPTY, extras: None };
 
-    // Inlined by force, so that nothing is copied for the many layers without extras.
     #[inline(always)]
-    pub(crate) fn new(headers: HeaderUpdate, charge: Option<Charge>, decisions: Option<Decisions>) -> Self {
-        if charge.is_none() && decisions.is_none() {
-            return Self { headers, extras: None };
-        }
-        Self { headers, extras: Some(Box::new(Extras { charge, decisions })) }
+    pub(crate) fn new(headers: HeaderUpdate, extras: Option<Box<Extras>>) -> Self {
+        Self { headers, extras }
     }
 
     /// Returns the charge, which has to know while the service runs.

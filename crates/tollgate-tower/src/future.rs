@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use pin_project_lite::pin_project;
 use tollgate::CheckFuture;
 use tower_service::Service;
@@ -51,7 +51,9 @@ pub(crate) struct PendingRequest<S, B> {
     pub(crate) check: CheckFuture,
     /// The service that was ready when the request arrived.
     pub(crate) ready: S,
-    pub(crate) request: Request<B>,
+    /// The head of the request. Head and body stay apart until the service is called, because joining them copies both.
+    pub(crate) parts: Parts,
+    pub(crate) body: B,
     pub(crate) context: RequestContext,
 }
 
@@ -75,11 +77,11 @@ impl<S: Service<Request<B>>, K, R, B> State<S, K, R, B, S::Future, S::Response> 
     // Inlined by force, as `ResponseFuture::calling` is.
     #[inline(always)]
     fn calling(service: &mut S, request: Request<B>, mut admission: Admission) -> Self {
-        let future = match admission.charge() {
-            Some(charge) => charge.run(|| service.call(request)),
-            None => service.call(request),
-        };
-        Self::Calling { future, admission }
+        // The future is made where it is stored: one variable for both cases would be one more copy.
+        if let Some(charge) = admission.charge() {
+            return Self::Calling { future: charge.run(|| service.call(request)), admission };
+        }
+        Self::Calling { future: service.call(request), admission }
     }
 }
 
@@ -118,20 +120,19 @@ where
                     });
                 }
                 StateProj::Checking { pending, shared } => {
-                    let check = &mut pending.as_mut().expect("the request is taken once").check;
-                    let result = ready!(Pin::new(check).poll(cx));
-                    let PendingRequest { mut ready, request, context, .. } =
-                        *pending.take().expect("the request is taken once");
-                    let (mut parts, body) = request.into_parts();
-                    let verdict = shared.judge(result.as_ref(), context, &mut parts);
-                    let request = Request::from_parts(parts, body);
-                    match verdict {
-                        Verdict::Admit(admission) => State::calling(&mut ready, request, admission),
+                    let waiting = pending.as_mut().expect("the request is taken once");
+                    let result = ready!(Pin::new(&mut waiting.check).poll(cx));
+                    match shared.judge(result.as_ref(), &mut waiting.context, &mut waiting.parts) {
+                        Verdict::Admit(admission) => {
+                            let PendingRequest { mut ready, parts, body, .. } =
+                                *pending.take().expect("the request is taken once");
+                            State::calling(&mut ready, Request::from_parts(parts, body), admission)
+                        }
                         Verdict::Reject(response) => State::Rejected { response: Some(response) },
-                        Verdict::Wait(check, context) => State::Checking {
-                            pending: Some(Box::new(PendingRequest { check, ready, request, context })),
-                            shared: Arc::clone(shared),
-                        },
+                        Verdict::Wait(check, context) => {
+                            (waiting.check, waiting.context) = (check, context);
+                            continue;
+                        }
                     }
                 }
             };

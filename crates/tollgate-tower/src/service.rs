@@ -81,8 +81,10 @@ where
                 // The future takes the service that is ready. Its clone has to become ready before the next call.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::checking(PendingRequest { check, ready, request, context }, Arc::clone(&self.shared))
+                ResponseFuture::checking(
+                    PendingRequest { check, ready, parts, body, context },
+                    Arc::clone(&self.shared),
+                )
             }
         }
     }

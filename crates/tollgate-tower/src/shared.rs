@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
 
 use crate::{
-    answer::{Admission, RequestContext, Verdict},
+    answer::{Admission, Extras, RequestContext, Verdict},
     charge::Charge,
     decisions::Decisions,
     double_count::DoubleCountDetector,
@@ -174,7 +174,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
         let keeps_key =
             options.final_cost.is_some() || options.request_limiter.is_some() || options.partition_secret.is_some();
-        let context = RequestContext {
+        let mut context = RequestContext {
             limit,
             key: keeps_key.then(|| Box::new(key.clone())),
             cost,
@@ -187,7 +187,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         match check.as_ready() {
             None => Verdict::Wait(check, context),
-            Some(result) => self.judge(result, context, parts),
+            Some(result) => self.judge(result, &mut context, parts),
         }
     }
 
@@ -197,13 +197,13 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     pub(crate) fn judge<B>(
         self: &Arc<Self>,
         result: Result<&Decision, &Error>,
-        context: RequestContext,
+        context: &mut RequestContext,
         parts: &mut Parts,
     ) -> Verdict<B>
     where
         R: Respond<B>,
     {
-        let RequestContext { limit: index, key, cost, labels } = context;
+        let &mut RequestContext { limit: index, ref mut key, cost, labels } = context;
         let (limit, options) = (&self.limits[index], &self.options);
         let decision = match result {
             Ok(decision) => decision,
@@ -225,18 +225,13 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         if decision.is_denied() && !options.is_shadow {
             return Verdict::Reject(self.reject(Reason::Denied(decision), Some(limit), &details, parts, labels));
         }
-        if let (Some(source), Some(key)) = (options.request_limiter, &key) {
+        if let (Some(source), Some(key)) = (options.request_limiter, &*key) {
             let limiter = self.request_limiter(source, index, key, parts, labels);
             parts.extensions.insert(limiter);
         }
-        let charge = match (&options.final_cost, key) {
-            (Some(final_cost), Some(key)) if decision.is_allowed() => {
-                // A look that admits a request has charged nothing.
-                let due = (options.charges_after && decision.cost() == Cost::ZERO).then_some(cost);
-                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), due, final_cost.clone()))
-            }
-            _ => None,
-        };
+        let is_charged = options.final_cost.is_some() && decision.is_allowed();
+        let extras =
+            (is_charged || decisions.is_some()).then(|| self.extras(limit, decision, cost, key.take(), decisions));
         let headers = if options.is_shadow {
             HeaderUpdate::EMPTY
         } else {
@@ -245,7 +240,29 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         if headers.is_spent() {
             OuterWait::store(decision, details.jitter, &mut parts.extensions);
         }
-        Verdict::Admit(Admission::new(headers, charge, decisions))
+        Verdict::Admit(Admission::new(headers, extras))
+    }
+
+    /// Returns what is left to do besides the headers when the service has answered.
+    // Not inlined: a charge is large, and the many layers without one would move it.
+    #[inline(never)]
+    fn extras(
+        &self,
+        limit: &Limit,
+        decision: &Decision,
+        cost: Cost,
+        key: Option<Box<Key>>,
+        decisions: Option<Decisions>,
+    ) -> Box<Extras> {
+        let charge = match (&self.options.final_cost, key) {
+            (Some(final_cost), Some(key)) if decision.is_allowed() => {
+                // A look that admits a request has charged nothing.
+                let due = (self.options.charges_after && decision.cost() == Cost::ZERO).then_some(cost);
+                Some(Charge::new(limit.limiter.clone(), *key, decision.clone(), due, final_cost.clone()))
+            }
+            _ => None,
+        };
+        Box::new(Extras { charge, decisions })
     }
 
     fn request_limiter(

@@ -1,6 +1,8 @@
 mod address;
 mod from;
+mod hash;
 mod level;
+mod plain;
 mod secret;
 mod tables;
 #[cfg(test)]
@@ -17,11 +19,12 @@ use std::{
 use hmac::Mac;
 use sha2::{Digest, Sha256};
 
+pub(crate) use hash::hash_text;
 pub(crate) use level::KeyLevel;
 pub use secret::KeySecret;
 use tables::{PLAIN, hex};
-pub(crate) use text::MAX_LEVELS;
 use text::{Buffer, INLINE_BYTES, KEY_BYTES, LongText};
+pub(crate) use text::{MAX_LEVELS, PADDING};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -48,16 +51,18 @@ use text::{Buffer, INLINE_BYTES, KEY_BYTES, LongText};
 /// everybody with access to the store can read the text.
 ///
 /// Neither `Debug` nor an error message of this crate shows a key.
+// The order of the fields is fixed: the words of the text are aligned, and the hash reads them as they were written.
 #[derive(Clone)]
+#[repr(C)]
 pub struct Key {
+    /// The text, padded with [`PADDING`].
+    text: [u8; INLINE_BYTES],
     /// The length of the text; the mark of a long text when the text is not stored in place.
     len: u8,
     /// The number of levels, 1 to [`MAX_LEVELS`].
     levels: u8,
     /// The end of each level in the text, except the innermost level.
     ends: [u8; MAX_LEVELS - 1],
-    /// The text, padded with the digit `0`.
-    text: [u8; INLINE_BYTES],
     /// The text of a nested key that does not fit in place.
     long: Option<Arc<LongText>>,
 }
@@ -66,7 +71,8 @@ const _: () = assert!(size_of::<Key>() <= 88);
 
 impl Key {
     /// A key without text, which no function returns.
-    const EMPTY: Self = Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [b'0'; INLINE_BYTES], long: None };
+    const EMPTY: Self =
+        Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [PADDING; INLINE_BYTES], long: None };
 
     /// Creates a key of one part.
     ///
@@ -110,19 +116,21 @@ impl Key {
     /// Creates a key of one part from any bytes.
     ///
     /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex digits.
+    // Inlined, so that the key is built where the caller needs it instead of being copied there.
     #[must_use]
+    #[inline]
     pub fn bytes(part: &[u8]) -> Self {
         // Nearly every part is short and needs no escapes.
         let mut key = Self::EMPTY;
-        if !key.is_plain(part) {
-            key = Self::escaped(part);
+        if !key.set_plain(part) {
+            key.set_escaped(part);
         }
         key
     }
 
-    /// Creates a key of one part that needs escapes or is too long.
+    /// Makes this the key of one part that needs escapes or is too long.
     #[cold]
-    fn escaped(part: &[u8]) -> Self {
+    fn set_escaped(&mut self, part: &[u8]) {
         let mut text = Buffer::new();
         if part.is_empty() {
             text.push(b'%');
@@ -135,7 +143,7 @@ impl Key {
                 text.extend_from_slice(&hex(byte));
             }
         }
-        Self::from_text(&text)
+        *self = Self::from_text(&text);
     }
 
     /// Creates a key from an API key, a token or another secret.
@@ -207,28 +215,6 @@ impl Key {
         let mut key = Self { len: text.len() as u8, ..Self::EMPTY };
         key.text[..text.len()].copy_from_slice(text);
         key
-    }
-
-    /// Copies a part into this empty key. Returns `false` when the part is too long or needs escapes. Copying and
-    /// testing in one pass is faster than two.
-    #[inline]
-    fn is_plain(&mut self, part: &[u8]) -> bool {
-        if !(1..=KEY_BYTES).contains(&part.len()) {
-            return false;
-        }
-        self.len = part.len() as u8;
-        let (words, rest) = part.as_chunks::<8>();
-        let (targets, _) = self.text.as_chunks_mut::<8>();
-        let mut plain = true;
-        for (target, word) in targets.iter_mut().zip(words) {
-            *target = *word;
-            plain &= word.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)]);
-        }
-        for (target, &byte) in targets.iter_mut().skip(words.len()).flatten().zip(rest) {
-            *target = byte;
-            plain &= PLAIN[usize::from(byte)];
-        }
-        plain
     }
 
     /// Creates a key of formatted text that needs no escapes.

@@ -280,6 +280,13 @@ impl Inner {
             self.fallback.answered_in_process(&self.policies, answer.as_ready());
             return answer;
         }
+        self.check_remote(check)
+    }
+
+    /// Checks a store outside of the process.
+    // Not inlined: a check in the process would pay for the larger stack frame.
+    #[inline(never)]
+    fn check_remote(self: &Arc<Self>, check: Check<'_>) -> CheckFuture {
         let deadline = Deadline::after(self.timeout);
         let check = check.with_deadline(deadline);
         let mut answer = self.store.check(check);

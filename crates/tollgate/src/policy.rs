@@ -5,7 +5,7 @@ mod validity;
 use std::{fmt, hash::Hash, sync::Arc};
 
 use crate::{Algorithm, Error, Quota, algorithm::Buckets};
-use validity::{InvalidPolicy, check};
+use validity::check;
 
 /// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
 ///
@@ -37,13 +37,14 @@ use validity::{InvalidPolicy, check};
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Policy {
-    name: Name,
-    algorithm: Algorithm,
+    // Fields are compared in this order. Tenants have one policy with many quotas, so the name comes last.
     quota: Quota,
+    algorithm: Algorithm,
     /// The number of levels of the key that are metered; 0 for the whole key.
     depth: u8,
     /// Separates the states of one key in the in-process store. Computed once, because every check needs it.
     name_hash: u64,
+    name: Name,
 }
 
 #[derive(Clone)]
@@ -67,17 +68,41 @@ impl Policy {
                 let name_hash = name_hash(name.as_bytes());
                 Ok(Self { name: Name::Shared(name.into()), algorithm, quota, depth: 0, name_hash })
             }
-            Err(invalid) => Err(Error::config(match invalid {
-                InvalidPolicy::Name => format!("{}, got {name:?}", invalid.text()),
-                InvalidPolicy::WindowBurst
-                | InvalidPolicy::WindowAmount
-                | InvalidPolicy::BucketWidth
-                | InvalidPolicy::BucketAmount
-                | InvalidPolicy::LogAmount => {
-                    format!("{}, got {quota:?} in policy {name}", invalid.text())
-                }
-                InvalidPolicy::Buckets => format!("{}, got {algorithm:?} in policy {name}", invalid.text()),
-            })),
+            Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
+        }
+    }
+
+    /// Returns this policy with another quota: the same name, algorithm and level.
+    ///
+    /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
+    /// policy takes less than 200 bytes. A key that has spent under one quota continues under the other: the state is
+    /// that of the policy's name.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_second(10));
+    /// let acme = API.with_quota(Quota::per_second(500))?;
+    /// assert_eq!((acme.name(), acme.quota()), ("api", Quota::per_second(500)));
+    ///
+    /// let day = Policy::fixed_window("day", Quota::per_day(100));
+    /// let error = day.with_quota(Quota::per_day(100).with_burst(200)).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "policy quota burst must equal its amount: only the bucket algorithms have a burst, \
+    ///      got 100 per 86400s with burst 200 in policy day",
+    /// );
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the algorithm. The
+    /// constructor of each algorithm lists its conditions under "Panics".
+    pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
+        match check(self.name().as_bytes(), self.algorithm, quota) {
+            Ok(()) => Ok(Self { quota, ..self.clone() }),
+            Err(invalid) => Err(invalid.error(self.name(), self.algorithm, quota)),
         }
     }
 
@@ -249,6 +274,19 @@ mod tests {
         ] {
             assert!(Policy::try_new("p", algorithm, quota).is_ok());
         }
+    }
+
+    #[test]
+    fn another_quota_keeps_the_name_the_algorithm_and_the_level() {
+        let policy = Policy::sliding_buckets("b", Quota::per_minute(10), 6).at_level(2);
+        let other = policy.with_quota(Quota::per_minute(20)).unwrap();
+        assert_eq!(other, Policy::sliding_buckets("b", Quota::per_minute(20), 6).at_level(2));
+        assert_ne!(other, policy);
+        let micros = Quota::new(5, std::time::Duration::from_micros(5));
+        assert_eq!(
+            policy.with_quota(micros).unwrap_err().to_string(),
+            "policy buckets must not exceed the period in microseconds, got 5 per 5µs in policy b"
+        );
     }
 
     #[test]

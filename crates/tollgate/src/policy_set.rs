@@ -2,8 +2,10 @@
 use std::sync::OnceLock;
 use std::{fmt, ops::Deref, sync::Arc};
 
+use smallvec::SmallVec;
+
 #[cfg(feature = "redis")]
-use crate::redis::ScriptSet;
+use crate::redis::{self, Shape};
 use crate::{Algorithm, Cost, Error, ErrorKind, Key, Policy};
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
@@ -24,15 +26,24 @@ use crate::{Algorithm, Cost, Error, ErrorKind, Key, Policy};
 #[derive(Clone)]
 pub struct PolicySet(Arc<Set>);
 
+/// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so all that sets have in
+/// common is in their [`Shape`], and a set of one policy is two allocations of less than 200 bytes together.
 struct Set {
-    policies: Box<[Arc<Policy>]>,
+    /// Shared one by one: the in-process store keeps the policy that wrote a state.
+    policies: SmallVec<[Arc<Policy>; 1]>,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
     max_cost: u64,
     /// The most levels that a policy meters; 0 when all meter the whole key.
     depth: u8,
-    /// The scripts of this set, assembled at the first call to a Redis server.
+    /// Tells whether a policy is a sliding log, so that a check has a tag.
     #[cfg(feature = "redis")]
-    scripts: OnceLock<ScriptSet>,
+    is_tagged: bool,
+    /// Tells whether the replies of a check and of a batch leave out the second word of a single bucket.
+    #[cfg(feature = "redis")]
+    is_short: bool,
+    /// The shape of this set, looked up at the first call to a Redis server.
+    #[cfg(feature = "redis")]
+    shape: OnceLock<Arc<Shape>>,
 }
 
 /// With more policies, one script call would block the Redis server for too long.
@@ -54,7 +65,7 @@ impl PolicySet {
     /// assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "api" twice"#);
     /// ```
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
-        let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
+        let policies: SmallVec<[_; 1]> = policies.into_iter().map(Arc::new).collect();
         if policies.is_empty() || policies.len() > MAX_POLICIES {
             return Err(Error::config(format!(
                 "policies must be 1 to {MAX_POLICIES} in a set, got {}",
@@ -69,7 +80,7 @@ impl PolicySet {
                 )));
             }
         }
-        Ok(Self::of(policies.into()))
+        Ok(Self::of(policies))
     }
 
     /// Returns the policies in the order in which they were given.
@@ -95,22 +106,53 @@ impl PolicySet {
 
     /// Returns `true` when both sets hold the same policies.
     #[cfg(feature = "redis")]
+    #[inline]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
     }
 
+    /// Returns `true` when a policy of both sets may have the same state for one key.
     #[cfg(feature = "redis")]
-    pub(crate) fn scripts(&self) -> &ScriptSet {
-        self.0.scripts.get_or_init(|| ScriptSet::new(&self.0.policies))
+    pub(crate) fn shares_state(&self, other: &Self) -> bool {
+        let is_stored_alike =
+            |one: &Policy, two: &Policy| one.name() == two.name() && one.algorithm().tag() == two.algorithm().tag();
+        self.iter().any(|one| other.iter().any(|two| is_stored_alike(one, two)))
     }
 
-    fn of(policies: Box<[Arc<Policy>]>) -> Self {
+    /// Returns the shape: the scripts that this set shares with all sets of the same algorithms.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn shape(&self) -> &Arc<Shape> {
+        self.0.shape.get_or_init(|| Shape::of(self.shared()))
+    }
+
+    /// Returns `true` when a policy is a sliding log, so that a check has a tag.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.0.is_tagged
+    }
+
+    /// Returns `true` when the replies of a check and of a batch leave out the second word of a single bucket, because
+    /// it is always zero.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.is_short
+    }
+
+    fn of(mut policies: SmallVec<[Arc<Policy>; 1]>) -> Self {
+        policies.shrink_to_fit();
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             depth: policies.iter().map(|policy| policy.depth()).max().unwrap_or(0),
+            #[cfg(feature = "redis")]
+            is_tagged: policies.iter().any(|policy| redis::is_tagged(policy.algorithm())),
+            #[cfg(feature = "redis")]
+            is_short: matches!(policies.as_slice(), [alone] if redis::is_short(alone)),
             policies,
             #[cfg(feature = "redis")]
-            scripts: OnceLock::new(),
+            shape: OnceLock::new(),
         }))
     }
 
@@ -187,7 +229,7 @@ impl PolicySet {
 impl From<Policy> for PolicySet {
     /// Creates a set of one policy.
     fn from(policy: Policy) -> Self {
-        Self::of([Arc::new(policy)].into())
+        Self::of(SmallVec::from_buf([Arc::new(policy)]))
     }
 }
 

@@ -10,6 +10,7 @@ mod deployment;
 mod described;
 mod dice;
 mod limiters;
+pub mod mixed;
 pub mod policies;
 pub mod recorded_policies;
 mod stores;

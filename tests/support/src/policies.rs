@@ -139,6 +139,12 @@ pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies)
 }
 
+/// Draws a set of these algorithms, in this order, with other quotas each time.
+pub fn set_of(dice: &mut Dice, algorithms: &[Algorithm]) -> PolicySet {
+    let drawn = algorithms.iter().enumerate().map(|(at, &algorithm)| policy(dice, &format!("p{at}"), algorithm));
+    PolicySet::from(drawn.collect::<Vec<_>>())
+}
+
 /// Draws a set as [`set`] does, for keys of three levels. Each policy meters the whole key or outer levels.
 pub fn nested_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     let flat = set(dice, first, most);

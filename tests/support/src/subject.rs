@@ -14,14 +14,19 @@ pub trait Subject {
     fn set_now(&mut self, now_us: u64);
     /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
-    /// Checks a key at a cost.
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision;
+    /// Checks a key at a cost, with a tag for the logs among the policies.
+    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64);
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
+
+    /// Checks a key at a cost.
+    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
+        self.check_tagged(policies, key, cost, "")
+    }
 
     /// Moves the clock forward.
     fn advance(&mut self, by_us: u64) {
@@ -70,8 +75,8 @@ impl Subject for InMemory {
         self.clock.now_us()
     }
 
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
-        let check = Check::new(policies, key, Cost::new(cost));
+    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision {
+        let check = Check::new(policies, key, Cost::new(cost)).with_tag(tag.as_bytes());
         self.store.check(check).into_ready().expect("in process").expect("a decision")
     }
 
@@ -163,10 +168,10 @@ impl Subject for InRedis {
         self.now_us
     }
 
-    fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
+    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision {
         let script = Script::new(policies.clone());
         self.load(script.text());
-        let reply = self.run(&script.check(key, Cost::new(cost), Some(self.now_us)));
+        let reply = self.run(&script.check_tagged(key, Cost::new(cost), tag, Some(self.now_us)));
         script.decision(Cost::new(cost), &integers(&reply)).expect("a decision")
     }
 

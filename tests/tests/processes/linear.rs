@@ -20,13 +20,14 @@ struct Record {
 }
 
 impl Record {
-    /// Returns the place in the order in which the server decided. Checks of the same microsecond belong to one call, which
-    /// decides them in turn: first those that pass, each with fewer units left than the one before.
-    fn order(&self) -> (u64, u64, Reverse<bool>, Reverse<u64>) {
+    /// Returns the place in the order in which the server decided. The checks of one call have the same microsecond. Each
+    /// check that passes leaves fewer units than there were before it, and the other checks of these units come before it.
+    fn order(&self) -> (u64, u64, Reverse<u64>, bool) {
         let mut words = self.decision.split(' ');
         let is_allowed = words.next() == Some("1");
-        let remaining = words.next().and_then(|word| word.parse().ok()).expect("a number");
-        (self.at_us, self.key, Reverse(is_allowed), Reverse(remaining))
+        let remaining: u64 = words.next().and_then(|word| word.parse().ok()).expect("a number");
+        let spent = if is_allowed { self.cost } else { 0 };
+        (self.at_us, self.key, Reverse(remaining + spent), spent > 0)
     }
 }
 

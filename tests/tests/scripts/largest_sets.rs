@@ -2,7 +2,7 @@
 
 use tollgate::{
     Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, Script},
+    testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
 };
 use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
 
@@ -56,6 +56,42 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             }
         }
         assert!(allowed > 4 && denied > 4, "{allowed} and {denied} of {set:?}");
+    }
+}
+
+/// A reply has more numbers than one call of a Lua function may take.
+#[test]
+fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
+    const WORDS: usize = 8_000;
+    let mut redis = InRedis::new();
+    for set in largest() {
+        redis.run(&["FLUSHALL"]);
+        let mut oracle = InMemory::new();
+        let is_tagged = set.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let runs = if is_tagged { 1 } else { 10 };
+        let subject = |key: u64| MixedSubject {
+            policies: set.clone(),
+            key: Key::from(key),
+            tag: format!("caller {key}"),
+            runs: (0..runs).map(|run| (Cost::new((key + run) % 4), 1 + (key % 3) as usize)).collect(),
+        };
+        let batch = MixedBatch::new((0..480).map(subject).collect());
+        redis.load(batch.text());
+        let reply = redis.run(&batch.call(Some(oracle.now())));
+        assert!(!reply.is_error(), "{}", reply.text());
+        assert!(reply.bytes().len() > WORDS * 8, "{}", reply.bytes().len());
+        for (key, decided) in (0..).zip(batch.decisions(reply.bytes()).expect("decisions")) {
+            let MixedSubject { key, tag, runs, .. } = subject(key);
+            for (decided, (cost, _)) in decided.iter().zip(runs) {
+                for decision in decided {
+                    let expected = oracle.check_tagged(&set, &key, cost.units(), &tag);
+                    assert_eq!(figures(decision), figures(&expected), "{key:?} of {set:?}");
+                }
+            }
+            for policy in set.iter() {
+                assert_eq!(redis.stored(policy, &key), oracle.stored(policy, &key), "{policy:?}");
+            }
+        }
     }
 }
 

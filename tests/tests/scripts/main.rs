@@ -6,6 +6,7 @@ mod decimal_arguments;
 mod large_quotas;
 mod largest_sets;
 mod mistakes;
+mod mixed;
 mod mutations;
 mod plots;
 mod sliding_log;

@@ -21,11 +21,6 @@ pub(super) struct Text {
 
 const CAPACITY: usize = 128;
 
-/// Writes a number.
-pub(crate) fn number_value(number: u64) -> HeaderValue {
-    value(itoa::Buffer::new().format(number).as_bytes())
-}
-
 /// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with the unit and the partition key if there are any.
 pub(super) fn policies_08(policies: &PolicySet, unit: Option<QuotaUnit>, partition_key: Option<&[u8]>) -> HeaderValue {
     let mut text = Text::new();
@@ -163,7 +158,7 @@ impl Text {
 }
 
 /// Copies text into a value of the same length.
-fn value(text: &[u8]) -> HeaderValue {
+pub(super) fn value(text: &[u8]) -> HeaderValue {
     match HeaderValue::from_bytes(text) {
         Ok(value) => value,
         Err(_) => unreachable!("names, digits, base64 and separators are valid in a header"),

@@ -11,9 +11,10 @@ use super::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_BURST_CAPACITY, X_LIMIT, X_REMAINING,
         X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
     },
+    numbers::number_value,
     quota_unit::QuotaUnit,
     seconds::{round_up, until_more},
-    text::{self, Text, number_value},
+    text::{self, Text},
     update::{HeaderUpdate, Headers, MissingHeaders},
 };
 

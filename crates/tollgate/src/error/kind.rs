@@ -53,7 +53,8 @@ pub enum ErrorKind {
     /// the round trip is shorter. Set a longer [`deadline`](crate::LimiterBuilder::deadline), or use a nearer server.
     /// Word: `distant`.
     Distant,
-    /// Too many checks wait in this process. Word: `overload`.
+    /// The answer would come after the deadline, because too many checks wait in this process. The server was not asked.
+    /// Word: `overload`.
     Overloaded,
     /// Nothing listens at the address of the server. Word: `refused`.
     ConnectionRefused,

@@ -13,6 +13,7 @@ impl From<&Self> for Key {
 
 impl From<&str> for Key {
     /// Creates a key of one part from text.
+    #[inline]
     fn from(part: &str) -> Self {
         Self::bytes(part.as_bytes())
     }
@@ -20,6 +21,7 @@ impl From<&str> for Key {
 
 impl From<String> for Key {
     /// Creates a key of one part from text.
+    #[inline]
     fn from(part: String) -> Self {
         Self::bytes(part.as_bytes())
     }
@@ -27,6 +29,7 @@ impl From<String> for Key {
 
 impl From<&String> for Key {
     /// Creates a key of one part from text.
+    #[inline]
     fn from(part: &String) -> Self {
         Self::bytes(part.as_bytes())
     }
@@ -34,6 +37,7 @@ impl From<&String> for Key {
 
 impl From<&[u8]> for Key {
     /// Creates a key of one part from bytes.
+    #[inline]
     fn from(part: &[u8]) -> Self {
         Self::bytes(part)
     }

@@ -11,6 +11,9 @@ pub(super) const KEY_BYTES: usize = 64;
 /// The longest text that is stored in place. It holds three nested IPv6 networks of up to 64 bits.
 pub(super) const INLINE_BYTES: usize = 75;
 
+/// Fills the rest of a text that is stored in place. It needs no escape, as the text itself.
+pub(crate) const PADDING: u8 = b'0';
+
 /// Marks a text that is not stored in place.
 pub(super) const LONG: u8 = u8::MAX;
 

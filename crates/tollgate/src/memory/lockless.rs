@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
-use super::state_table::{StateTable, hash_key};
+use super::state_table::StateTable;
 use crate::{Check, Decision, Key, PolicySet};
 
 /// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
@@ -47,5 +47,5 @@ impl Lockless {
 }
 
 fn hash(key: &Key) -> u64 {
-    hash_key(&HASHER, key.outermost())
+    key.level(1).hash(&HASHER)
 }

@@ -5,7 +5,12 @@ use super::sync::{Mutex, MutexGuard};
 
 /// Splits a store into shards with one lock each. The hash of the outermost level of a key selects
 /// its shard.
-pub(super) struct Shards<S>(Box<[Mutex<Timed<S>>]>);
+pub(super) struct Shards<S>(Box<[Line<S>]>);
+
+/// Starts at a cache line of the processor. A shard that fills one line then touches no second one, and two threads with
+/// different shards do not share a line.
+#[repr(align(64))]
+struct Line<S>(Mutex<Timed<S>>);
 
 /// A shard and the time of its latest decision.
 pub(super) struct Timed<S> {
@@ -15,8 +20,8 @@ pub(super) struct Timed<S> {
 
 impl<S> Shards<S> {
     pub(super) fn new(count: usize, shard: impl Fn() -> S) -> Self {
-        let timed = || Mutex::new(Timed { shard: shard(), newest_us: 0 });
-        Self(std::iter::repeat_with(timed).take(count).collect())
+        let line = || Line(Mutex::new(Timed { shard: shard(), newest_us: 0 }));
+        Self(std::iter::repeat_with(line).take(count).collect())
     }
 
     /// Locks the shard of a key.
@@ -25,7 +30,7 @@ impl<S> Shards<S> {
         // The upper half of the hash selects the shard: the table inside uses the low bits. The
         // multiplication scales it to the number of shards and is cheaper than a remainder.
         let at = (((hash >> 32) * self.0.len() as u64) >> 32) as usize;
-        lock(&self.0[at])
+        lock(&self.0[at].0)
     }
 
     /// Locks the shard of a key and returns the time. The time is never before the shard's latest
@@ -45,7 +50,7 @@ impl<S> Shards<S> {
 
     /// Locks all shards, one after the other.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Timed<S>>> {
-        self.0.iter().map(lock)
+        self.0.iter().map(|line| lock(&line.0))
     }
 }
 

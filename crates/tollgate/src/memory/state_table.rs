@@ -1,17 +1,14 @@
-use std::{
-    hash::{BuildHasher, Hasher},
-    ptr,
-    sync::Arc,
-};
+use std::{ptr, sync::Arc};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::stored_key::StoredKey;
+use super::stored_key::{KeyProbe, StoredKey};
 use crate::{
     Check, Cost, Key, Policy, PolicySet,
     algorithm::{PolicyLevel, Settled, State},
+    key::hash_text,
     policy_levels::PolicyLevels,
 };
 
@@ -49,8 +46,8 @@ struct LoadedState {
 
 impl StateEntry {
     #[inline]
-    fn is_of(&self, key: &Key, policy: &Policy) -> bool {
-        self.key.is(key.level(policy.depth())) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
+    fn is_of(&self, key: KeyProbe<'_>, policy: &Policy) -> bool {
+        self.key.is(key) && (ptr::eq(&*self.policy, policy) || self.policy.shares_state(policy))
     }
 
     /// Records the policy that wrote the state.
@@ -92,8 +89,8 @@ impl StateTable {
     #[inline]
     fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
         let cost = check.cost.units();
-        let slot = self.slot(hash, check.key, policy);
-        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(check.key, policy)) {
+        let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
+        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
             let (level, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
             if is_written {
                 entry.set_policy(policy);
@@ -129,8 +126,8 @@ impl StateTable {
     /// Loads the states of a decision. A state that was moved out has to be written or put back.
     fn load(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[LoadedState; 4]> {
         let load = |policy: &Arc<Policy>| {
-            let slot = slot(&self.hasher, hash, check.key, policy);
-            let index = self.states.find_bucket_index(slot, |entry| entry.is_of(check.key, policy));
+            let (slot, key) = (slot(&self.hasher, hash, check.key, policy), probe(check.key, policy));
+            let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
             let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
                 Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
                 None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
@@ -195,7 +192,8 @@ impl StateTable {
 
     /// Returns the state of a key and the policy that wrote it.
     pub(super) fn state(&self, hash: u64, key: &Key, policy: &Policy) -> Option<(&State, &Policy)> {
-        let entry = self.states.find(self.slot(hash, key, policy), |entry| entry.is_of(key, policy))?;
+        let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
+        let entry = self.states.find(slot, |entry| entry.is_of(key, policy))?;
         Some((&entry.state, &entry.policy))
     }
 
@@ -211,7 +209,7 @@ impl StateTable {
             self.make_room(now_us);
         }
         let hasher = &self.hasher;
-        let rehash = |entry: &StateEntry| slot_hash(hash_key(hasher, entry.key.as_bytes()), &entry.policy);
+        let rehash = |entry: &StateEntry| slot_hash(hash_text(hasher, entry.key.as_bytes()), &entry.policy);
         // The last two doublings are done in one step: the table is moved once and not twice.
         if self.states.len() == self.states.capacity() && self.states.len() >= self.room / 4 {
             self.states.reserve(self.room.saturating_sub(self.states.len()), rehash);
@@ -224,7 +222,7 @@ impl StateTable {
     }
 
     fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
-        let slot = self.slot(hash, key, policy);
+        let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(key, policy)) {
             entry.remove();
         }
@@ -277,10 +275,12 @@ impl StateEntry {
 /// Returns the hash of the state of a key under one policy. `hash` is that of the outermost level.
 #[inline]
 fn slot(hasher: &RandomState, hash: u64, key: &Key, policy: &Policy) -> u64 {
-    if key.levels() == 1 {
-        return slot_hash(hash, policy);
-    }
-    slot_hash(hash_key(hasher, key.level(policy.depth()).as_bytes()), policy)
+    if key.levels() == 1 { slot_hash(hash, policy) } else { nested_slot(hasher, key, policy) }
+}
+
+#[inline(never)]
+fn nested_slot(hasher: &RandomState, key: &Key, policy: &Policy) -> u64 {
+    slot_hash(key.level(policy.depth()).hash(hasher), policy)
 }
 
 /// Returns the hash of a stored state. `hash` is that of the levels which the policy meters.
@@ -289,10 +289,8 @@ fn slot_hash(hash: u64, policy: &Policy) -> u64 {
     (hash ^ policy.name_hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Returns the hash of a key. It selects the shard and, with the policy, the position in the table.
+/// Returns the levels of a key that the policy meters, as they are looked for.
 #[inline]
-pub(super) fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
-    let mut state = hasher.build_hasher();
-    state.write(key);
-    state.finish()
+fn probe<'a>(key: &'a Key, policy: &Policy) -> KeyProbe<'a> {
+    KeyProbe::of(key.level(policy.depth()))
 }

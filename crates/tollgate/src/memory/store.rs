@@ -2,10 +2,7 @@ use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use foldhash::fast::RandomState;
 
-use super::{
-    shards::Shards,
-    state_table::{StateTable, hash_key},
-};
+use super::{shards::Shards, state_table::StateTable};
 use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
 
 /// Stores counters inside the process.
@@ -116,7 +113,7 @@ impl MemoryStore {
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
     #[inline]
     fn hash(&self, key: &Key) -> u64 {
-        hash_key(&self.0.hasher, key.outermost())
+        key.level(1).hash(&self.0.hasher)
     }
 
     /// Returns the state as text. Tests use it to see whether the state changed.

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::key::KeyLevel;
+use crate::key::{KeyLevel, PADDING};
 
 /// Stores a key, or outer levels of a key, beside the state. Most fit in place, a longer one is one allocation.
 pub(super) enum StoredKey {
@@ -12,6 +12,21 @@ pub(super) enum StoredKey {
     Long(Box<[u8]>),
 }
 
+/// A key that is looked for. It is prepared once, and then compared with the keys of all entries that may be meant.
+#[derive(Clone, Copy)]
+pub(super) struct KeyProbe<'a> {
+    bytes: &'a [u8],
+    /// A short whole key with its padding. Two of them are compared without a loop.
+    padded: Option<&'a [u8; SHORT]>,
+}
+
+impl<'a> KeyProbe<'a> {
+    #[inline]
+    pub(super) fn of(key: KeyLevel<'a>) -> Self {
+        Self { bytes: key.as_bytes(), padded: key.padded() }
+    }
+}
+
 /// The longest key that is stored in place, in bytes. The key of an IPv6 /64 network takes up to 25.
 const SHORT: usize = 30;
 
@@ -21,17 +36,17 @@ impl StoredKey {
         if bytes.len() > SHORT {
             return Self::Long(bytes.into());
         }
-        let mut text = [b'0'; SHORT];
+        let mut text = [PADDING; SHORT];
         text[..bytes.len()].copy_from_slice(bytes);
         Self::Short { len: bytes.len() as u8, text }
     }
 
-    /// Returns `true` when this is `key`. Two short whole keys are compared with their padding, without a loop.
+    /// Returns `true` when this is the key of the probe.
     #[inline]
-    pub(super) fn is(&self, key: KeyLevel<'_>) -> bool {
-        match (self, key.padded::<SHORT>()) {
-            (Self::Short { len, text }, Some(other)) => usize::from(*len) == key.as_bytes().len() && text == other,
-            _ => self.as_bytes() == key.as_bytes(),
+    pub(super) fn is(&self, probe: KeyProbe<'_>) -> bool {
+        match (self, probe.padded) {
+            (Self::Short { len, text }, Some(other)) => usize::from(*len) == probe.bytes.len() && text == other,
+            _ => self.as_bytes() == probe.bytes,
         }
     }
 
@@ -64,11 +79,15 @@ mod tests {
             let stored = StoredKey::of(key.level(0));
             assert_eq!(stored.as_bytes(), text.as_bytes());
             for (other_at, other) in texts.iter().enumerate() {
-                assert_eq!(stored.is(Key::from(*other).level(0)), at == other_at, "{text} {other}");
+                assert_eq!(stored.is(KeyProbe::of(Key::from(*other).level(0))), at == other_at, "{text} {other}");
                 let nested = Key::from(*other).child("inner");
-                assert_eq!(stored.is(nested.level(1)), at == other_at, "{text} around inner: {other}");
-                assert!(!stored.is(nested.level(2)), "{text} {other}");
-                assert_eq!(StoredKey::of(nested.level(1)).is(key.level(0)), at == other_at, "{text} {other}");
+                assert_eq!(stored.is(KeyProbe::of(nested.level(1))), at == other_at, "{text} around inner: {other}");
+                assert!(!stored.is(KeyProbe::of(nested.level(2))), "{text} {other}");
+                assert_eq!(
+                    StoredKey::of(nested.level(1)).is(KeyProbe::of(key.level(0))),
+                    at == other_at,
+                    "{text} {other}"
+                );
             }
         }
     }

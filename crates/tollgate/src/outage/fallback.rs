@@ -3,14 +3,18 @@ use std::{borrow::Cow, num::NonZeroU32, time::Instant};
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
 use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics};
 
-/// Answers for a store that failed, and logs the begin and the end of an outage once each. Counts all checks.
+/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
+/// checks.
+///
+/// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     /// The name of the limiter.
     name: Cow<'static, str>,
     outage: Outage,
     local: Option<LocalShare>,
-    phase: Phase,
+    outage_phase: Phase,
+    overload_phase: Phase,
     metrics: LimiterMetrics,
 }
 
@@ -23,7 +27,8 @@ impl Fallback {
             }
             Outage::Open | Outage::Closed => None,
         };
-        Self { name, outage, local, phase: Phase::new(now()), metrics: LimiterMetrics::default() }
+        let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
+        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -50,21 +55,25 @@ impl Fallback {
     /// A remembered denial is no sign of the store.
     #[inline]
     pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
-        let ends_outage = self.phase.is_away() && !decision.is_remembered();
-        if ends_outage || LimiterMetrics::IS_ON {
+        let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
+        let may_end = is_away && !decision.is_remembered();
+        if may_end || LimiterMetrics::IS_ON {
             let check = check();
             self.metrics.record_decision(&self.name, decision, check.deadline);
-            if ends_outage {
-                self.decided_in_outage(check);
+            if may_end {
+                self.decided_while_away(check);
             }
         }
     }
 
     #[cold]
-    fn decided_in_outage(&self, check: Check<'_>) {
-        if let Some(lasted) = self.phase.decided(start(check)) {
+    fn decided_while_away(&self, check: Check<'_>) {
+        if let Some(lasted) = self.outage_phase.decided(start(check)) {
             self.metrics.outage_ended(&self.name);
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
+        }
+        if let Some(lasted) = self.overload_phase.decided(start(check)) {
+            tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides all checks again");
         }
     }
 
@@ -87,7 +96,17 @@ impl Fallback {
         if is_of_caller {
             return Err(error);
         }
-        if self.phase.failed(start(check)) {
+        if kind == ErrorKind::Overloaded {
+            if self.overload_phase.failed(start(check)) {
+                tracing::warn!(
+                    limiter = &*self.name,
+                    reason = kind.as_str(),
+                    %error,
+                    outage = ?self.outage,
+                    "some rate limits are decided without the store: it receives more checks than it can answer in time"
+                );
+            }
+        } else if self.outage_phase.failed(start(check)) {
             self.metrics.outage_began(&self.name);
             tracing::warn!(
                 limiter = &*self.name,

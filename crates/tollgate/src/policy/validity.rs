@@ -1,6 +1,6 @@
 //! The conditions of a valid policy. They are `const`, so that a literal is tested when it is compiled.
 
-use crate::{Algorithm, Quota};
+use crate::{Algorithm, Error, Quota};
 
 /// The reasons for which a policy is refused.
 #[derive(Clone, Copy)]
@@ -36,6 +36,17 @@ impl InvalidPolicy {
             Self::BucketAmount => "policy quota amount must be at most 4294967295 for sliding buckets",
             Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
         }
+    }
+
+    /// Returns the error, which names the refused value.
+    pub(super) fn error(self, name: &str, algorithm: Algorithm, quota: Quota) -> Error {
+        Error::config(match self {
+            Self::Name => format!("{}, got {name:?}", self.text()),
+            Self::WindowBurst | Self::WindowAmount | Self::BucketWidth | Self::BucketAmount | Self::LogAmount => {
+                format!("{}, got {quota:?} in policy {name}", self.text())
+            }
+            Self::Buckets => format!("{}, got {algorithm:?} in policy {name}", self.text()),
+        })
     }
 }
 

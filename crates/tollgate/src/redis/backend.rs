@@ -4,9 +4,9 @@ use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    cluster::{Cluster, unused_key},
+    cluster::Cluster,
     dispatch::{CheckRequest, PendingCheck, ServerHandle, timed_out},
-    protocol::Script,
+    protocol::{Script, hash_slot::unused_key},
     server::{ScriptCall, Server},
 };
 use crate::{CheckFuture, Deadline, Error, Key, StoreFuture, runtime};

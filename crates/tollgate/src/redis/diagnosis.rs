@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::{
     RedisStore,
-    protocol::{self, Script},
+    protocol::{self, MixedArgs, Script},
     replicas,
     server::{self, DISTANT, Server},
 };
@@ -176,6 +176,9 @@ fn local_time(server: &Server) -> Duration {
     }
 }
 
+/// Packs the arguments of a call with a cost.
+type PackArgs<'a> = &'a dyn Fn(Cost) -> Vec<u8>;
+
 /// Calls every script of the policies on a key of its own, which expires after a minute at most.
 async fn try_scripts(
     server: &Server,
@@ -189,30 +192,36 @@ async fn try_scripts(
         // stored, and is written in place. The large charge before them is visible for twenty seconds.
         .map(|policy| Policy::try_new(policy.name(), policy.algorithm(), Quota::new(TRIED, Duration::from_secs(60))));
     let set = PolicySet::try_new(brief.collect::<Result<Vec<_>, _>>()?)?;
-    let scripts = set.scripts();
+    let shape = set.shape();
     let names = set.iter().map(Policy::name).collect::<Vec<_>>().join(", ");
-    let call = |command: &str, script: &str, own: &[f64], is_tagged: bool| {
+    let call = |command: &str, body: &str, packed: &[u8], is_refund: bool| {
         let mut command = redis::cmd(command);
-        command.arg(script).arg(set.len());
-        server.add_keys(scripts, std::iter::once(key), &mut command);
-        command.arg(&*scripts.pack(own));
-        if is_tagged {
+        command.arg(body).arg(set.len());
+        server.add_keys([(&set, key)], &mut command);
+        command.arg(packed);
+        if set.is_tagged() && !is_refund {
             command.arg("");
         }
         command
     };
-    let tried: [(&Script, Option<f64>, bool); 3] = [
-        (&scripts.check, None, scripts.tagged),
-        (&scripts.batch, None, scripts.tagged),
-        (&scripts.refund, Some(-1.0), false),
-    ];
+    let charged = |cost| protocol::pack(server.now(), cost, &set).to_vec();
+    let mixed = |cost| {
+        let mut args = MixedArgs::new(server.now(), 1);
+        args.subject(&set);
+        args.run(cost, 1);
+        args.into_bytes()
+    };
+    let refunded = |cost| protocol::pack_refund(server.now(), cost, -1.0, &set).to_vec();
+    let tried: [(&Script, PackArgs<'_>); 4] =
+        [(shape.check(), &charged), (shape.batch(), &charged), (shape.mixed(), &mixed), (shape.refund(), &refunded)];
     let mut left = Vec::new();
-    for (script, spent, is_tagged) in tried {
+    for (script, packed) in tried {
+        let is_refund = script.sha == shape.refund().sha;
         // By its body first: the user may lack the right to load a script that the server happens to know.
         let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
         for ((command, body), cost) in calls.into_iter().zip(COSTS) {
-            let own = [server.now(), Cost::new(cost).number()].into_iter().chain(spent).collect::<Vec<_>>();
-            let Some(reply) = granted(server.query_in_time(&call(command, body, &own, is_tagged)).await)? else {
+            let call = call(command, body, &packed(Cost::new(cost)), is_refund);
+            let Some(reply) = granted(server.query_in_time(&call).await)? else {
                 findings.push(Finding::new(
                         ACL,
                         format!(
@@ -225,8 +234,8 @@ async fn try_scripts(
                 // Without its body the server may not know the script.
                 break;
             };
-            if script.sha == scripts.check.sha {
-                let decision = protocol::decision(scripts, &set, Cost::new(cost), &reply)?;
+            if script.sha == shape.check().sha {
+                let decision = protocol::decision(&set, Cost::new(cost), &reply)?;
                 left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
             }
         }
@@ -246,7 +255,7 @@ async fn try_scripts(
         }
     }
     let mut delete = redis::cmd("DEL");
-    server.add_keys(scripts, std::iter::once(key), &mut delete);
+    server.add_keys([(&set, key)], &mut delete);
     if granted(server.query_in_time(&delete).await)?.is_none() {
         findings.push(lacks("DEL", "+del"));
     }

@@ -22,8 +22,10 @@ mod sync;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
-pub(crate) use protocol::ScriptSet;
 #[cfg(feature = "testing")]
-pub(crate) use protocol::{Outcome, args, decision, entries, outcomes};
+pub(crate) use protocol::{
+    MixedArgs, MixedReply, Outcome, decision, entries, numbers, outcomes, pack, pack_refund, write_key,
+};
+pub(crate) use protocol::{Shape, is_short, is_tagged};
 pub use source::RedisSource;
 pub use store::RedisStore;

@@ -1,4 +1,4 @@
-use std::{fmt, hash::BuildHasher, iter, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use foldhash::fast::RandomState;
 
@@ -98,9 +98,9 @@ impl RedisStore {
 impl Inner {
     #[inline]
     fn hash(&self, key: &Key) -> KeyHash {
-        let whole = self.hasher.hash_one(key);
+        let whole = key.level(0).hash(&self.hasher);
         // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = if key.levels() == 1 { whole } else { self.hasher.hash_one(key.outermost()) };
+        let outermost = if key.levels() == 1 { whole } else { key.level(1).hash(&self.hasher) };
         KeyHash { whole, outermost }
     }
 
@@ -165,11 +165,10 @@ impl Store for RedisStore {
         let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let scripts = policies.scripts();
-            let reply = inner.backend.run(&key, &scripts.refund, policies.len(), |server, command| {
-                server.add_keys(scripts, iter::once(&key), command);
+            let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
+                server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*scripts.pack(&[server.now(), cost.number(), spent]));
+                command.arg(&*protocol::pack_refund(server.now(), cost, spent, &policies));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -210,7 +209,7 @@ impl Store for RedisStore {
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
             let reply = inner.backend.run(&key, Script::entries(), 1, |server, command| {
-                server.add_keys(alone.scripts(), iter::once(&key), command);
+                server.add_keys([(&alone, &key)], command);
                 // Readable numbers: this script is called rarely, and by hand.
                 let now = server.now();
                 command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);

@@ -3,6 +3,8 @@
 //! This module needs the feature `testing`. Semantic versioning does not cover it.
 
 #[cfg(feature = "redis")]
+mod mixed;
+#[cfg(feature = "redis")]
 mod script;
 
 use crate::{Algorithm, Check, Decision, Key, MemoryStore, Policy};
@@ -10,6 +12,8 @@ pub use crate::{
     algorithm::{Stored, Value},
     memory::lockless::Lockless,
 };
+#[cfg(feature = "redis")]
+pub use mixed::{MixedBatch, MixedSubject, shapes};
 #[cfg(feature = "redis")]
 pub use script::{Script, entries};
 

@@ -1,12 +1,17 @@
-use crate::{Cost, Decision, Error, Key, PolicySet};
+use redis::Value;
+
+use crate::{
+    Cost, Decision, Error, Key, PolicySet,
+    redis::{self as protocol, Outcome},
+};
 
 /// Returns the entries in a reply that lists a log. Leaves out entries older than `period_us`.
 ///
 /// # Errors
 ///
 /// The reply is not one that the script makes.
-pub fn entries(period_us: u64, reply: redis::Value) -> Result<Vec<crate::Entry>, Error> {
-    crate::redis::entries(period_us, reply)
+pub fn entries(period_us: u64, reply: Value) -> Result<Vec<crate::Entry>, Error> {
+    protocol::entries(period_us, reply)
 }
 
 /// Makes the calls of a [`RedisStore`](crate::RedisStore) for a set of policies.
@@ -25,31 +30,31 @@ impl Script {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.policies.scripts().check.text
+        &self.policies.shape().check().text
     }
 
     /// Returns the SHA-1 of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.policies.scripts().check.sha
+        &self.policies.shape().check().sha
     }
 
     /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
-        &self.policies.scripts().refund.sha
+        &self.policies.shape().refund().sha
     }
 
     /// Returns the text that refunds.
     #[must_use]
     pub fn refund_text(&self) -> &str {
-        &self.policies.scripts().refund.text
+        &self.policies.shape().refund().text
     }
 
     /// Returns the key of each policy on the server.
     #[must_use]
     pub fn keys(&self, key: &Key) -> Vec<String> {
-        self.policies.scripts().keys("tollgate", key).collect()
+        keys(&self.policies, key).collect()
     }
 
     /// Returns the words of `EVALSHA` for a check at `now_us`, or at the server's time.
@@ -61,11 +66,11 @@ impl Script {
     /// Returns the words of a check as a person types them, in decimal.
     #[must_use]
     pub fn check_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
-        let scripts = self.policies.scripts();
         let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
         let keys = self.keys(key);
-        let call = ["EVALSHA".to_owned(), scripts.check.sha.clone(), keys.len().to_string()].into_iter();
-        call.chain(keys).chain(own).chain(scripts.tagged.then(String::new)).chain(self.numbers()).collect()
+        let call = ["EVALSHA".to_owned(), self.sha().to_owned(), keys.len().to_string()].into_iter();
+        let tag = self.policies.is_tagged().then(String::new);
+        call.chain(keys).chain(own).chain(tag).chain(self.numbers()).collect()
     }
 
     /// Returns the words of a refund as a person types them, in decimal.
@@ -78,23 +83,23 @@ impl Script {
     }
 
     fn numbers(&self) -> impl Iterator<Item = String> {
-        self.policies.iter().flat_map(crate::redis::args).map(|number| number.to_string())
+        self.policies.iter().flat_map(protocol::numbers).map(|number| number.to_string())
     }
 
     /// Returns the words of a check with a tag. The tag is sent when one of the policies is a log.
     #[must_use]
     pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let scripts = self.policies.scripts();
-        let mut call = self.call(&scripts.check.sha, &self.keys(key), &[time(now_us), cost.number()]);
-        call.extend(scripts.tagged.then(|| tag.as_bytes().to_vec()));
+        let packed = protocol::pack(time(now_us), cost, &self.policies);
+        let mut call = call(self.sha(), &self.keys(key), &packed);
+        call.extend(self.policies.is_tagged().then(|| tag.as_bytes().to_vec()));
         call
     }
 
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
     pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
-        let own = [time(now_us), cost.number(), spent_us as f64];
-        self.call(&self.policies.scripts().refund.sha, &self.keys(key), &own)
+        let packed = protocol::pack_refund(time(now_us), cost, spent_us as f64, &self.policies);
+        call(self.refund_sha(), &self.keys(key), &packed)
     }
 
     /// Reads the decision in a reply of integers. One integer alone stands for a bare integer.
@@ -104,8 +109,8 @@ impl Script {
     /// The reply is not one that the script makes.
     pub fn decision(&self, cost: Cost, words: &[i64]) -> Result<Decision, Error> {
         let value = match words {
-            [word] => redis::Value::Int(*word),
-            words => redis::Value::Array(words.iter().copied().map(redis::Value::Int).collect()),
+            [word] => Value::Int(*word),
+            words => Value::Array(words.iter().copied().map(Value::Int).collect()),
         };
         self.read(cost, &value)
     }
@@ -115,29 +120,28 @@ impl Script {
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn read(&self, cost: Cost, reply: &redis::Value) -> Result<Decision, Error> {
-        crate::redis::decision(self.policies.scripts(), &self.policies, cost, reply)
+    pub fn read(&self, cost: Cost, reply: &Value) -> Result<Decision, Error> {
+        protocol::decision(&self.policies, cost, reply)
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
-        &self.policies.scripts().batch.sha
+        &self.policies.shape().batch().sha
     }
 
     /// Returns the text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
-        &self.policies.scripts().batch.text
+        &self.policies.shape().batch().text
     }
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
     #[must_use]
     pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let scripts = self.policies.scripts();
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call = self.call(&scripts.batch.sha, &names, &[time(now_us), cost.number()]);
-        call.extend(scripts.tagged.then(Vec::new));
+        let mut call = call(self.batch_sha(), &names, &protocol::pack(time(now_us), cost, &self.policies));
+        call.extend(self.policies.is_tagged().then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
         }
@@ -155,7 +159,7 @@ impl Script {
         cost: Cost,
         reply: &[u8],
     ) -> Result<Vec<Vec<Decision>>, Error> {
-        self.read_batch(keys, cost, &redis::Value::BulkString(reply.to_vec()))
+        self.read_batch(keys, cost, &Value::BulkString(reply.to_vec()))
     }
 
     /// Reads the decisions in any reply to a [batch](Self::batch).
@@ -163,29 +167,35 @@ impl Script {
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn read_batch(
-        &self,
-        keys: &[(Key, usize)],
-        cost: Cost,
-        reply: &redis::Value,
-    ) -> Result<Vec<Vec<Decision>>, Error> {
+    pub fn read_batch(&self, keys: &[(Key, usize)], cost: Cost, reply: &Value) -> Result<Vec<Vec<Decision>>, Error> {
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
         let counts = keys.iter().map(|&(_, count)| count);
-        let outcomes = crate::redis::outcomes(self.policies.scripts(), &self.policies, counts, is_counted, reply)?;
-        let decisions = |(outcome, &(_, count)): (Result<crate::redis::Outcome, Error>, &(Key, usize))| {
+        let outcomes = protocol::outcomes(&self.policies, counts, is_counted, reply)?;
+        let decisions = |(outcome, &(_, count)): (Result<Outcome, Error>, &(Key, usize))| {
             let outcome = outcome?;
             Ok((0..count).map(|at| outcome.decision(at, &self.policies, cost)).collect())
         };
         outcomes.zip(keys).map(decisions).collect()
     }
-
-    fn call(&self, sha: &str, keys: &[String], own: &[f64]) -> Vec<Vec<u8>> {
-        let words = ["EVALSHA", sha, &keys.len().to_string()].map(|word| word.as_bytes().to_vec()).into_iter();
-        let keys = keys.iter().map(|key| key.as_bytes().to_vec());
-        words.chain(keys).chain([self.policies.scripts().pack(own).to_vec()]).collect()
-    }
 }
 
-fn time(now_us: Option<u64>) -> f64 {
+/// Returns the keys on the server, with the usual prefix.
+pub(super) fn keys(policies: &PolicySet, key: &Key) -> impl Iterator<Item = String> {
+    policies.iter().map(|policy| {
+        let mut text = b"tollgate:{".to_vec();
+        protocol::write_key(policy, key, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+/// Returns the words of `EVALSHA`, up to the numbers.
+pub(super) fn call(sha: &str, keys: &[String], packed: &[u8]) -> Vec<Vec<u8>> {
+    let words = ["EVALSHA", sha, &keys.len().to_string()].map(|word| word.as_bytes().to_vec()).into_iter();
+    let keys = keys.iter().map(|key| key.as_bytes().to_vec());
+    words.chain(keys).chain([packed.to_vec()]).collect()
+}
+
+/// Returns the time argument of a script.
+pub(super) fn time(now_us: Option<u64>) -> f64 {
     now_us.map_or(-1.0, |now_us| now_us as f64)
 }

@@ -11,6 +11,7 @@ pub(crate) mod clock;
 mod cluster;
 mod distance;
 mod floods;
+mod line;
 mod network;
 pub(crate) mod outage;
 pub(crate) mod recovery;
@@ -73,6 +74,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "E5" "a round trip above the deadline" distance::far;
     "E6" "a round trip that swings around the deadline" distance::swing;
     "E7" "a brownout: one answer of ten is late" distance::brownout;
+    "E8" "a round trip that jumps from 1 ms to 40 ms and back" line::jump;
+    "E9" "answers that come in bursts" line::bursts;
+    "E13" "a stall of 30 ms each second" line::stalls;
     "E10" "an outage with remembered denials in use" outage::remembered;
     "E11" "a flood of fresh keys out of one network" floods::one_network;
     "E12" "replicas come and go, the server gone at each number" outage::replicas;

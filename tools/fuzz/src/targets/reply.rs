@@ -7,7 +7,7 @@ use proptest::{
 use redis::Value;
 use tollgate::{
     Algorithm, Cost, Decision, ErrorKind, Key, Policy, PolicySet, Quota,
-    testing::{self, Script},
+    testing::{self, MixedBatch, MixedSubject, Script},
 };
 
 use crate::{
@@ -58,18 +58,27 @@ fn sets() -> Vec<PolicySet> {
     lone.into_iter().map(PolicySet::from).chain(several.map(|set| PolicySet::try_new(set).expect("a set"))).collect()
 }
 
-/// The number of words of each policy in a reply.
-fn widths(policies: &PolicySet) -> Vec<usize> {
+/// The number of words of each policy in the reply to a mixed batch, which leaves out nothing.
+fn full_widths(policies: &PolicySet) -> Vec<usize> {
     let width = |policy: &Policy| match policy.algorithm() {
         Algorithm::SlidingWindow => 3,
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => 4,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let is_whole = policy.quota().period().as_micros().is_multiple_of(policy.quota().amount().into());
-            if is_whole && policies.len() == 1 { 1 } else { 2 }
-        }
         _ => 2,
     };
     policies.iter().map(width).collect()
+}
+
+/// The number of words of each policy in the reply to a check or a batch.
+fn widths(policies: &PolicySet) -> Vec<usize> {
+    let is_whole = |policy: &Policy| {
+        let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        is_bucket && policy.quota().period().as_micros().is_multiple_of(policy.quota().amount().into())
+    };
+    let mut widths = full_widths(policies);
+    if policies.len() == 1 && policies.iter().all(is_whole) {
+        widths[0] = 1;
+    }
+    widths
 }
 
 fn inputs() -> impl Strategy<Value = Input> {
@@ -205,6 +214,7 @@ fn law(input: &Input) -> Result<(), String> {
             (found, expected) => return Err(format!("read as {found:?} where {expected:?} belongs")),
         }
         batch(script, &policies, input)?;
+        mixed(&policies, input)?;
         entries(&input.reply)
     })
 }
@@ -213,11 +223,36 @@ fn batch(script: &Script, policies: &PolicySet, input: &Input) -> Result<(), Str
     let keys: Vec<(Key, usize)> =
         input.counts.iter().enumerate().map(|(at, &count)| (Key::from(at as u64), count)).collect();
     let found = refused(script.read_batch(&keys, Cost::new(input.cost), &input.reply))?;
-    let Some((outcomes, at_us)) = expected_batch(policies, &input.counts, &input.reply) else {
+    let is_counted = input.counts.iter().any(|&count| count != 1);
+    let expected = expected_batch(policies, &widths(policies), is_counted, &input.counts, &input.reply);
+    let Some((outcomes, at_us)) = expected else {
         return equal("whether it is no batch", found.is_none(), true);
     };
     let found = found.ok_or("a batch is refused")?;
-    for ((decisions, (granted, words)), &count) in found.iter().zip(&outcomes).zip(&input.counts) {
+    all_said(&found, &outcomes, at_us, input)
+}
+
+/// Reads the reply as that to a mixed batch: each key has one run.
+fn mixed(policies: &PolicySet, input: &Input) -> Result<(), String> {
+    let subject = |(at, &count): (u64, &usize)| MixedSubject {
+        policies: policies.clone(),
+        key: Key::from(at),
+        tag: String::new(),
+        runs: vec![(Cost::new(input.cost), count)],
+    };
+    let mixed = MixedBatch::new((0..).zip(&input.counts).map(subject).collect());
+    let found = refused(mixed.read(&input.reply))?;
+    let expected = expected_batch(policies, &full_widths(policies), true, &input.counts, &input.reply);
+    let Some((outcomes, at_us)) = expected else {
+        return equal("whether it is no mixed batch", found.is_none(), true);
+    };
+    let found: Vec<Vec<Decision>> = found.ok_or("a mixed batch is refused")?.into_iter().flatten().collect();
+    all_said(&found, &outcomes, at_us, input)
+}
+
+/// Checks the decisions of each key.
+fn all_said(found: &[Vec<Decision>], outcomes: &[(u64, Said)], at_us: u64, input: &Input) -> Result<(), String> {
+    for ((decisions, (granted, words)), &count) in found.iter().zip(outcomes).zip(&input.counts) {
         equal("the number of decisions", decisions.len(), count)?;
         let fits = words.iter().all(|(denies, _)| !denies);
         // No script replies with a level that contradicts the number of admitted checks.
@@ -255,14 +290,20 @@ fn expected(policies: &PolicySet, reply: &Value) -> Option<(Said, u64)> {
             let numbers = numbers(values)?;
             let (time, words) = numbers.split_last()?;
             let time = u64::try_from(*time).ok().filter(|time| *time < EXACT as u64)?;
-            Some((split(policies, words)?, time))
+            Some((split(policies, &widths(policies), words)?, time))
         }
-        Value::Int(word) => Some((split(policies, &[*word])?, 0)),
+        Value::Int(word) => Some((split(policies, &widths(policies), &[*word])?, 0)),
         _ => None,
     }
 }
 
-fn expected_batch(policies: &PolicySet, counts: &[usize], reply: &Value) -> Option<(Vec<(u64, Said)>, u64)> {
+fn expected_batch(
+    policies: &PolicySet,
+    widths: &[usize],
+    is_counted: bool,
+    counts: &[usize],
+    reply: &Value,
+) -> Option<(Vec<(u64, Said)>, u64)> {
     let Value::BulkString(bytes) = reply else { return None };
     let number = |bytes: &[u8]| {
         let number = f64::from_le_bytes(bytes.try_into().ok()?);
@@ -271,13 +312,12 @@ fn expected_batch(policies: &PolicySet, counts: &[usize], reply: &Value) -> Opti
     let numbers: Vec<i64> = bytes.chunks(8).map(number).collect::<Option<_>>()?;
     let (time, words) = numbers.split_last()?;
     let time = u64::try_from(*time).ok().filter(|time| *time < EXACT as u64)?;
-    let is_counted = counts.iter().any(|&count| count != 1);
-    let each = widths(policies).iter().sum::<usize>() + usize::from(is_counted);
+    let each = widths.iter().sum::<usize>() + usize::from(is_counted);
     if words.len() != each * counts.len() {
         return None;
     }
     let outcome = |(words, &count): (&[i64], &usize)| {
-        let said = split(policies, &words[usize::from(is_counted)..])?;
+        let said = split(policies, widths, &words[usize::from(is_counted)..])?;
         let fits = said.iter().all(|it| !it.0);
         let granted = if is_counted { u64::try_from(words[0]).ok()? } else { u64::from(fits) };
         // Every check that was not admitted was denied.
@@ -287,9 +327,9 @@ fn expected_batch(policies: &PolicySet, counts: &[usize], reply: &Value) -> Opti
     Some((words.chunks_exact(each).zip(counts).map(outcome).collect::<Option<_>>()?, time))
 }
 
-fn split(policies: &PolicySet, mut words: &[i64]) -> Option<Said> {
+fn split(policies: &PolicySet, widths: &[usize], mut words: &[i64]) -> Option<Said> {
     let mut said = Vec::new();
-    for (policy, width) in policies.iter().zip(widths(policies)) {
+    for (policy, &width) in policies.iter().zip(widths) {
         let (mine, rest) = words.split_at_checked(width)?;
         words = rest;
         let first = if mine[0] < 0 { -1 - mine[0] } else { mine[0] };

@@ -6,13 +6,13 @@ use std::{
 
 use redis::{Cmd, Value};
 
-use super::{hash_slot, topology::Topology};
+use super::topology::Topology;
 use crate::{
     Deadline, Decision, Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionTemplate},
         dispatch::{CheckRequest, PendingCheck, ServerHandle, StoreConfig},
-        protocol::Script,
+        protocol::{Script, hash_slot},
         server::{CallError, NotExecutedReason, ScriptCall, Server},
     },
 };
@@ -149,7 +149,10 @@ impl Cluster {
                 Ok(outcome) => return Ok(outcome),
                 Err(CallError::NotExecuted(not_executed)) => not_executed,
                 Err(CallError::Failed(error)) => {
-                    topology.request_refresh();
+                    // A check that was not sent for the load tells nothing of the cluster.
+                    if error.kind() != ErrorKind::Overloaded {
+                        topology.request_refresh();
+                    }
                     return Err(error);
                 }
             };

@@ -2,10 +2,9 @@ use std::{ops::RangeInclusive, time::Instant};
 
 use redis::Value;
 
-use super::hash_slot::SLOTS;
 use crate::{
     Error, ErrorKind,
-    redis::{connect::Address, dispatch::ServerHandle},
+    redis::{connect::Address, dispatch::ServerHandle, protocol::hash_slot::SLOTS},
 };
 
 /// Maps each slot to its server.

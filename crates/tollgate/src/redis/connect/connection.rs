@@ -82,6 +82,11 @@ impl Connection {
         &self.about.wire
     }
 
+    /// Returns the time of the first answer.
+    pub(in crate::redis) fn round_trip(&self) -> Duration {
+        self.about.round_trip
+    }
+
     /// Returns whether the server answers so soon that a check has time for a `PING` before it.
     pub(super) fn is_near(&self) -> bool {
         self.about.round_trip <= NEAR

@@ -88,10 +88,16 @@ impl Dialer {
     }
 }
 
-/// Returns the settings without limits. Each check has its own deadline, and the shared connection limits the time for
-/// connecting.
+/// The calls that the connection accepts before its task has written the first one.
+const MOST_UNWRITTEN: usize = 1_024;
+
+/// Returns the settings without limits of time. Each check has its own deadline, and the shared connection limits the time
+/// for connecting.
 fn unlimited() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None)
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(MOST_UNWRITTEN)
 }
 
 /// Signs in on a stream, and starts the task that drives it.

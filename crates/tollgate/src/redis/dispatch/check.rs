@@ -33,6 +33,8 @@ enum State {
     NotQueued(ReplySender),
     /// Queued at this epoch of the breaker.
     Queued(u64),
+    /// Refused for an overload, which the caller learns at the next poll.
+    Refused(Error),
     /// Replied to. The epoch is that of the queueing.
     Over(u64),
 }
@@ -69,6 +71,11 @@ impl PendingCheck {
     /// Queues the check at the first call, and polls for the reply.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
         let mut runtime = None;
+        if let State::Refused(_) = &self.state
+            && let State::Refused(error) = std::mem::replace(&mut self.state, State::Over(0))
+        {
+            return Poll::Ready(Ok(Err(error)));
+        }
         if let State::NotQueued(_) = &self.state
             && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
         {
@@ -78,6 +85,12 @@ impl PendingCheck {
             });
             match queued {
                 Ok(current) => runtime = Some(current),
+                Err(refusal) if refusal.kind() == ErrorKind::Overloaded => {
+                    // Callers that check again at once would keep the worker from running.
+                    self.state = State::Refused(refusal);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Err(refusal) => return Poll::Ready(Ok(Err(refusal))),
             }
         }

@@ -1,13 +1,13 @@
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     deadline::DeadlineTimer,
-    queue::NotQueued,
-    request::{QueuedCheck, ReplySender},
+    queue::{NotQueued, Waiting},
+    request::{self, CheckRequest, QueuedCheck, ReplySender},
     worker::{self, Inbox},
 };
 use crate::{
-    Error, ErrorKind,
+    Error,
     redis::{deny_cache::DenyCache, server::Server},
 };
 
@@ -22,8 +22,7 @@ pub(super) struct Dispatcher {
     timer: DeadlineTimer,
 }
 
-/// The most checks that may wait. One more fails with [`ErrorKind::Overloaded`]. At the best rate that was measured so
-/// many are decided within a deadline.
+/// The most checks that may wait, also where none has a deadline.
 const MOST_WAITING: usize = 32_768;
 
 impl Dispatcher {
@@ -42,7 +41,7 @@ impl Dispatcher {
     /// Returns the number of checks that wait to be sent.
     #[cfg(feature = "metrics")]
     pub(super) fn queued(&self) -> usize {
-        self.inbox.queue.lock().checks.len()
+        self.inbox.queue.lock().len()
     }
 
     pub(super) fn timer(&self) -> &DeadlineTimer {
@@ -50,27 +49,20 @@ impl Dispatcher {
     }
 
     /// Queues a check. Returns the epoch of the breaker at that time.
+    ///
+    /// A check that would not be answered within its deadline fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind).
+    /// When the checks of one key are many, they fail sooner than others: half of the wait is kept for the other keys.
     pub(super) fn push(&self, sender: ReplySender) -> Result<u64, Error> {
-        let has_room = |checks: &mut VecDeque<QueuedCheck>| {
-            if checks.len() >= MOST_WAITING {
-                checks.retain(|check| check.sender.is_awaited());
-            }
-            checks.len() < MOST_WAITING
-        };
+        let admit = |waiting: &mut Waiting<QueuedCheck>, sender: &ReplySender| self.admit(waiting, sender.request());
         let mut epoch = 0;
-        let check = |breaker_epoch| {
+        let queued = |sender, breaker_epoch| {
             epoch = breaker_epoch;
             QueuedCheck { sender, breaker_epoch }
         };
-        let mut waiting = match self.inbox.queue.push(self.server.breaker(), has_room, check) {
+        let mut waiting = match self.inbox.queue.push(self.server.breaker(), sender, admit, queued) {
             Ok(waiting) => waiting,
             Err(NotQueued::BreakerOpen) => return Err(self.server.last_refusal()),
-            Err(NotQueued::Full) => {
-                return Err(Error::new(
-                    ErrorKind::Overloaded,
-                    format!("{MOST_WAITING} checks wait for redis, which is the most"),
-                ));
-            }
+            Err(NotQueued::Refused(error)) => return Err(error),
         };
         if waiting.worker.strong_count() == 0 {
             // This is the first check, or the runtime of the last worker ended.
@@ -83,6 +75,21 @@ impl Dispatcher {
             self.inbox.wake.notify_one();
         }
         Ok(epoch)
+    }
+}
+
+impl Dispatcher {
+    /// Refuses a check that would come too late.
+    fn admit(&self, waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(), Error> {
+        if waiting.len() >= MOST_WAITING {
+            waiting.retain(|check| check.sender.is_awaited());
+            if waiting.len() >= MOST_WAITING {
+                return Err(request::crowded(MOST_WAITING));
+            }
+        }
+        let Some(deadline) = request.deadline else { return Ok(()) };
+        let crowd = || waiting.crowd(request.key_hash());
+        self.inbox.load.admits(deadline.timeout(), waiting.len(), crowd).map_err(request::overloaded)
     }
 }
 

@@ -1,119 +1,177 @@
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::request::{CheckRequest, ReplySender};
 use crate::{
-    Decision, Error, Key,
+    Cost, Decision, Error,
     redis::{
-        protocol::{self, Script},
+        protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
         server::{Call, CallError, CallResult, ScriptCall, Server},
     },
 };
 
-/// Holds checks with the same policies, cost and tag. They are one call, in a cluster one call for each key.
+/// Holds checks of one shape. They are one call.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// One of the checks.
-    pub(super) sample: Arc<CheckRequest>,
     pub(super) subjects: Vec<Subject>,
     /// The number of checks, of all keys together.
     pub(super) checks: usize,
-    /// The batches under way that hold checks which are not equal, one bit for each.
-    pub(super) rivals: u8,
-    /// The key behind which a check waits that is not equal.
-    pub(super) firm: Option<usize>,
+    /// The number of runs, of all keys together.
+    runs: usize,
+    /// Tells whether all checks have the same policies, cost and tag, so that the call names them once.
+    is_uniform: bool,
     /// Tells whether the script is sent by its body.
     pub(super) by_body: bool,
 }
 
-/// The checks of one key, in the order in which they came. At least one.
+/// The checks of one key and one policy set, in the order in which they came. At least one.
+///
+/// Checks of the same cost in a row are a *run*.
 pub(super) type Subject = SmallVec<[ReplySender; 1]>;
 
 /// The number of keys up to which the counts of a reply need no allocation.
 const COUNTS: usize = 64;
 
+/// The most numbers in a reply. Lua returns at most 8000 values from a function.
+const MOST_NUMBERS: usize = 4_000;
+
+/// Up to so many checks leave as calls of their own, which the server decides sooner than a call over many keys.
+const FEW: usize = 3;
+
 impl Group {
-    pub(super) fn new(sample: &Arc<CheckRequest>, subjects: Vec<Subject>, rivals: u8) -> Self {
-        Self { sample: Arc::clone(sample), subjects, checks: 0, rivals, firm: None, by_body: false }
+    /// Creates a group with one check.
+    pub(super) fn of(sender: ReplySender, capacity: usize) -> Self {
+        let mut subjects = Vec::with_capacity(capacity);
+        subjects.push(smallvec![sender]);
+        Self { subjects, checks: 1, runs: 1, is_uniform: true, by_body: false }
     }
 
-    /// Splits the group into one for each key.
-    pub(super) fn split(self) -> impl Iterator<Item = Self> {
-        let Self { sample, subjects, rivals, firm, .. } = self;
-        subjects.into_iter().enumerate().map(move |(at, subject)| Self {
-            checks: subject.len(),
-            firm: firm.filter(|firm| *firm == at),
-            ..Self::new(&sample, vec![subject], rivals)
+    /// Adds a check of another key, or of other policies. Returns its subject.
+    pub(super) fn add(&mut self, sender: ReplySender) -> usize {
+        self.is_uniform &= sender.request().is_alike(self.request(0));
+        self.checks += 1;
+        self.runs += 1;
+        self.subjects.push(smallvec![sender]);
+        self.subjects.len() - 1
+    }
+
+    /// Adds a check that the subject [accepts](Self::accepts).
+    pub(super) fn join(&mut self, subject: usize, sender: ReplySender) {
+        self.is_uniform &= sender.request().cost == self.request(0).cost;
+        self.runs += usize::from(self.begins_run(subject, sender.request()));
+        self.checks += 1;
+        self.subjects[subject].push(sender);
+    }
+
+    /// Returns whether a check has the key and the policies of a subject, so that the script decides both in one place.
+    pub(super) fn accepts(&self, subject: usize, request: &CheckRequest) -> bool {
+        self.request(subject).is_same_subject(request)
+    }
+
+    /// Returns whether the reply has room for the run of a check that joins a subject.
+    pub(super) fn has_room_for(&self, subject: usize, request: &CheckRequest) -> bool {
+        !self.begins_run(subject, request)
+            || (self.runs + 1) * (1 + self.request(0).policies.shape().words()) <= MOST_NUMBERS
+    }
+
+    /// Returns whether a check belongs into the same call of a script.
+    pub(super) fn has_shape_of(&self, request: &CheckRequest) -> bool {
+        let sample = self.request(0);
+        sample.policies.shape().id() == request.policies.shape().id() && sample.is_asking == request.is_asking
+    }
+
+    fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
+        self.subjects[subject].last().is_none_or(|last| last.request().cost != request.cost)
+    }
+
+    /// Splits the group into one for each hash slot.
+    pub(super) fn by_slot(self) -> SmallVec<[Self; 1]> {
+        let mut slots: SmallVec<[u16; 1]> = SmallVec::new();
+        self.regrouped(|groups, subject| {
+            let slot = hash_slot::of(&subject[0].request().key);
+            // A server that receives a slot may not have all keys of a call yet.
+            let is_alone = subject[0].request().is_asking;
+            let at = slots.iter().position(|held| *held == slot && !is_alone);
+            if at.is_none() {
+                slots.push(slot);
+            }
+            at.unwrap_or(groups)
         })
     }
 
-    /// Splits the group so that no two keys of a call share a state. The first call has the first subject of each
-    /// outermost level, the next call has the second, and so on.
-    pub(super) fn rounds(self) -> Vec<Self> {
-        if !self.may_share_states() {
-            return vec![self];
+    /// Splits a small group into one for each check.
+    pub(super) fn small_calls(self) -> SmallVec<[Self; 1]> {
+        match self.checks {
+            2..=FEW if self.checks == self.subjects.len() => self.regrouped(|groups, _| groups),
+            _ => smallvec![self],
         }
-        let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(self.subjects.len());
-        let mut rounds_of = SmallVec::<[usize; COUNTS]>::new();
-        for subject in 0..self.subjects.len() {
-            let next = seen.entry(self.key(subject).outermost()).or_default();
-            rounds_of.push(*next);
-            *next += 1;
-        }
-        // The calls before that of the firm key have keys with the same outermost level, so they are firm too.
-        let firm = self.firm.map(|_| 0);
-        let mut rounds: Vec<Self> = Vec::new();
-        for (subject, round) in self.subjects.into_iter().zip(rounds_of) {
-            // The rounds of an outermost level come one after the other, so at most one round is new.
-            if round == rounds.len() {
-                rounds.push(Self { firm, ..Self::new(&self.sample, Vec::new(), self.rivals) });
-            }
-            rounds[round].checks += subject.len();
-            rounds[round].subjects.push(subject);
-        }
-        rounds
     }
 
-    /// Returns whether two keys of the group may have a state in common.
-    pub(super) fn may_share_states(&self) -> bool {
-        self.sample.policies.is_nested() && self.subjects.len() > 1
+    /// Distributes the subjects. `place` is given the number of groups so far and a subject, and returns the group.
+    fn regrouped(self, mut place: impl FnMut(usize, &Subject) -> usize) -> SmallVec<[Self; 1]> {
+        let mut groups: SmallVec<[Self; 1]> = SmallVec::new();
+        for subject in self.subjects {
+            let at = place(groups.len(), &subject);
+            let mut senders = subject.into_iter();
+            if at == groups.len() {
+                groups.extend(senders.next().map(|first| Self::of(first, 1)));
+            } else if let Some(first) = senders.next() {
+                groups[at].add(first);
+            }
+            let last = groups[at].subjects.len() - 1;
+            senders.for_each(|sender| groups[at].join(last, sender));
+        }
+        groups
     }
 
     pub(super) fn request(&self, subject: usize) -> &Arc<CheckRequest> {
         self.subjects[subject][0].request()
     }
 
-    pub(super) fn key(&self, subject: usize) -> &Key {
-        &self.request(subject).key
-    }
-
     pub(super) fn script(&self) -> &Script {
-        let scripts = self.sample.policies.scripts();
-        if self.checks == 1 { &scripts.check } else { &scripts.batch }
+        let shape = self.request(0).policies.shape();
+        match (self.checks, self.is_uniform) {
+            (1, _) => shape.check(),
+            (_, true) => shape.batch(),
+            (_, false) => shape.mixed(),
+        }
     }
 
     pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
         ScriptCall {
             script: self.script(),
-            keys: self.subjects.len() * self.sample.policies.len(),
-            is_asking: self.sample.is_asking,
+            keys: self.subjects.len() * self.request(0).policies.len(),
+            is_asking: self.request(0).is_asking,
             fill: |command: &mut redis::Cmd| self.fill(server, command),
         }
     }
 
     /// Adds the keys and the arguments.
     fn fill(&self, server: &Server, command: &mut redis::Cmd) {
-        let scripts = self.sample.policies.scripts();
-        server.add_keys(scripts, (0..self.subjects.len()).map(|subject| self.key(subject)), command);
-        command.arg(&*scripts.pack(&[server.now(), self.sample.cost.number()]));
-        if scripts.tagged {
-            command.arg(&*self.sample.tag);
-        }
-        if self.is_counted() {
-            for subject in &self.subjects {
-                command.arg(subject.len());
+        let requests = || self.subjects.iter().map(|subject| subject[0].request());
+        server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
+        let sample = self.request(0);
+        if self.is_uniform {
+            command.arg(&*protocol::pack(server.now(), sample.cost, &sample.policies));
+            if sample.policies.is_tagged() {
+                command.arg(&*sample.tag);
             }
+            if self.is_counted() {
+                for subject in &self.subjects {
+                    command.arg(subject.len());
+                }
+            }
+            return;
+        }
+        let mut args = MixedArgs::new(server.now(), self.subjects.len());
+        for subject in &self.subjects {
+            args.subject(&subject[0].request().policies);
+            runs_of(subject).for_each(|(cost, count)| args.run(cost, count));
+        }
+        command.arg(args.into_bytes());
+        if sample.policies.is_tagged() {
+            requests().for_each(|request| _ = command.arg(&*request.tag));
         }
     }
 
@@ -122,16 +180,18 @@ impl Group {
         self.checks > self.subjects.len()
     }
 
-    /// Exchanges callers with an earlier group of equal checks that was not executed: the answers to this group belong to
-    /// the callers that came first.
+    /// Exchanges callers with an earlier group of checks that was not executed: the answers to this group belong to the
+    /// callers that came first. Checks of several costs stay, because their answers differ.
     pub(super) fn change_places(&mut self, earlier: &mut Self) {
-        if !earlier.sample.is_alike(&self.sample) {
-            return;
-        }
-        for at in 0..self.subjects.len() {
-            let is_same = |subject: &Subject| subject[0].request().key == *self.key(at);
+        let has_one_cost = |subject: &Subject| runs_of(subject).count() == 1;
+        for ours in self.subjects.iter_mut().filter(|subject| has_one_cost(subject)) {
+            let request = ours[0].request();
+            let is_same = |subject: &Subject| {
+                let other = subject[0].request();
+                has_one_cost(subject) && other.cost == request.cost && other.is_same_subject(request)
+            };
             let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
-            let (ours, theirs) = (&mut self.subjects[at], &mut earlier.subjects[first]);
+            let theirs = &mut earlier.subjects[first];
             let (count, before) = (ours.len(), theirs.len());
             theirs.retain(|sender| sender.is_awaited());
             theirs.append(ours);
@@ -155,30 +215,68 @@ impl Group {
 
     /// Replies to every check.
     pub(super) fn reply(self, outcome: CallResult) {
-        let is_counted = self.is_counted();
         let value = match outcome {
             Ok(value) => value,
             Err(error) => return self.fail(&error),
         };
-        let Self { sample, subjects, checks, .. } = self;
-        let (policies, cost, scripts) = (&sample.policies, sample.cost, sample.policies.scripts());
-        if checks == 1 {
-            return reply_all(subjects, &protocol::decision(scripts, policies, cost, &value));
-        }
-        let counts: SmallVec<[usize; COUNTS]> = subjects.iter().map(Subject::len).collect();
-        let outcomes = match protocol::outcomes(scripts, policies, counts.into_iter(), is_counted, &value) {
-            Ok(outcomes) => outcomes,
-            Err(error) => return reply_all(subjects, &Err(error)),
+        let replied = match (self.checks, self.is_uniform) {
+            (1, _) => {
+                let request = Arc::clone(self.request(0));
+                reply_all(self.subjects, &protocol::decision(&request.policies, request.cost, &value));
+                return;
+            }
+            (_, true) => self.reply_uniform(&value),
+            (_, false) => self.reply_mixed(&value),
         };
-        for (subject, outcome) in subjects.into_iter().zip(outcomes) {
-            for (at, sender) in subject.into_iter().enumerate() {
-                // A caller that gave up after its check was sent was charged all the same.
-                sender.send(match &outcome {
-                    Ok(outcome) => Ok(outcome.decision(at, policies, cost)),
-                    Err(error) => Err(error.clone()),
-                });
+        if let Err((subjects, error)) = replied {
+            reply_all(subjects, &Err(error));
+        }
+    }
+
+    fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let (sample, is_counted) = (Arc::clone(self.request(0)), self.is_counted());
+        let counts: SmallVec<[usize; COUNTS]> = self.subjects.iter().map(Subject::len).collect();
+        match protocol::outcomes(&sample.policies, counts.into_iter(), is_counted, value) {
+            Ok(outcomes) => {
+                for (subject, outcome) in self.subjects.into_iter().zip(outcomes) {
+                    reply_run(subject, &outcome);
+                }
+                Ok(())
+            }
+            Err(error) => Err((self.subjects, error)),
+        }
+    }
+
+    fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let mut reply = match MixedReply::new(self.request(0).policies.shape(), self.runs, value) {
+            Ok(reply) => reply,
+            Err(error) => return Err((self.subjects, error)),
+        };
+        for mut subject in self.subjects {
+            while let Some((_, count)) = { runs_of(&subject).next() } {
+                let rest = subject.drain(count..).collect();
+                let run = std::mem::replace(&mut subject, rest);
+                let outcome = reply.next(&run[0].request().policies, count);
+                reply_run(run, &outcome);
             }
         }
+        Ok(())
+    }
+}
+
+/// Returns the runs of a subject: the cost of each, and the number of its checks.
+fn runs_of(subject: &Subject) -> impl Iterator<Item = (Cost, usize)> {
+    subject.chunk_by(|a, b| a.request().cost == b.request().cost).map(|run| (run[0].request().cost, run.len()))
+}
+
+/// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
+fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
+    for (at, sender) in run.into_iter().enumerate() {
+        let reply = match outcome {
+            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().cost)),
+            Err(error) => Err(error.clone()),
+        };
+        sender.send(reply);
     }
 }
 

@@ -6,9 +6,12 @@ mod deadline;
 mod dispatcher;
 mod group;
 mod handle;
+mod load;
 mod queue;
 mod request;
 mod sent;
+
+mod window;
 mod worker;
 
 pub(in crate::redis) use check::PendingCheck;

@@ -13,30 +13,44 @@ pub(in crate::redis) struct Queue<Q>(Mutex<Waiting<Q>>);
 
 #[derive(Debug)]
 pub(in crate::redis) struct Waiting<Q> {
-    pub(in crate::redis) checks: VecDeque<Q>,
+    checks: VecDeque<Q>,
+    /// The number of waiting checks by the hash of their key.
+    crowds: Box<[u32]>,
     /// Alive as long as the worker of this queue is.
     pub(in crate::redis) worker: Weak<()>,
     /// Tells whether no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
 
-/// Has the epoch of the breaker at which it was queued.
+/// The number of hashes that are told apart. A power of two.
+const CROWDS: usize = 1_024;
+
+/// A check in a queue.
 pub(in crate::redis) trait Queued {
+    /// Returns the epoch of the breaker at which it was queued.
     fn breaker_epoch(&self) -> u64;
+
+    /// Returns the hash of the key.
+    fn key_hash(&self) -> u64;
 }
 
 /// Tells why a check was not queued.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::redis) enum NotQueued {
+pub(in crate::redis) enum NotQueued<E> {
     /// The breaker is open.
     BreakerOpen,
-    /// Too many checks wait.
-    Full,
+    /// There is no place for it.
+    Refused(E),
 }
 
-impl<Q> Queue<Q> {
+impl<Q: Queued> Queue<Q> {
     pub(in crate::redis) fn new() -> Self {
-        Self(Mutex::new(Waiting { checks: VecDeque::new(), worker: Weak::new(), is_closed: false }))
+        Self(Mutex::new(Waiting {
+            checks: VecDeque::new(),
+            crowds: vec![0; CROWDS].into(),
+            worker: Weak::new(),
+            is_closed: false,
+        }))
     }
 
     /// A panic cannot leave a partial queue behind this lock, so a poisoned lock is used as it is.
@@ -44,32 +58,88 @@ impl<Q> Queue<Q> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Adds a check. `check` is given the epoch of the breaker, under the lock: so the check is either refused here, or
-    /// found by [`Waiting::take_overtaken`].
-    pub(in crate::redis) fn push(
+    /// Adds a check that `admit` accepts. `queued` is given the epoch of the breaker, under the lock: so the check is either
+    /// refused here, or found by [`Waiting::take_overtaken`].
+    pub(in crate::redis) fn push<C, E>(
         &self,
         breaker: &Breaker,
-        has_room: impl FnOnce(&mut VecDeque<Q>) -> bool,
-        check: impl FnOnce(u64) -> Q,
-    ) -> Result<MutexGuard<'_, Waiting<Q>>, NotQueued> {
+        check: C,
+        admit: impl FnOnce(&mut Waiting<Q>, &C) -> Result<(), E>,
+        queued: impl FnOnce(C, u64) -> Q,
+    ) -> Result<MutexGuard<'_, Waiting<Q>>, NotQueued<E>> {
         let mut waiting = self.lock();
         let epoch = breaker.epoch();
         if breaker.is_open() {
             return Err(NotQueued::BreakerOpen);
         }
-        if !has_room(&mut waiting.checks) {
-            return Err(NotQueued::Full);
-        }
-        waiting.checks.push_back(check(epoch));
+        admit(&mut waiting, &check).map_err(NotQueued::Refused)?;
+        let check = queued(check, epoch);
+        *waiting.crowd_of(check.key_hash()) += 1;
+        waiting.checks.push_back(check);
         Ok(waiting)
     }
 }
 
 impl<Q: Queued> Waiting<Q> {
+    pub(in crate::redis) fn len(&self) -> usize {
+        self.checks.len()
+    }
+
+    pub(in crate::redis) fn is_empty(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    /// Returns about how many checks of a key wait, at least as many as there are.
+    pub(in crate::redis) fn crowd(&self, key_hash: u64) -> usize {
+        self.crowds[slot(key_hash)] as usize
+    }
+
+    /// Takes the check that has waited longest.
+    pub(in crate::redis) fn pop_front(&mut self) -> Option<Q> {
+        let check = self.checks.pop_front()?;
+        *self.crowd_of(check.key_hash()) -= 1;
+        Some(check)
+    }
+
+    /// Puts a check back before all others.
+    pub(in crate::redis) fn push_front(&mut self, check: Q) {
+        *self.crowd_of(check.key_hash()) += 1;
+        self.checks.push_front(check);
+    }
+
+    /// Keeps the checks for which this holds.
+    pub(in crate::redis) fn retain(&mut self, keep: impl Fn(&Q) -> bool) {
+        self.checks.retain(keep);
+        self.count_again();
+    }
+
+    /// Takes all checks.
+    pub(in crate::redis) fn take_all(&mut self) -> VecDeque<Q> {
+        self.crowds.fill(0);
+        std::mem::take(&mut self.checks)
+    }
+
     /// Takes the checks that were queued before this epoch of the breaker.
     pub(in crate::redis) fn take_overtaken(&mut self, epoch: u64) -> VecDeque<Q> {
         let kept = self.checks.iter().position(|check| check.breaker_epoch() >= epoch).unwrap_or(self.checks.len());
         let later = self.checks.split_off(kept);
-        std::mem::replace(&mut self.checks, later)
+        let overtaken = std::mem::replace(&mut self.checks, later);
+        self.count_again();
+        overtaken
     }
+
+    fn crowd_of(&mut self, key_hash: u64) -> &mut u32 {
+        &mut self.crowds[slot(key_hash)]
+    }
+
+    fn count_again(&mut self) {
+        self.crowds.fill(0);
+        for check in &self.checks {
+            self.crowds[slot(check.key_hash())] += 1;
+        }
+    }
+}
+
+fn slot(key_hash: u64) -> usize {
+    key_hash as usize % CROWDS
 }

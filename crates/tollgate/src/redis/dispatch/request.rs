@@ -82,7 +82,7 @@ impl CheckRequest {
     #[inline]
     pub(in crate::redis) fn new(check: Check<'_>, hash: KeyHash, deny_epoch: Option<Epoch>) -> Self {
         // A tag that no log stores is not sent.
-        let tag = if check.policies.scripts().tagged { check.tag.into() } else { Box::default() };
+        let tag = if check.policies.is_tagged() { check.tag.into() } else { Box::default() };
         Self {
             policies: check.policies.clone(),
             key: check.key.clone(),
@@ -127,7 +127,34 @@ impl CheckRequest {
         }
     }
 
-    /// Returns whether both checks fit into one call of a script over many keys.
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one.
+    pub(super) fn key_hash(&self) -> u64 {
+        self.hash.outermost
+    }
+
+    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one that
+    /// did not wait.
+    pub(super) fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            deadline.timeout() > round_trip && deadline.instant().is_some_and(|end| end < now + round_trip)
+        })
+    }
+
+    /// Returns whether the script decides both checks in one place: they have the same key and policies. Where the tag is
+    /// stored, they also have the same tag and cost.
+    pub(super) fn is_same_subject(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.is_asking == other.is_asking
+            && self.policies.is_same(&other.policies)
+            && (!self.policies.is_tagged() || (self.cost == other.cost && self.tag == other.tag))
+    }
+
+    /// Returns whether both checks may read or write the same state, if their [order](Self::order) depends on the same text.
+    pub(super) fn may_share_state(&self, other: &Self) -> bool {
+        self.policies.is_same(&other.policies) || self.policies.shares_state(&other.policies)
+    }
+
+    /// Returns whether one call names the policies, the cost and the tag of both checks once.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.cost == other.cost
             && self.is_asking == other.is_asking
@@ -163,6 +190,19 @@ impl CheckRequest {
 /// Creates the error of a check that was not answered within its timeout.
 pub(in crate::redis) fn timed_out(timeout: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}"))
+}
+
+/// Creates the error of a check that would be answered too late, because others wait before it.
+pub(super) fn overloaded(wait: Duration) -> Error {
+    Error::new(
+        ErrorKind::Overloaded,
+        format!("the answer of redis would take {wait:?}, because many checks wait for it"),
+    )
+}
+
+/// Creates the error of a check behind the most that may wait.
+pub(super) fn crowded(most: usize) -> Error {
+    Error::new(ErrorKind::Overloaded, format!("{most} checks wait for redis, which is the most"))
 }
 
 /// Returns the two sides of a request.
@@ -203,6 +243,10 @@ impl Drop for ReplySender {
 impl Queued for QueuedCheck {
     fn breaker_epoch(&self) -> u64 {
         self.breaker_epoch
+    }
+
+    fn key_hash(&self) -> u64 {
+        self.sender.request().key_hash()
     }
 }
 

@@ -1,5 +1,5 @@
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -7,9 +7,11 @@ use std::{
 };
 
 use super::{
-    batch::{self, AnsweredBatch, Batch, BatchKeys, UnderWay},
+    batch::{self, AnsweredBatch, Batch},
     group::Group,
-    request::{CheckRequest, QueuedCheck},
+    queue::Waiting,
+    request::QueuedCheck,
+    window::Ticket,
 };
 use crate::redis::{
     connect::{Connection, Numbered},
@@ -17,75 +19,109 @@ use crate::redis::{
     server::{Sent, Server, UnsentCount},
 };
 
-/// Holds the batches that were sent and not answered, oldest first, and the groups of checks that were not executed.
+/// Holds the batches that were sent and not answered, and the groups of checks that were not executed.
 ///
 /// The batches of one connection are answered in the order in which they were sent. So a group that was not executed is
 /// known before a later batch is replied to.
 #[derive(Default)]
 pub(super) struct SentBatches {
-    batches: Vec<SentBatch>,
+    /// The batches of each connection. There is more than one only while an old connection ends.
+    lanes: Vec<Lane>,
+    batches: usize,
+    subjects: usize,
+    checks: usize,
     /// Groups that were certainly not executed, in the order in which they were sent, with their connection.
     refused: Option<(u64, Vec<Group>)>,
     scripts: KnownScripts,
     unsent: UnsentCount,
+    answered: Vec<Answered>,
+}
+
+/// The batches of one connection, oldest first.
+struct Lane {
+    connection: Connection,
+    batches: VecDeque<SentBatch>,
 }
 
 struct SentBatch {
-    connection: Connection,
-    keys: BatchKeys,
+    ticket: Ticket,
+    subjects: usize,
     checks: usize,
     answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>>,
+}
+
+/// Tells of a batch that was answered.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// The number of the connection.
+    pub(super) connection: u64,
+    pub(super) ticket: Ticket,
+    pub(super) checks: usize,
 }
 
 /// The scripts that were sent on a connection by their bodies, so that the server knows them.
 #[derive(Debug, Default)]
 struct KnownScripts {
     connection: u64,
-    shas: Vec<String>,
+    shas: HashSet<String>,
+    /// The last one. Most calls are of the same script.
+    last: String,
 }
+
+/// The most scripts that are known of. With one more, all are sent by their bodies again.
+const MOST_SCRIPTS: usize = 4_096;
 
 impl KnownScripts {
     /// Returns whether the server knows the script. It knows the script for the next call in any case.
     fn know(&mut self, connection: &Connection, script: &Script) -> bool {
-        if self.connection != connection.number() {
-            *self = Self { connection: connection.number(), shas: Vec::new() };
+        if self.connection != connection.number() || self.shas.len() > MOST_SCRIPTS {
+            *self = Self { connection: connection.number(), ..Self::default() };
         }
-        let is_known = self.shas.contains(&script.sha);
-        if !is_known {
-            self.shas.push(script.sha.clone());
+        if self.last == script.sha {
+            return true;
         }
-        is_known
+        self.last.clone_from(&script.sha);
+        !self.shas.insert(script.sha.clone())
     }
 }
 
 impl SentBatches {
     /// Forgets all batches and groups. Their callers get no reply.
     pub(super) fn clear(&mut self) {
-        self.batches.clear();
+        self.lanes.clear();
+        (self.batches, self.subjects, self.checks) = (0, 0, 0);
         self.refused = None;
     }
 
+    /// Returns the number of batches.
     pub(super) fn len(&self) -> usize {
-        self.batches.len()
+        self.batches
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.refused.is_none()
+        self.batches == 0 && self.refused.is_none()
+    }
+
+    /// Returns the number of keys of callers in all batches.
+    pub(super) fn subjects(&self) -> usize {
+        self.subjects
     }
 
     /// Returns the number of checks in all batches.
     pub(super) fn checks(&self) -> usize {
-        self.batches.iter().map(|batch| batch.checks).sum()
+        self.checks
     }
 
-    /// Returns whether nothing may be sent on this connection yet: checks were not executed, and batches behind them are
-    /// not answered, or the connection before it has ended and its batches do not know it yet.
+    /// Takes the batches that were answered since the last call.
+    pub(super) fn take_answered(&mut self) -> impl Iterator<Item = Answered> + '_ {
+        self.answered.drain(..)
+    }
+
+    /// Returns whether nothing may be sent on this connection yet: the connection before it has ended, and its batches do
+    /// not know it yet.
     pub(super) fn is_held(&self, connection: &Connection) -> bool {
-        self.refused.is_some()
-            || self
-                .batches
-                .iter()
-                .any(|batch| batch.connection.number() != connection.number() && batch.connection.has_ended())
+        let has_ended = |lane: &Lane| lane.connection.number() != connection.number() && lane.connection.has_ended();
+        self.lanes.iter().any(has_ended)
     }
 
     /// Returns whether checks that were not executed wait for the batches behind them.
@@ -94,70 +130,79 @@ impl SentBatches {
     }
 
     /// Puts the checks that were not executed back to the front of the queue, once all batches behind them are answered.
-    /// Returns whether it did.
-    pub(super) fn put_back(&mut self, queue: &mut VecDeque<QueuedCheck>, breaker_epoch: u64) -> bool {
-        let is_settled = |connection| self.batches.iter().all(|batch| batch.connection.number() != connection);
-        if !self.refused.as_ref().is_some_and(|(connection, _)| is_settled(*connection)) {
-            return false;
+    pub(super) fn put_back(&mut self, queue: &mut Waiting<QueuedCheck>, breaker_epoch: u64) {
+        let is_settled = |connection| self.lanes.iter().all(|lane| lane.connection.number() != connection);
+        if self.refused.as_ref().is_some_and(|(connection, _)| is_settled(*connection)) {
+            let groups = self.refused.take().map(|(_, groups)| groups).unwrap_or_default();
+            for sender in groups.into_iter().rev().flat_map(|group| group.into_senders().rev()) {
+                queue.push_front(QueuedCheck { sender, breaker_epoch });
+            }
         }
-        let groups = self.refused.take().map(|(_, groups)| groups).unwrap_or_default();
-        for sender in groups.into_iter().rev().flat_map(|group| group.into_senders().rev()) {
-            queue.push_front(QueuedCheck { sender, breaker_epoch });
-        }
-        true
     }
 
     /// Writes a batch to the connection.
     ///
     /// The first call of a script on a connection carries the body. So the server knows the script when the next call of it
     /// arrives, and no call is refused while others are under way behind it.
-    pub(super) async fn send(&mut self, batch: Batch, server: &Arc<Server>, connection: Connection) {
-        let checks = batch.len();
-        let (mut groups, keys) = batch.into_calls(server);
+    pub(super) async fn send(&mut self, batch: Batch, ticket: Ticket, server: &Arc<Server>, connection: &Connection) {
+        let (subjects, checks) = (batch.subjects(), batch.checks());
+        let mut groups = batch.into_calls(server);
         for group in &mut groups {
-            group.by_body = !self.scripts.know(&connection, group.script()) || group.firm.is_some();
+            group.by_body = !self.scripts.know(connection, group.script());
         }
-        let (server_of, server, on) = (server, Arc::clone(server), connection.clone());
+        let (server, on) = (Arc::clone(server), connection.clone());
         let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
             Box::pin(async move { batch::send(groups, &server, &on).await });
         // The first poll writes the calls. An answer is taken only after those of the batches before.
-        let first = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-        if let Poll::Ready(answered) = first {
+        if let Poll::Ready(answered) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
             answer = Box::pin(std::future::ready(answered));
         }
-        self.batches.push(SentBatch { connection, keys, checks, answer });
-        poll_fn(|cx| {
-            self.poll(server_of, cx);
-            Poll::Ready(())
-        })
-        .await;
+        let sent = SentBatch { ticket, subjects, checks, answer };
+        match self.lanes.iter_mut().find(|lane| lane.connection.number() == connection.number()) {
+            Some(lane) => lane.batches.push_back(sent),
+            None => self.lanes.push(Lane { connection: connection.clone(), batches: VecDeque::from([sent]) }),
+        }
+        self.batches += 1;
+        self.subjects += subjects;
+        self.checks += checks;
     }
 
-    /// Polls the batches, and settles those that are answered. Returns whether there was one.
+    /// Polls the oldest batch of each connection, and settles those that are answered. Returns whether there was one.
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
-        let (mut at, mut is_any) = (0, false);
-        while let Some(batch) = self.batches.get_mut(at) {
-            let connection = batch.connection.number();
-            let is_first = self.batches[..at].iter().all(|before| before.connection.number() != connection);
-            let answered = match is_first {
-                true => self.batches[at].answer.as_mut().poll(cx),
-                false => Poll::Pending,
+        let (mut at, before) = (0, self.batches);
+        while let Some(lane) = self.lanes.get_mut(at) {
+            let Some(oldest) = lane.batches.front_mut() else {
+                self.lanes.remove(at);
+                continue;
             };
-            match answered {
-                Poll::Ready(answered) => {
-                    self.batches.remove(at);
-                    self.settle(connection, answered, server);
-                    is_any = true;
-                }
-                Poll::Pending => at += 1,
+            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else {
+                at += 1;
+                continue;
+            };
+            let connection = lane.connection.number();
+            if let Some(sent) = lane.batches.pop_front() {
+                self.batches -= 1;
+                self.subjects -= sent.subjects;
+                self.checks -= sent.checks;
+                self.answered.push(Answered { connection, ticket: sent.ticket, checks: sent.checks });
             }
+            self.settle(connection, answered, server);
         }
-        is_any
+        self.batches < before
     }
 
     /// Waits until a batch is answered.
     pub(super) async fn until_answered(&mut self, server: &Server) {
         poll_fn(|cx| if self.poll(server, cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Settles the batches that are answered by now.
+    pub(super) async fn settle_answered(&mut self, server: &Server) {
+        poll_fn(|cx| {
+            self.poll(server, cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Replies to the checks of a batch, and keeps those that were not executed.
@@ -184,16 +229,5 @@ impl SentBatches {
     fn refuse(&mut self, connection: u64, group: Group) {
         let (_, groups) = self.refused.get_or_insert_with(|| (connection, Vec::new()));
         groups.push(group);
-    }
-}
-
-impl UnderWay for SentBatches {
-    fn rivals(&self, request: &CheckRequest) -> u8 {
-        let is_rival = |(at, batch): (usize, &SentBatch)| u8::from(batch.keys.is_rival(request)) << at;
-        self.batches.iter().enumerate().map(is_rival).sum()
-    }
-
-    fn holds(&self, rivals: u8, request: &CheckRequest) -> bool {
-        self.batches.iter().enumerate().any(|(at, batch)| rivals >> at & 1 == 1 && batch.keys.holds(request))
     }
 }

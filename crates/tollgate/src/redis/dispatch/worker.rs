@@ -1,17 +1,25 @@
-use std::{pin::pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use tokio::sync::Notify;
 
 use super::{
-    batch::{Batch, BatchLimit},
+    batch::{self, Batch, BatchLimit},
+    load::{Load, SpeedMeter},
     queue::Queue,
-    request::QueuedCheck,
+    request::{QueuedCheck, overloaded},
     sent::SentBatches,
+    window::Window,
 };
 use crate::{
     Error,
     redis::{
-        connect::Connection,
+        connect::{Connection, Numbered},
         server::{CallError, Server},
     },
 };
@@ -21,108 +29,271 @@ use crate::{
 pub(super) struct Inbox {
     pub(super) queue: Queue<QueuedCheck>,
     pub(super) wake: Notify,
+    pub(super) load: Load,
 }
 
 impl Inbox {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { queue: Queue::new(), wake: Notify::new() })
+        Arc::new(Self { queue: Queue::new(), wake: Notify::new(), load: Load::new() })
     }
 }
 
-/// The most batches under way. So many keep both ends of the connection busy, also where a sleeping core takes time to
-/// wake. With more, each batch would share less.
-const MOST_BATCHES: usize = 4;
+/// The parts into which all waiting checks are divided, so that the client works on the answers to one batch while the
+/// server works on the next.
+const PARTS: usize = 4;
+
+/// The batches that are sent without a break.
+const MOST_AT_ONCE: u32 = 16;
 
 /// Cuts batches off the queue and sends them, until the queue is closed and empty. `_alive` tells the dispatcher that this
 /// worker runs.
 ///
-/// There is no timer. While fewer than [`MOST_BATCHES`] are under way, queued checks leave at once, after the tasks that
-/// are ready now had their chance to join. While as many are under way, checks gather. So a single caller pays one
-/// round trip, and the batch size adapts to the load and to the distance of the server. No batch takes more than its
-/// share of all waiting checks: the client then works on the answers to one batch while the server works on the next.
-/// Checks of the same keys leave in two parts, because the server reads each key once.
+/// There is no timer. While the [`Window`] allows it, queued checks leave at once, after the tasks that are ready now had
+/// their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts to the
+/// load and to the distance of the server. No batch takes more than its share of all waiting checks. Checks of the same
+/// keys leave in two parts, because the server reads each key once.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. Checks are cut when there is a
-/// connection, so a check whose caller gives up while the server is dialled is never sent. Checks that were certainly not
-/// executed come back to the front of the queue. When the breaker opens, the worker drops all checks from before.
+/// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
+/// after its deadline is not sent. Checks that were certainly not executed come back to the front of the queue. When the
+/// breaker opens, the worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
-    let mut sent = SentBatches::default();
-    let (mut epoch, mut is_held) = (0, false);
-    loop {
-        let now = server.breaker().epoch();
-        if now != epoch {
-            epoch = now;
-            sent.clear();
-            let overtaken = inbox.queue.lock().take_overtaken(now);
-            for check in overtaken {
-                check.sender.send(Err(server.overtaken()));
-            }
-            continue;
-        }
-        let (is_empty, is_closed) = {
-            let mut waiting = inbox.queue.lock();
-            sent.put_back(&mut waiting.checks, epoch);
-            (waiting.checks.is_empty(), waiting.is_closed)
-        };
-        if is_empty && is_closed && sent.is_empty() {
-            return;
-        }
-        let is_full = sent.len() >= MOST_BATCHES || sent.has_refused();
-        if is_full || is_empty || std::mem::take(&mut is_held) {
-            tokio::select! {
-                biased;
-                () = sent.until_answered(&server) => {}
-                () = server.opened().notified() => {}
-                () = inbox.wake.notified(), if !is_full => {}
-            }
-            continue;
-        }
-        // The tasks that are ready now may add their checks.
-        tokio::task::yield_now().await;
-        let connection = tokio::select! {
-            biased;
-            connection = connected(&server, &mut sent) => connection,
-            () = server.opened().notified() => continue,
-        };
-        let connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => {
-                let waiting = std::mem::take(&mut inbox.queue.lock().checks);
-                for check in waiting {
-                    check.sender.fail(CallError::unreachable(error.clone()));
-                }
+    Worker {
+        inbox,
+        server,
+        sent: SentBatches::default(),
+        line: None,
+        meter: SpeedMeter::new(),
+        lag: Duration::ZERO,
+        epoch: 0,
+    }
+    .run()
+    .await;
+}
+
+struct Worker {
+    inbox: Arc<Inbox>,
+    server: Arc<Server>,
+    sent: SentBatches,
+    line: Option<Line>,
+    meter: SpeedMeter,
+    /// The time for which the runtime kept this task waiting, lately.
+    lag: Duration,
+    epoch: u64,
+}
+
+/// The connection that is in use, and its window.
+struct Line {
+    number: u64,
+    began: Instant,
+    /// The time of `began` by the clock, which other processes have too.
+    began_at: Duration,
+    window: Window,
+}
+
+impl Line {
+    fn new(connection: &Connection, now: Instant) -> Self {
+        let began_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let window = Window::new(began_at, connection.round_trip());
+        Self { number: connection.number(), began: now, began_at, window }
+    }
+
+    /// Returns a time as the window counts it.
+    fn time(&self, now: Instant) -> Duration {
+        self.began_at + now.saturating_duration_since(self.began)
+    }
+
+    /// Returns a function that returns the time at which it is called.
+    fn time_of_call(&self) -> impl FnOnce() -> Duration + use<> {
+        let (began_at, began) = (self.began_at, self.began);
+        move || began_at + now().saturating_duration_since(began)
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        loop {
+            let epoch = self.server.breaker().epoch();
+            if epoch != self.epoch {
+                self.epoch = epoch;
+                self.drop_overtaken();
                 continue;
             }
-        };
-        if server.breaker().epoch() != epoch {
-            continue;
+            let (is_empty, is_closed) = {
+                let mut waiting = self.inbox.queue.lock();
+                self.sent.put_back(&mut waiting, self.epoch);
+                (waiting.is_empty(), waiting.is_closed)
+            };
+            if is_empty {
+                self.meter.rests(&self.inbox.load);
+            }
+            if is_empty && is_closed && self.sent.is_empty() {
+                return;
+            }
+            let is_full = self.sent.has_refused() || (!is_empty && !self.has_room());
+            if is_full || is_empty {
+                tokio::select! {
+                    biased;
+                    () = self.sent.until_answered(&self.server) => {}
+                    () = self.server.opened().notified() => {}
+                    () = self.inbox.wake.notified(), if !is_full => {}
+                }
+                self.note_answers();
+                continue;
+            }
+            self.let_others_run().await;
+            match self.connection().await {
+                None => {}
+                Some(Ok(connection)) => self.send_all(connection).await,
+                Some(Err(error)) => self.fail_all(&error),
+            }
         }
-        is_held = sent.is_held(&connection);
-        if is_held {
-            continue;
+    }
+
+    /// Waits until a batch is answered or the breaker opens.
+    async fn until_something_happens(&mut self) {
+        tokio::select! {
+            biased;
+            () = self.sent.until_answered(&self.server) => {}
+            () = self.server.opened().notified() => {}
         }
-        let batch = {
-            let checks = &mut inbox.queue.lock().checks;
-            let waiting = checks.len() + sent.checks();
-            let limit = BatchLimit { subjects: waiting.div_ceil(MOST_BATCHES), checks: waiting.div_ceil(2) };
-            Batch::cut(checks, limit, &sent)
+        self.note_answers();
+    }
+
+    /// Lets the tasks that are ready now add their checks.
+    async fn let_others_run(&mut self) {
+        if self.sent.is_empty() {
+            // Nobody else keeps the server busy. Unlike `yield_now`, this does not look for what the network brings, which
+            // takes a system call.
+            return requeue().await;
+        }
+        let began = now();
+        tokio::task::yield_now().await;
+        self.lag = (self.lag * 3 + began.elapsed()) / 4;
+    }
+
+    fn has_room(&mut self) -> bool {
+        let (batches, subjects) = (self.sent.len(), self.sent.subjects());
+        self.line.as_mut().is_none_or(|line| {
+            let time = line.time_of_call();
+            line.window.allows(batches, subjects, time)
+        })
+    }
+
+    /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
+    /// when nothing may be sent on the connection yet.
+    async fn connection(&mut self) -> Option<Result<Connection, Error>> {
+        let Self { server, sent, .. } = self;
+        let connection = {
+            let mut connection = pin!(server.connection());
+            loop {
+                tokio::select! {
+                    biased;
+                    connection = &mut connection => break connection,
+                    () = sent.until_answered(server) => {}
+                    () = server.opened().notified() => return None,
+                }
+            }
         };
-        // The first check may have to wait for the answer to another one of its key.
-        is_held = batch.is_empty() && !sent.is_empty();
-        if !batch.is_empty() {
-            sent.send(batch, &server, connection).await;
+        self.note_answers();
+        let Ok(connection) = connection else { return Some(connection) };
+        if self.server.breaker().epoch() != self.epoch {
+            return None;
+        }
+        if self.sent.has_refused() {
+            return None;
+        }
+        if self.sent.is_held(&connection) {
+            self.until_something_happens().await;
+            return None;
+        }
+        Some(Ok(connection))
+    }
+
+    /// Cuts batches and sends them, as long as the window allows and checks for a whole batch wait.
+    async fn send_all(&mut self, connection: Connection) {
+        for batches in 1.. {
+            if batches % MOST_AT_ONCE == 0 {
+                // A connection of a pool accepts 50 calls until its task has written them. Later ones would wait for answers.
+                requeue().await;
+            }
+            let now = now();
+            let line = match &mut self.line {
+                Some(line) if line.number == connection.number() => line,
+                line => line.insert(Line::new(&connection, now)),
+            };
+            let round_trip = line.window.round_trip();
+            self.inbox.load.set_round_trip(round_trip);
+            let (mut batch, is_more) = {
+                let mut waiting = self.inbox.queue.lock();
+                let all = waiting.len() + self.sent.checks();
+                let limit = BatchLimit {
+                    subjects: all.div_ceil(PARTS),
+                    checks: all.div_ceil(2),
+                    timing: (!self.sent.is_empty()).then_some((now, round_trip)),
+                };
+                let batch = Batch::cut(&mut waiting, limit);
+                (batch, waiting.len() >= limit.subjects.min(batch::MOST_KEYS))
+            };
+            for late in batch.late.drain(..) {
+                late.send(Err(overloaded(round_trip)));
+            }
+            if batch.is_empty() {
+                return;
+            }
+            let ticket = Window::sent(line.time(now), batch.subjects());
+            self.sent.send(batch, ticket, &self.server, &connection).await;
+            self.sent.settle_answered(&self.server).await;
+            self.note_answers();
+            if !is_more || self.sent.has_refused() || connection.has_ended() || !self.has_room() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the window and the meter of the batches that were answered.
+    fn note_answers(&mut self) {
+        let mut at = None;
+        for answered in self.sent.take_answered() {
+            let now = *at.get_or_insert_with(now);
+            self.meter.answered(now, answered.checks, &self.inbox.load);
+            if let Some(line) = self.line.as_mut().filter(|line| line.number == answered.connection) {
+                line.window.answered(line.time(now), answered.ticket, self.lag);
+            }
+        }
+    }
+
+    fn fail_all(&mut self, error: &Error) {
+        let waiting = self.inbox.queue.lock().take_all();
+        for check in waiting {
+            check.sender.fail(CallError::unreachable(error.clone()));
+        }
+    }
+
+    /// Ends the checks from before the breaker opened.
+    fn drop_overtaken(&mut self) {
+        self.sent.clear();
+        let overtaken = self.inbox.queue.lock().take_overtaken(self.epoch);
+        for check in overtaken {
+            check.sender.send(Err(self.server.overtaken()));
         }
     }
 }
 
-/// Waits for a connection, and replies meanwhile to the batches under way.
-async fn connected(server: &Server, sent: &mut SentBatches) -> Result<Connection, Error> {
-    let mut connection = pin!(server.connection());
-    loop {
-        tokio::select! {
-            biased;
-            connection = &mut connection => return connection,
-            () = sent.until_answered(server) => {}
+/// Lets the tasks run that are ready now.
+async fn requeue() {
+    let mut is_queued = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_queued, true) {
+            return Poll::Ready(());
         }
-    }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Returns the time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

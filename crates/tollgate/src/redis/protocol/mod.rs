@@ -1,15 +1,17 @@
 //! The wire: scripts, their arguments and replies, and the errors of a server.
 
+mod call;
 mod error;
+pub(in crate::redis) mod hash_slot;
 mod reply;
 mod script;
-mod script_set;
+mod shape;
 
+pub(crate) use call::{MixedArgs, pack, pack_refund, write_key};
 pub(in crate::redis) use error::{ErrorClass, error, rejects_connection};
-#[cfg(feature = "testing")]
-pub(crate) use reply::Outcome;
-pub(crate) use reply::{decision, entries, outcomes};
+pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes};
 pub(in crate::redis) use script::Script;
 #[cfg(feature = "testing")]
-pub(crate) use script::args;
-pub(crate) use script_set::ScriptSet;
+pub(crate) use script::numbers;
+pub(crate) use script::{is_short, is_tagged};
+pub(crate) use shape::Shape;

@@ -1,7 +1,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::ScriptSet;
+use super::Shape;
 use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
     algorithm::{PolicyLevel, unspent},
@@ -14,23 +14,25 @@ const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
 /// denies is sent as −1 − word. A bare integer is the first word of a single policy.
-pub(crate) fn decision(
-    scripts: &ScriptSet,
-    policies: &PolicySet,
-    cost: Cost,
-    reply: &Value,
-) -> Result<Decision, Error> {
+pub(crate) fn decision(policies: &PolicySet, cost: Cost, reply: &Value) -> Result<Decision, Error> {
     let (words, at_us) = match reply {
         Value::Array(reply) => timed(reply)?,
         bare => (std::slice::from_ref(bare), 0),
     };
-    if words.len() != scripts.words_in_all() {
-        return Err(invalid(format_args!("{} words where {} belong", words.len(), scripts.words_in_all())));
+    let count = words_of_check(policies);
+    if words.len() != count {
+        return Err(invalid(format_args!("{} words where {count} belong", words.len())));
     }
-    Ok(Decision::from_levels(policies, levels(scripts, policies, words, integer)?, cost, at_us))
+    Ok(Decision::from_levels(policies, levels(policies, words, integer)?, cost, at_us))
 }
 
-/// Holds the outcome of a batch for one key.
+/// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
+fn words_of_check(policies: &PolicySet) -> usize {
+    let words: usize = policies.iter().map(|policy| policy.algorithm().words()).sum();
+    words - usize::from(policies.is_short())
+}
+
+/// Holds the outcome of a batch for one key, or of a run of checks in a mixed batch.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The number of requests that were admitted. They are the first ones.
@@ -43,12 +45,56 @@ pub(crate) struct Outcome {
 /// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if they were counted, and
 /// the words as for a check. The server's time comes last. `counts` holds the number of requests of each key.
 pub(crate) fn outcomes<'a>(
-    scripts: &'a ScriptSet,
     policies: &'a PolicySet,
     counts: impl ExactSizeIterator<Item = usize>,
     counted: bool,
     reply: &'a Value,
 ) -> Result<impl Iterator<Item = Result<Outcome, Error>>, Error> {
+    let each = words_of_check(policies) + usize::from(counted);
+    let (words, at_us) = unpacked(counts.len() * each, reply)?;
+    let outcome = move |(words, count): (&[[u8; 8]], usize)| match counted {
+        true => counted_outcome(policies, count, words, at_us),
+        false => {
+            let levels = levels(policies, words, word)?;
+            Ok(Outcome { granted: usize::from(levels.fit()), levels, at_us })
+        }
+    };
+    Ok(words.chunks_exact(each).zip(counts).map(outcome))
+}
+
+/// Reads the reply of a mixed batch: packed doubles. Each run has the number of admitted requests and all words of each
+/// policy. The server's time comes last.
+#[derive(Debug)]
+pub(crate) struct MixedReply<'a> {
+    runs: std::slice::ChunksExact<'a, [u8; 8]>,
+    at_us: u64,
+}
+
+impl<'a> MixedReply<'a> {
+    /// Creates the reader of a reply over `runs` runs, of all subjects together.
+    ///
+    /// # Errors
+    ///
+    /// The reply has no time, or another number of words.
+    pub(crate) fn new(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
+        let each = shape.words() + 1;
+        let (words, at_us) = unpacked(runs * each, reply)?;
+        Ok(Self { runs: words.chunks_exact(each), at_us })
+    }
+
+    /// Returns the outcome of the next run, which had `count` checks over these policies.
+    ///
+    /// # Errors
+    ///
+    /// The words are not those that the script makes, or there is no further run.
+    pub(crate) fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
+        let words = self.runs.next().ok_or_else(|| invalid(format_args!("a run is missing")))?;
+        counted_outcome(policies, count, words, self.at_us)
+    }
+}
+
+/// Splits a reply of packed doubles into its words, of which there must be `count`, and the time at its end.
+fn unpacked(count: usize, reply: &Value) -> Result<(&[[u8; 8]], u64), Error> {
     let Value::BulkString(reply) = reply else {
         return Err(invalid(format_args!("no numbers")));
     };
@@ -59,24 +105,24 @@ pub(crate) fn outcomes<'a>(
         return Err(invalid(format_args!("no time")));
     };
     let at_us = time(word(at)?)?;
-    let each = scripts.words_in_all() + usize::from(counted);
-    if words.len() != counts.len() * each {
-        return Err(invalid(format_args!("{} words where {} belong", words.len(), counts.len() * each)));
+    if words.len() != count {
+        return Err(invalid(format_args!("{} words where {count} belong", words.len())));
     }
-    let outcome = move |(words, count): (&[[u8; 8]], usize)| {
-        let (granted, words) = if counted { (Some(word(&words[0])?), &words[1..]) } else { (None, words) };
-        let levels = levels(scripts, policies, words, word)?;
-        let granted = match granted {
-            // A request that was not admitted was denied.
-            Some(granted) => match usize::try_from(granted) {
-                Ok(granted) if granted == count || granted < count && !levels.fit() => granted,
-                _ => return Err(invalid(format_args!("{granted} of {count} requests admitted"))),
-            },
-            None => usize::from(levels.fit()),
-        };
-        Ok(Outcome { granted, levels, at_us })
+    Ok((words, at_us))
+}
+
+/// Reads the number of admitted requests, of `count`, and the words behind it.
+fn counted_outcome(policies: &PolicySet, count: usize, words: &[[u8; 8]], at_us: u64) -> Result<Outcome, Error> {
+    let [granted, words @ ..] = words else {
+        return Err(invalid(format_args!("no number of admitted requests")));
     };
-    Ok(words.chunks_exact(each).zip(counts).map(outcome))
+    let granted = word(granted)?;
+    let levels = levels(policies, words, word)?;
+    match usize::try_from(granted) {
+        // A request that was not admitted was denied.
+        Ok(granted) if granted == count || granted < count && !levels.fit() => Ok(Outcome { granted, levels, at_us }),
+        _ => Err(invalid(format_args!("{granted} of {count} requests admitted"))),
+    }
 }
 
 /// Reads a whole number that was packed as a double.
@@ -116,15 +162,16 @@ fn time(number: i64) -> Result<u64, Error> {
     if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(invalid(format_args!("no time"))) }
 }
 
+/// Reads the words of all policies. Words that were left out count as zero.
 fn levels<W>(
-    scripts: &ScriptSet,
     policies: &PolicySet,
-    words: &[W],
+    mut words: &[W],
     word: impl Fn(&W) -> Result<i64, Error> + Copy,
 ) -> Result<PolicyLevels, Error> {
-    let mut all = policies.iter().zip(&scripts.words).map(|(policy, range)| {
-        let level = level(policy, &words[range.clone()], word)?;
-        Ok::<_, Error>((policy, level))
+    let mut all = policies.iter().map(|policy| {
+        let (own, rest) = words.split_at(policy.algorithm().words().min(words.len()));
+        words = rest;
+        Ok::<_, Error>((policy, level(policy, own, word)?))
     });
     if policies.len() == 1
         && let Some(one) = all.next()
@@ -188,4 +235,49 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
 
 fn invalid(what: std::fmt::Arguments<'_>) -> Error {
     Error::new(ErrorKind::Protocol, format!("the rate limit script sent a reply that is not valid: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    fn packed(numbers: &[f64]) -> Value {
+        Value::BulkString(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    }
+
+    /// Returns for each run the number of admitted checks and the words of the last one, or the error.
+    fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
+        // The amount divides the period, and the second word is sent all the same.
+        let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(5)));
+        let mut reply = MixedReply::new(policies.shape(), counts.len(), reply).map_err(|error| error.to_string())?;
+        let outcome = |&count| reply.next(&policies, count).map(|outcome: Outcome| outcome.granted);
+        counts.iter().map(outcome).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_run_of_a_mixed_batch_has_its_own_outcome() {
+        let reply = packed(&[2.0, 100.0, 0.0, 1.0, -101.0, 3.0, 0.0, -1.0, 0.0, 77.0]);
+        assert_eq!(read(&[2, 4, 1], &reply), Ok(vec![2, 1, 0]));
+    }
+
+    #[test]
+    fn a_reply_that_no_mixed_batch_makes_is_refused() {
+        let cases: [(&[f64], &str); 8] = [
+            (&[], "no time"),
+            (&[77.5], "a number that is not whole"),
+            (&[1.0, 100.0, 77.0], "2 words where 3 belong"),
+            (&[1.0, 100.0, 0.0, 1.0, 100.0, 0.0, 77.0], "6 words where 3 belong"),
+            (&[3.0, 100.0, 0.0, 77.0], "3 of 2 requests admitted"),
+            (&[1.0, 100.0, 0.0, 77.0], "1 of 2 requests admitted"),
+            (&[2.0, 100.0, -1.0, 77.0], "a negative word"),
+            (&[2.0, 100.0, 5.0, 77.0], "a part that is a whole"),
+        ];
+        for (numbers, reason) in cases {
+            let error = read(&[2], &packed(numbers)).unwrap_err();
+            assert!(error.ends_with(&format!("not valid: {reason}")), "{error}");
+        }
+        assert!(read(&[2], &Value::Int(3)).unwrap_err().ends_with("no numbers"));
+        assert!(read(&[2], &Value::BulkString(vec![0; 7])).unwrap_err().ends_with("half a number"));
+    }
 }

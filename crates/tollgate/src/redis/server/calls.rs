@@ -107,7 +107,7 @@ impl Server {
         }
         let sent = |(call, reply): (&Outgoing<C>, Reply)| match &reply {
             Err(error) if !call.by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
-                self.breaker().heard();
+                self.heard();
                 Sent::UnknownScript
             }
             _ => Sent::Answered(self.finish(connection, reply)),

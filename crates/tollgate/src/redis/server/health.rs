@@ -1,4 +1,10 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -7,7 +13,7 @@ use super::{
     breaker::Breaker,
     distance::{self, Distance},
 };
-use crate::{Error, ErrorKind};
+use crate::{Deadline, Error, ErrorKind};
 
 /// Holds what is known of a server's health.
 #[derive(Debug)]
@@ -18,6 +24,9 @@ pub(super) struct Health {
     refusal: ArcSwap<Error>,
     /// The error of a check whose deadline is too short for the round trip.
     far: ArcSwap<Error>,
+    /// The time of the last answer, in microseconds after `began`.
+    heard_us: AtomicU64,
+    began: Instant,
     /// Wakes the worker of the queue when the breaker has opened.
     pub(super) opened: Notify,
     /// Makes the probe start again at once, because the server is another one now.
@@ -31,6 +40,8 @@ impl Health {
             distance: Distance::new(),
             refusal: ArcSwap::from_pointee(silent()),
             far: ArcSwap::from_pointee(silent()),
+            heard_us: AtomicU64::new(0),
+            began: now(),
             opened: Notify::new(),
             probe_now: Notify::new(),
         })
@@ -59,8 +70,21 @@ impl Health {
         self.far.store(Arc::new(Error::new(ErrorKind::Distant, message)));
     }
 
+    /// Notes an answer of the server.
+    pub(super) fn heard(&self) {
+        let heard_us = now().saturating_duration_since(self.began).as_micros() as u64;
+        self.heard_us.store(heard_us, Ordering::Relaxed);
+        self.breaker.heard();
+    }
+
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
-    pub(super) fn missed(&self) -> bool {
+    ///
+    /// A check does not count when the server answered other calls since it began: the server is late, and not away.
+    pub(super) fn missed(&self, deadline: Option<Deadline>) -> bool {
+        let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
+        if deadline.is_some_and(|deadline| deadline.start() < heard) {
+            return false;
+        }
         let has_opened = self.breaker.missed();
         if has_opened {
             self.refuse_with(silent());
@@ -112,4 +136,9 @@ fn shown(duration: Duration) -> Duration {
 /// Creates the error of a check that is not sent because the server did not answer before.
 pub(super) fn silent() -> Error {
     Error::new(ErrorKind::CircuitOpen, "redis did not answer earlier checks and is not asked until it answers a probe")
+}
+
+/// Returns the time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -11,10 +11,10 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    Clock, Deadline, Error, ErrorKind, Key, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
-        protocol::{self, ErrorClass, ScriptSet},
+        protocol::{self, ErrorClass},
     },
 };
 
@@ -103,9 +103,14 @@ impl Server {
         }
     }
 
+    /// Notes an answer.
+    pub(super) fn heard(&self) {
+        self.health.heard();
+    }
+
     /// Counts a check that missed its deadline.
     pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
-        if self.health.missed() {
+        if self.health.missed(deadline) {
             self.start_probe();
         }
         if deadline.is_some_and(|deadline| self.health.distance.late(deadline.timeout())) {
@@ -131,33 +136,35 @@ impl Server {
         Probe::start(&self.health, &self.shared);
     }
 
-    /// Adds the keys of all policies, for each subject, to a command.
+    /// Adds the keys of all policies of each subject to a command. A subject is a key with the policies that limit it.
     pub(in crate::redis) fn add_keys<'a>(
         &self,
-        scripts: &ScriptSet,
-        subjects: impl Iterator<Item = &'a Key>,
+        subjects: impl IntoIterator<Item = (&'a PolicySet, &'a Key)>,
         command: &mut Cmd,
     ) {
         let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
         text.extend_from_slice(self.key_head.as_bytes());
-        for key in subjects {
-            for end in &scripts.key_ends {
-                text.truncate(self.key_head.len());
-                end.write(key, &mut text);
-                command.arg(text.as_slice());
+        for (policies, key) in subjects {
+            for policy in policies.iter() {
+                self.add_key(policy, key, &mut text, command);
             }
         }
     }
 
     /// Adds the keys of the states that belong to this key alone.
     pub(in crate::redis) fn add_own_keys(&self, policies: &PolicySet, key: &Key, command: &mut Cmd) {
-        for (policy, end) in policies.iter().zip(&policies.scripts().key_ends) {
-            if policy.is_own(key) {
-                let mut text = self.key_head.clone().into_bytes();
-                end.write(key, &mut text);
-                command.arg(text);
-            }
+        let mut text = self.key_head.clone().into_bytes();
+        for policy in policies.iter().filter(|policy| policy.is_own(key)) {
+            self.add_key(policy, key, &mut text, command);
         }
+    }
+
+    /// Adds one key. `text` begins with the head of every key, and its rest is written again.
+    #[inline]
+    fn add_key(&self, policy: &Policy, key: &Key, text: &mut Vec<u8>, command: &mut Cmd) {
+        text.truncate(self.key_head.len());
+        protocol::write_key(policy, key, text);
+        command.arg(text.as_slice());
     }
 
     /// Returns the shared connection, and makes it if there is none.
@@ -181,7 +188,7 @@ impl Server {
     pub(super) fn finish(&self, connection: &Connection, reply: RedisResult<Value>) -> Result<Value, CallError> {
         let reply = match reply {
             Ok(value) => {
-                self.breaker().heard();
+                self.health.heard();
                 return Ok(value);
             }
             Err(reply) => reply,
@@ -193,7 +200,7 @@ impl Server {
                 self.shared.broken(connection);
                 self.failed(&error);
             }
-            ErrorClass::Refused | ErrorClass::UnknownScript => self.breaker().heard(),
+            ErrorClass::Refused | ErrorClass::UnknownScript => self.health.heard(),
         }
         Err(CallError::new(&reply, error))
     }

@@ -1,43 +1,48 @@
 use super::*;
+use std::sync::Arc;
+
 use crate::{
-    Check, Cost, Key, Policy, PolicySet, Quota,
+    Algorithm, Check, Cost, Deadline, Key, Policy, PolicySet, Quota,
     redis::{
         deny_cache::KeyHash,
-        dispatch::request::{self, ReplyReceiver},
+        dispatch::{
+            group::Subject,
+            queue::Queue,
+            request::{self, ReplyReceiver},
+        },
+        server::Breaker,
     },
 };
 
-/// The batches under way: none, or one that holds a single key.
-#[derive(Default)]
-struct Sent(Option<BatchKeys>);
-
-impl UnderWay for Sent {
-    fn rivals(&self, request: &CheckRequest) -> u8 {
-        u8::from(self.0.as_ref().is_some_and(|keys| keys.is_rival(request)))
-    }
-
-    fn holds(&self, rivals: u8, request: &CheckRequest) -> bool {
-        rivals == 1 && self.0.as_ref().is_some_and(|keys| keys.holds(request))
-    }
-}
-
 /// Checks in a queue. The callers wait as long as this is held.
-#[derive(Default)]
-struct Waiting {
-    checks: VecDeque<QueuedCheck>,
+struct Line {
+    queue: Queue<QueuedCheck>,
+    breaker: Breaker,
     callers: Vec<ReplyReceiver>,
 }
 
-impl Waiting {
+impl Line {
+    fn new() -> Self {
+        Self { queue: Queue::new(), breaker: Breaker::new(), callers: Vec::new() }
+    }
+
     fn push(&mut self, policies: &PolicySet, key: u64, cost: u64) {
-        let check = Check { deadline: None, ..Check::new(policies, &Key::from(key), Cost::new(cost)) }.to_request(key);
-        let (sender, caller) = request::channel(check);
-        self.checks.push_back(QueuedCheck { sender, breaker_epoch: 0 });
+        self.push_check(Check::new(policies, &Key::from(key), Cost::new(cost)), key);
+    }
+
+    fn push_check(&mut self, check: Check<'_>, hash: u64) {
+        let (sender, caller) = request::channel(check.to_request(hash));
+        let queued = |sender, breaker_epoch| QueuedCheck { sender, breaker_epoch };
+        assert!(self.queue.push(&self.breaker, sender, |_, _| Ok::<_, ()>(()), queued).is_ok());
         self.callers.push(caller);
     }
 
-    fn cut(&mut self, limit: BatchLimit) -> Batch {
-        Batch::cut(&mut self.checks, limit, &Sent::default())
+    fn cut(&self, limit: BatchLimit) -> Batch {
+        Batch::cut(&mut self.queue.lock(), limit)
+    }
+
+    fn len(&self) -> usize {
+        self.queue.lock().len()
     }
 }
 
@@ -51,7 +56,7 @@ impl ToRequest for Check<'_> {
     }
 }
 
-const WIDE: BatchLimit = BatchLimit { subjects: usize::MAX, checks: usize::MAX };
+const WIDE: BatchLimit = BatchLimit { subjects: usize::MAX, checks: usize::MAX, timing: None };
 
 fn set(policies: usize) -> PolicySet {
     let policy = |name| Policy::token_bucket(name, Quota::per_second(10));
@@ -65,67 +70,128 @@ fn keys(batch: &Batch) -> usize {
 #[test]
 fn a_batch_holds_so_many_keys_that_the_server_is_not_blocked() {
     for (policies, most) in [(1, 64), (3, 21), (5, 12)] {
-        let (set, mut waiting) = (set(policies), Waiting::default());
+        let (set, mut waiting) = (set(policies), Line::new());
         (0..200).for_each(|key| waiting.push(&set, key, 1));
         let batch = waiting.cut(WIDE);
-        assert_eq!((keys(&batch), waiting.checks.len()), (most, 200 - most), "{policies} policies");
+        assert_eq!((keys(&batch), waiting.len()), (most, 200 - most), "{policies} policies");
     }
 }
 
 #[test]
 fn a_batch_holds_a_thousand_checks_of_one_key() {
-    let (set, mut waiting) = (set(1), Waiting::default());
+    let (set, mut waiting) = (set(1), Line::new());
     (0..1_500).for_each(|_| waiting.push(&set, 7, 1));
     let batch = waiting.cut(WIDE);
-    assert_eq!((keys(&batch), batch.len(), waiting.checks.len()), (1, 1_024, 476));
+    assert_eq!((keys(&batch), batch.checks(), waiting.len()), (1, 1_024, 476));
 }
 
 #[test]
 fn a_batch_takes_its_share_and_never_nothing() {
-    let (set, mut waiting) = (set(1), Waiting::default());
+    let (set, mut waiting) = (set(1), Line::new());
     (0..10).for_each(|key| waiting.push(&set, key, 1));
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 9 }).len(), 4);
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 2 }).len(), 2);
-    assert_eq!(waiting.cut(BatchLimit { subjects: 0, checks: 1 }).len(), 1);
+    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 9, timing: None }).checks(), 4);
+    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 2, timing: None }).checks(), 2);
+    assert_eq!(waiting.cut(BatchLimit { subjects: 0, checks: 1, timing: None }).checks(), 1);
     (0..9).for_each(|_| waiting.push(&set, 3, 1));
     // More checks of a key that the batch holds add no key.
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 8 }).len(), 8);
+    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 8, timing: None }).checks(), 8);
+}
+
+/// Returns the checks of each group as key and cost, in order.
+fn calls(batch: &Batch) -> Vec<Vec<(String, u64)>> {
+    let check = |sender: &ReplySender| {
+        let request = sender.request();
+        (String::from_utf8_lossy(request.key.as_bytes()).into_owned(), request.cost.units())
+    };
+    batch.groups.iter().map(|group| group.subjects.iter().flatten().map(check).collect()).collect()
 }
 
 #[test]
-fn a_check_of_the_same_key_with_another_cost_waits_and_the_call_before_it_is_sent_by_its_body() {
-    let (set, mut waiting) = (set(1), Waiting::default());
-    for (key, cost) in [(1, 1), (2, 1), (1, 1), (3, 2), (2, 2), (4, 1)] {
+fn checks_of_one_key_and_several_costs_are_one_subject_in_the_order_in_which_they_came() {
+    let (set, mut waiting) = (set(1), Line::new());
+    for (key, cost) in [(1, 1), (2, 1), (1, 1), (3, 2), (2, 2), (1, 1), (2, 1)] {
         waiting.push(&set, key, cost);
     }
     let batch = waiting.cut(WIDE);
-    assert_eq!((batch.len(), waiting.checks.len()), (4, 2));
-    let firm: Vec<_> = batch.groups.iter().map(|group| group.firm).collect();
-    assert_eq!(firm, [Some(1), None], "key 2 is the second of the first group");
+    let key = |key: u64, cost| (String::from_utf8_lossy(Key::from(key).as_bytes()).into_owned(), cost);
+    let expected = [key(1, 1), key(1, 1), key(1, 1), key(2, 1), key(2, 2), key(2, 1), key(3, 2)];
+    assert_eq!(calls(&batch), [expected]);
+    assert_eq!((keys(&batch), waiting.len()), (3, 0));
 }
 
 #[test]
-fn a_check_waits_for_a_call_of_its_key_that_may_come_back_unless_both_are_equal() {
-    let set = set(1);
-    // Key 1 is under way. The number of checks that may leave meanwhile depends on both.
-    for (is_firm, cost, leaves) in [(false, 1, 2), (false, 2, 1), (true, 2, 2)] {
-        let mut waiting = Waiting::default();
-        waiting.push(&set, 1, 1);
-        if is_firm {
-            waiting.push(&set, 1, 2);
-        }
-        let sent = Sent(Some(waiting.cut(WIDE).keys));
-        waiting.checks.clear();
-        waiting.push(&set, 2, cost);
-        waiting.push(&set, 1, cost);
-        let batch = Batch::cut(&mut waiting.checks, WIDE, &sent);
-        assert_eq!(batch.len(), leaves, "firm {is_firm}, cost {cost}");
+fn sets_of_one_shape_are_one_call_and_each_other_shape_is_another() {
+    let named = |name: &str, units| {
+        PolicySet::from(Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy"))
+    };
+    let window = PolicySet::from(Policy::fixed_window("w", Quota::per_second(1)));
+    let mut waiting = Line::new();
+    for (at, set) in [named("a", 1), window.clone(), named("b", 2), named("c", 3), window].iter().enumerate() {
+        waiting.push(set, at as u64, 1);
     }
+    let subjects = waiting.cut(WIDE).groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>();
+    assert_eq!(subjects, [3, 2]);
+}
+
+#[test]
+fn sets_that_share_a_state_are_in_different_calls_and_others_are_not() {
+    let bucket =
+        |name: &str, units| Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy");
+    // Policy `a` of key 7 is in three sets. The fourth check is that of the first again.
+    let sets = [vec![bucket("a", 5)], vec![bucket("b", 5)], vec![bucket("a", 6)], vec![bucket("a", 5)]];
+    let sets = sets.map(|policies| PolicySet::try_new(policies).expect("a set"));
+    let mut waiting = Line::new();
+    sets.iter().for_each(|set| waiting.push(set, 7, 1));
+    let batch = waiting.cut(WIDE);
+    let amounts = |group: &Group| {
+        let amount =
+            |subject: &Subject| subject[0].request().policies.iter().next().expect("a policy").quota().amount();
+        group.subjects.iter().map(amount).collect::<Vec<_>>()
+    };
+    assert_eq!(batch.groups.iter().map(amounts).collect::<Vec<_>>(), [vec![5, 5], vec![6], vec![5]]);
+}
+
+#[test]
+fn nested_keys_below_one_level_are_in_different_calls() {
+    let site = Policy::token_bucket("site", Quota::per_second(10)).at_level(1);
+    let set = PolicySet::from([site, Policy::token_bucket("own", Quota::per_second(10))]);
+    let mut waiting = Line::new();
+    for (hash, outer, inner) in [(1, "a", "x"), (1, "a", "y"), (2, "b", "x"), (1, "a", "x")] {
+        waiting.push_check(Check::new(&set, &Key::new(outer).child(inner), Cost::ONE), hash);
+    }
+    let batch = waiting.cut(WIDE);
+    assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [2, 1, 1]);
+}
+
+#[test]
+fn a_reply_stays_within_what_lua_can_return() {
+    let (set, mut waiting) = (set(5), Line::new());
+    (0..1_000).for_each(|at| waiting.push(&set, 1, 1 + at % 2));
+    let batch = waiting.cut(WIDE);
+    // Each run has eleven numbers: the admitted checks, and two of each policy.
+    assert_eq!((batch.checks(), waiting.len()), (363, 637));
+}
+
+#[test]
+fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_could_be_in_time() {
+    let (set, key) = (set(1), Key::from(1_u64));
+    let check = |timeout| {
+        let deadline = Deadline::after(Duration::from_millis(timeout));
+        Check::new(&set, &key, Cost::ONE).with_deadline(deadline)
+    };
+    let mut waiting = Line::new();
+    for timeout in [50, 1_000, 10] {
+        waiting.push_check(check(timeout), timeout);
+    }
+    let later = Instant::now() + Duration::from_millis(40);
+    let batch = waiting.cut(BatchLimit { timing: Some((later, Duration::from_millis(20))), ..WIDE });
+    assert_eq!((batch.checks(), batch.late.len()), (2, 1));
+    assert_eq!(batch.late[0].request().deadline.expect("a deadline").timeout(), Duration::from_millis(50));
 }
 
 #[test]
 fn a_caller_that_gave_up_is_not_sent() {
-    let (set, mut waiting) = (set(1), Waiting::default());
+    let (set, mut waiting) = (set(1), Line::new());
     (0..3).for_each(|key| waiting.push(&set, key, 1));
     drop(waiting.callers.remove(1));
     let batch = waiting.cut(WIDE);
@@ -135,7 +201,7 @@ fn a_caller_that_gave_up_is_not_sent() {
 
 #[test]
 fn callers_change_places_when_an_earlier_batch_comes_back() {
-    let (set, mut waiting) = (set(1), Waiting::default());
+    let (set, mut waiting) = (set(1), Line::new());
     // Five checks of key 1, of which the second caller gives up later, and one of key 2.
     [1, 1, 1, 2].into_iter().for_each(|key| waiting.push(&set, key, 1));
     let mut refused = waiting.cut(WIDE).groups.remove(0);

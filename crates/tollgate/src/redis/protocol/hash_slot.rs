@@ -3,7 +3,7 @@ use crc::{CRC_16_XMODEM, Crc};
 use crate::Key;
 
 /// The number of slots of a cluster.
-pub(super) const SLOTS: usize = 16_384;
+pub(in crate::redis) const SLOTS: usize = 16_384;
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
@@ -11,7 +11,7 @@ const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 ///
 /// The text in the hash tag decides. That is the outermost level of the key, which is never empty and holds no brace. The
 /// prefix holds no brace either. So all levels of a key lie in one slot.
-pub(super) fn of(key: &Key) -> u16 {
+pub(in crate::redis) fn of(key: &Key) -> u16 {
     CRC.checksum(key.outermost()) % SLOTS as u16
 }
 
@@ -21,7 +21,7 @@ pub(in crate::redis) fn unused_key() -> Key {
 }
 
 /// Returns a key in this slot that no other program uses. One random key in 16 384 has a given slot.
-pub(super) fn unused_key_in(slot: u16) -> Key {
+pub(in crate::redis) fn unused_key_in(slot: u16) -> Key {
     loop {
         let key = unused_key();
         if of(&key) == slot {

@@ -1,0 +1,56 @@
+//! Numbers as header values.
+
+use http::HeaderValue;
+
+use super::text::value;
+
+/// Numbers below this one have their text in [`TEXT`].
+const SMALL: usize = 1_000;
+
+/// The digits of all small numbers, three for each number: `000001002…999`.
+static TEXT: &str = match str::from_utf8(&DIGITS) {
+    Ok(text) => text,
+    Err(_) => panic!("digits are ASCII"),
+};
+
+const DIGITS: [u8; 3 * SMALL] = {
+    let (mut digits, mut number) = ([0; 3 * SMALL], 0);
+    while number < SMALL {
+        digits[3 * number] = b'0' + (number / 100) as u8;
+        digits[3 * number + 1] = b'0' + (number / 10 % 10) as u8;
+        digits[3 * number + 2] = b'0' + (number % 10) as u8;
+        number += 1;
+    }
+    digits
+};
+
+/// Writes a number. A number below 1000 takes no allocation, because its text exists already: most waits are that short,
+/// and under attack most responses carry one.
+pub(crate) fn number_value(number: u64) -> HeaderValue {
+    match small_text(number) {
+        Some(text) => HeaderValue::from_static(text),
+        None => value(itoa::Buffer::new().format(number).as_bytes()),
+    }
+}
+
+fn small_text(number: u64) -> Option<&'static str> {
+    let end = 3 * (usize::try_from(number).ok()?.min(SMALL) + 1);
+    let len = match number {
+        0..10 => 1,
+        10..100 => 2,
+        _ => 3,
+    };
+    TEXT.get(end - len..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_are_written_in_full() {
+        for number in (0..=1_100).chain([4_294_967_295, u64::MAX]) {
+            assert_eq!(number_value(number), number.to_string());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Tells how long a check will wait for its answer, as far as the worker of the queue has measured it.
+#[derive(Debug)]
+pub(super) struct Load {
+    per_check_ns: AtomicU64,
+    round_trip_us: AtomicU64,
+}
+
+/// Measures how fast a server decides while checks wait for it.
+///
+/// One of the faster of the last samples counts: a server that stands still for a moment is not slow.
+#[derive(Debug)]
+pub(super) struct SpeedMeter {
+    /// The begin of a sample, and the checks that were answered since. `None` while no check waits.
+    sample: Option<(Instant, usize)>,
+    /// The last samples, in nanoseconds per check.
+    last: [u64; SAMPLES],
+    next: usize,
+}
+
+/// The time of a check at the best rate that was measured. It counts until there is a sample.
+const FASTEST_NS: u64 = 2_000;
+
+const SAMPLES: usize = 8;
+
+/// The place of the sample that counts, of all in order. Two others are faster.
+const FASTER: usize = 2;
+
+/// The part of a deadline that the wait for the answer may take. The rest is for the caller to take notice.
+const MOST_OF_DEADLINE: f64 = 0.8;
+
+/// The part of the longest wait that the checks of one key may fill.
+const MOST_OF_ONE_KEY: f64 = 0.5;
+
+/// The number of waiting checks of a key from which they count as a crowd. Fewer checks are always admitted.
+const CROWD: usize = 32;
+
+/// The shortest sample.
+const SAMPLE: Duration = Duration::from_millis(2);
+
+impl Load {
+    pub(super) fn new() -> Self {
+        Self { per_check_ns: AtomicU64::new(FASTEST_NS), round_trip_us: AtomicU64::new(0) }
+    }
+
+    /// Admits a check that can be answered within its timeout. `crowd` returns how many of the waiting checks have its key.
+    ///
+    /// # Errors
+    ///
+    /// Returns the time that the answer would take.
+    pub(super) fn admits(
+        &self,
+        timeout: Duration,
+        waiting: usize,
+        crowd: impl FnOnce() -> usize,
+    ) -> Result<(), Duration> {
+        let most = timeout.mul_f64(MOST_OF_DEADLINE);
+        // A server that is too far for the timeout has a reason of its own.
+        if waiting < CROWD || self.round_trip() > most {
+            return Ok(());
+        }
+        let wait = self.wait_behind(waiting);
+        let is_of_a_crowd = || crowd() >= CROWD.max(waiting / 4);
+        match wait > most || (wait > most.mul_f64(MOST_OF_ONE_KEY) && is_of_a_crowd()) {
+            true => Err(wait),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the time until the answer to a check behind so many others.
+    fn wait_behind(&self, checks: usize) -> Duration {
+        let waiting_ns = self.per_check_ns.load(Ordering::Relaxed).saturating_mul(checks as u64);
+        Duration::from_nanos(waiting_ns) + self.round_trip()
+    }
+
+    /// Returns the time of a round trip, with what waits at the server.
+    fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip_us.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_round_trip(&self, round_trip: Duration) {
+        self.round_trip_us.store(u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn set_per_check(&self, ns: u64) {
+        self.per_check_ns.store(ns, Ordering::Relaxed);
+    }
+}
+
+impl SpeedMeter {
+    pub(super) fn new() -> Self {
+        Self { sample: None, last: [FASTEST_NS; SAMPLES], next: 0 }
+    }
+
+    /// Notes that so many checks were answered while others wait.
+    pub(super) fn answered(&mut self, now: Instant, checks: usize, load: &Load) {
+        let Some((began, before)) = self.sample else {
+            self.sample = Some((now, 0));
+            return;
+        };
+        let (took, answered) = (now.saturating_duration_since(began), before + checks);
+        if took < SAMPLE || answered == 0 {
+            self.sample = Some((began, answered));
+            return;
+        }
+        self.sample = Some((now, 0));
+        self.last[self.next] = (took.as_nanos() / answered as u128) as u64;
+        self.next = (self.next + 1) % SAMPLES;
+        let mut sorted = self.last;
+        sorted.sort_unstable();
+        load.set_per_check(sorted[FASTER]);
+    }
+
+    /// Notes that no check waits. What was measured is forgotten: the server may be faster by the next time.
+    pub(super) fn rests(&mut self, load: &Load) {
+        if self.sample.take().is_some() {
+            self.last = [FASTEST_NS; SAMPLES];
+            load.set_per_check(FASTEST_NS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the_wait() {
+        let (load, ms) = (Load::new(), Duration::from_millis);
+        load.set_per_check(100_000);
+        load.set_round_trip(ms(1));
+        let admits = |timeout, waiting, crowd| load.admits(ms(timeout), waiting, || crowd).is_ok();
+        // Each waiting check takes 0.1 ms, and 40 of 50 ms may pass.
+        assert_eq!([389, 390, 391].map(|waiting| admits(50, waiting, 0)), [true, true, false]);
+        assert_eq!([190, 191].map(|waiting| admits(50, waiting, 60)), [true, false]);
+        assert!(admits(50, 191, 46), "less than a quarter is no crowd");
+        assert!(admits(1_000, 391, 391) && admits(2, 31, 31), "there is time, or few wait");
+        assert!(admits(1, 5_000, 5_000), "no check with this timeout can be answered: the server is too far");
+        assert_eq!(load.admits(ms(50), 1_000, || 0), Err(ms(101)));
+    }
+
+    #[test]
+    fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
+        let (load, mut meter, began) = (Load::new(), SpeedMeter::new(), Instant::now());
+        load.set_round_trip(Duration::from_millis(1));
+        assert_eq!(load.wait_behind(1_000), Duration::from_millis(3));
+        let mut answered = |after_ms: u64| meter.answered(began + Duration::from_millis(after_ms), 100, &load);
+        // 100 checks in 4 ms, but for one stall of 100 ms.
+        for at in 0..=SAMPLES as u64 {
+            answered(at * 4);
+        }
+        assert_eq!(load.wait_behind(1_000), Duration::from_millis(41));
+        answered(SAMPLES as u64 * 4 + 100);
+        assert_eq!(load.wait_behind(1_000), Duration::from_millis(41));
+        meter.rests(&load);
+        assert_eq!(load.wait_behind(1_000), Duration::from_millis(3));
+    }
+}

@@ -1,0 +1,139 @@
+use smallvec::SmallVec;
+
+use super::script;
+use crate::{Cost, Key, Policy, PolicySet};
+
+/// The size of a double.
+const DOUBLE: usize = size_of::<f64>();
+
+/// The size of the numbers of a call that has a few policies.
+const PACKED: usize = 128;
+
+/// Packs the numbers of a check, or of a batch of checks that have the same policies and one cost, as doubles.
+///
+/// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
+#[inline]
+pub(crate) fn pack(now: f64, cost: Cost, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    packed(&[now, cost.number()], policies)
+}
+
+/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
+pub(crate) fn pack_refund(now: f64, cost: Cost, spent: f64, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    packed(&[now, cost.number(), spent], policies)
+}
+
+#[inline]
+fn packed(own: &[f64], policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    let mut packed: SmallVec<_> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
+    for policy in policies.iter() {
+        for number in script::numbers(policy) {
+            packed.extend_from_slice(&(number as f64).to_le_bytes());
+        }
+    }
+    packed
+}
+
+/// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs of checks at costs of
+/// their own.
+///
+/// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the order in which its
+/// checks came, at least one, and exactly one if a policy is a sliding log.
+#[derive(Debug)]
+pub(crate) struct MixedArgs {
+    packed: Vec<u8>,
+    /// The index of the number of runs of the last subject.
+    runs_at: usize,
+    runs: u32,
+}
+
+impl MixedArgs {
+    /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a few policies. A time
+    /// of −1 stands for the server's own clock.
+    pub(crate) fn new(now: f64, subjects: usize) -> Self {
+        let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
+        packed.extend_from_slice(&now.to_le_bytes());
+        Self { packed, runs_at: 0, runs: 0 }
+    }
+
+    /// Begins the next subject.
+    pub(crate) fn subject(&mut self, policies: &PolicySet) {
+        for policy in policies.iter() {
+            for number in script::numbers(policy) {
+                self.push(number as f64);
+            }
+        }
+        (self.runs_at, self.runs) = (self.packed.len(), 0);
+        self.push(0.0);
+    }
+
+    /// Adds a run to the last subject: `count` checks of `cost`, at least one.
+    pub(crate) fn run(&mut self, cost: Cost, count: usize) {
+        self.push(cost.number());
+        self.push(count as f64);
+        self.runs += 1;
+        self.packed[self.runs_at..self.runs_at + DOUBLE].copy_from_slice(&f64::from(self.runs).to_le_bytes());
+    }
+
+    /// Returns the packed numbers: the first argument of the call.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.packed
+    }
+
+    fn push(&mut self, number: f64) {
+        self.packed.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
+/// storage version. The opening brace must be written.
+///
+/// The hash tag is the outermost level alone, so the states of all levels lie in one slot.
+#[inline]
+pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+    let (metered, outermost) = (key.level(policy.depth()).as_bytes(), key.outermost().len());
+    text.extend_from_slice(&metered[..outermost]);
+    text.push(b'}');
+    text.extend_from_slice(&metered[outermost..]);
+    text.push(b':');
+    text.extend_from_slice(policy.name().as_bytes());
+    text.push(b':');
+    text.extend_from_slice(policy.algorithm().tag().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    fn doubles(packed: &[u8]) -> Vec<f64> {
+        packed.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+    }
+
+    fn set(amount: u64) -> PolicySet {
+        PolicySet::from([
+            Policy::token_bucket("bucket", Quota::per_second(amount).with_burst(40)),
+            Policy::fixed_window("window", Quota::per_minute(amount + 1)),
+        ])
+    }
+
+    #[test]
+    fn the_numbers_of_a_call_come_before_those_of_the_policies() {
+        let numbers = [5.0, 1e6, 40.0, 6.0, 60e6];
+        assert_eq!(doubles(&pack(-1.0, Cost::new(3), &set(5))), [&[-1.0, 3.0], &numbers[..]].concat());
+        let refund = pack_refund(9.0, Cost::new(3), 7.0, &set(5));
+        assert_eq!(doubles(&refund), [&[9.0, 3.0, 7.0], &numbers[..]].concat());
+    }
+
+    #[test]
+    fn each_subject_of_a_mixed_batch_has_its_numbers_and_its_runs() {
+        let mut args = MixedArgs::new(9.0, 2);
+        args.subject(&set(5));
+        args.run(Cost::ONE, 7);
+        args.run(Cost::new(u64::from(u32::MAX)), 1);
+        args.subject(&set(1));
+        args.run(Cost::ZERO, 2);
+        let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 7.0, 4_294_967_295.0, 1.0];
+        let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 2.0];
+        assert_eq!(doubles(&args.into_bytes()), [&[9.0], &first[..], &second[..]].concat());
+    }
+}

@@ -1,0 +1,181 @@
+//! Fills a frame with the sections of each policy's algorithm.
+
+use super::parts::{Part, named};
+
+const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
+
+/// Appends the lines that stand for one line of a frame.
+pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
+    let code = line.trim_start();
+    let indent = &line[..line.len() - code.len()];
+    let mut push = |code: &str| {
+        text.push_str(indent);
+        text.push_str(code);
+        text.push('\n');
+    };
+    let Some(directive) = code.strip_prefix("--@ ") else {
+        return push(code);
+    };
+    let names = |word: &str| -> Vec<String> { (1..=parts.len()).map(|at| format!("{word}_{at}")).collect() };
+    match directive.split_once(' ').unwrap_or((directive, "")) {
+        ("args", more) => args_lines(parts, more).iter().for_each(|line| push(line)),
+        ("counts", _) => {
+            push(&format!("local each, counted = {}, ARGV[next_arg]", parts.len()));
+        }
+        ("policies", _) => push(&format!("local each = {}", parts.len())),
+        ("numbers", _) => number_lines(parts).iter().for_each(|line| push(line)),
+        ("tag", _) if is_tagged(parts) => push("local tag = ARGV[at / each + 2]"),
+        ("tag", _) => {}
+        ("keys", base) => {
+            for at in 1..=parts.len() {
+                match base {
+                    "0" => push(&format!("local key_{at} = KEYS[{at}]")),
+                    base => push(&format!("local key_{at} = KEYS[{base} + {at}]")),
+                }
+            }
+        }
+        ("verdicts", _) => push(&format!("local {}", names("fits").join(", "))),
+        ("once", _) => {
+            for (at, part) in parts.iter().enumerate() {
+                if parts[..at].iter().all(|other| other.source != part.source) {
+                    section_lines(part.source, "once").iter().for_each(|line| push(line));
+                }
+            }
+        }
+        ("each", section) => {
+            for (at, part) in (1..).zip(parts) {
+                for line in section_lines(part.source, section) {
+                    let line = line.replace("_1", &format!("_{at}"));
+                    push(&line);
+                }
+            }
+        }
+        ("admitted", _) => push(&format!("local admitted = {}", names("fits").join(" and "))),
+        ("reply", _) => {
+            signs(parts.len()).for_each(|line| push(&line));
+            if let [Part { parted: true, .. }] = parts {
+                push("if rest_1 == 0 then return first_1 end");
+            }
+            push(&format!("return {{ {}, now }}", words_of(parts).collect::<Vec<_>>().join(", ")));
+        }
+        ("replies", "all") => {
+            signs(parts.len()).for_each(|line| push(&line));
+            push("replies[place + 1] = granted");
+            let mut count = 1;
+            for word in words_of(parts) {
+                count += 1;
+                push(&format!("replies[place + {count}] = {word}"));
+            }
+            push(&format!("place = place + {count}"));
+        }
+        ("replies", _) => {
+            signs(parts.len()).for_each(|line| push(&line));
+            push("if counted then");
+            push("  place = place + 1");
+            push("  replies[place] = granted");
+            push("end");
+            for word in words_of(parts) {
+                let store = ["place = place + 1".to_owned(), format!("replies[place] = {word}")];
+                if matches!(parts, [Part { parted: true, .. }]) && word == "second_1" {
+                    push("if rest_1 > 0 then");
+                    store.iter().for_each(|line| push(&format!("  {line}")));
+                    push("end");
+                } else {
+                    store.iter().for_each(|line| push(line));
+                }
+            }
+        }
+        _ => unreachable!("an unknown line in a script: {line}"),
+    }
+}
+
+/// Returns the lines that read the numbers of a call: packed, or one by one in decimal when a person calls. A refund
+/// has one number more. A batch has to know where the counts begin.
+fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
+    let (is_refund, is_batch) = (more == "spent", more == "counted");
+    let is_tagged = !is_refund && is_tagged(parts);
+    let times: &[&str] = if is_refund { &["now", "cost", "spent"] } else { &["now", "cost"] };
+    let names: Vec<String> = times.iter().map(|&name| name.to_owned()).chain(names_of(parts)).collect();
+    let (all, count) = (names.join(", "), names.len());
+    let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
+    lines.extend(is_tagged.then(|| "local tag".to_owned()));
+    lines.extend(is_batch.then(|| format!("local next_arg = {}", 2 + usize::from(is_tagged))));
+    lines.push(format!("if #packed == {} then", count * 8));
+    lines.push(format!("  {all} = unpack('<{}', packed)", "d".repeat(count)));
+    lines.extend(is_tagged.then(|| "  tag = ARGV[2]".to_owned()));
+    lines.push("else".to_owned());
+    for (at, name) in names.iter().enumerate() {
+        // The tag comes before the numbers of the policies.
+        let arg = at + 1 + usize::from(is_tagged && at >= times.len());
+        let absent =
+            if name == "now" || name == "spent" { format!("ARGV[{arg}] == '' and -1 or ") } else { String::new() };
+        lines.push(format!("  {name} = {absent}ARGV[{arg}] + 0"));
+    }
+    lines.extend(is_tagged.then(|| "  tag = ARGV[3]".to_owned()));
+    lines.extend(is_batch.then(|| format!("  next_arg = {}", count + 1 + usize::from(is_tagged))));
+    lines.push("end".to_owned());
+    lines
+}
+
+/// Returns the lines that read the numbers of one subject of a mixed batch, and the first of its runs.
+fn number_lines(parts: &[Part]) -> [String; 2] {
+    let names: Vec<String> = names_of(parts).chain(["runs", "cost", "count"].map(str::to_owned)).collect();
+    let (all, format) = (names.join(", "), "d".repeat(names.len()));
+    [format!("local {all}"), format!("{all}, next_byte = unpack('<{format}', packed, next_byte)")]
+}
+
+/// Returns the names of the numbers of all policies.
+fn names_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    (1..).zip(parts).flat_map(|(at, part)| part.args.iter().map(move |name| format!("{name}_{at}")))
+}
+
+/// Returns whether a request over these policies has a tag.
+fn is_tagged(parts: &[Part]) -> bool {
+    parts.iter().any(|part| part.tagged)
+}
+
+/// Returns the lines that negate the first word of a policy that denies.
+fn signs(policies: usize) -> impl Iterator<Item = String> {
+    (1..=policies).map(|at| format!("if not fits_{at} then first_{at} = -1 - first_{at} end"))
+}
+
+/// Returns the names of all words, in the order of the reply.
+fn words_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    (1..).zip(parts).flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")))
+}
+
+/// Returns the lines of a section, with those of the sections that it includes.
+fn section_lines(source: &'static str, section: &str) -> Vec<String> {
+    if section == "mend" {
+        let store = section_lines(source, "store").into_iter().map(|line| format!("  {line}"));
+        return std::iter::once("if mended_1 then".to_owned()).chain(store).chain(["end".to_owned()]).collect();
+    }
+    // One function serves the sections of several files.
+    let source = if section == "muldiv" { named(section) } else { source };
+    let header = format!("--@ {section}");
+    let mut lines = Vec::new();
+    let mut found = false;
+    for line in source.lines() {
+        if !line.starts_with("--@ ") {
+            if !found || line.is_empty() {
+                continue;
+            }
+            let code = line.trim_start();
+            match code.strip_prefix("--@ ") {
+                Some(included) => {
+                    let indent = &line[..line.len() - code.len()];
+                    lines.extend(section_lines(source, included).iter().map(|line| format!("{indent}{line}")));
+                }
+                None => lines.push(line.to_owned()),
+            }
+        } else if let Some(name) = line.strip_prefix("--@ like ") {
+            if lines.is_empty() {
+                return section_lines(named(name), section);
+            }
+            found = false;
+        } else {
+            found = line == header;
+        }
+    }
+    lines
+}

@@ -1,0 +1,74 @@
+//! Describes each algorithm to the assembler, and lists the numbers of a policy.
+
+use crate::{Algorithm, Policy};
+
+/// Describes an algorithm to the assembler.
+pub(super) struct Part {
+    pub(super) source: &'static str,
+    pub(super) args: &'static [&'static str],
+    pub(super) words: usize,
+    /// Tells whether the reply of a single policy leaves out the last word when its amount divides its period.
+    pub(super) parted: bool,
+    /// Tells whether the tag of the request is stored.
+    pub(super) tagged: bool,
+}
+
+pub(super) fn part(algorithm: Algorithm) -> Part {
+    const WINDOW: &[&str] = &["amount", "period"];
+    const BUCKET: &[&str] = &["amount", "period", "burst"];
+    const CUT: &[&str] = &["amount", "width", "buckets"];
+    let (source, args) = match algorithm {
+        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET),
+        Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET),
+        Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET),
+        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW),
+        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW),
+        Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW),
+        Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
+        Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
+    };
+    let words = algorithm.words();
+    let parted = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let tagged = algorithm == Algorithm::SlidingLog;
+    Part { source, args, words, parted, tagged }
+}
+
+/// Returns the file that a `like` line names, or that holds a function.
+pub(super) fn named(name: &str) -> &'static str {
+    match name {
+        "fixed_window" => source!("fixed_window"),
+        "muldiv" => source!("muldiv"),
+        "token_bucket" => source!("token_bucket"),
+        _ => unreachable!("a script names a file that does not exist: {name}"),
+    }
+}
+
+/// Returns the numbers of a policy, in the order in which its script takes them. All are whole numbers below 2^53, so a
+/// double holds them exactly.
+pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
+    let quota = policy.quota_ref();
+    let (second, third) = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket => {
+            (quota.period_us(), Some(quota.burst()))
+        }
+        Algorithm::SlidingBuckets { .. } => {
+            let buckets = policy.buckets();
+            (buckets.width_us, Some(buckets.count))
+        }
+        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+            (quota.period_us(), None)
+        }
+    };
+    [quota.amount(), second].into_iter().chain(third)
+}
+
+/// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch leave it out.
+pub(crate) fn is_short(policy: &Policy) -> bool {
+    let quota = policy.quota_ref();
+    part(policy.algorithm()).parted && quota.period_us().is_multiple_of(quota.amount())
+}
+
+/// Returns whether a check over this algorithm has a tag argument.
+pub(crate) fn is_tagged(algorithm: Algorithm) -> bool {
+    part(algorithm).tagged
+}

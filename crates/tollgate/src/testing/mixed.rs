@@ -1,0 +1,103 @@
+use redis::Value;
+
+use super::script::{call, keys, time};
+use crate::{
+    Cost, Decision, Error, Key, PolicySet,
+    redis::{MixedArgs, MixedReply},
+};
+
+/// Makes the call of a [`RedisStore`](crate::RedisStore) that decides for many keys, each with policies and costs of its
+/// own. All policy sets have the same algorithms.
+#[derive(Clone, Debug)]
+pub struct MixedBatch {
+    subjects: Vec<MixedSubject>,
+}
+
+/// Holds a key of a [`MixedBatch`] and its checks.
+#[derive(Clone, Debug)]
+pub struct MixedSubject {
+    /// The policies that limit the key.
+    pub policies: PolicySet,
+    /// The key.
+    pub key: Key,
+    /// The tag of the checks, for a log among the policies.
+    pub tag: String,
+    /// The checks in order of arrival: a cost, and the number of checks of this cost.
+    pub runs: Vec<(Cost, usize)>,
+}
+
+impl MixedBatch {
+    /// Creates the call for these subjects.
+    ///
+    /// # Panics
+    ///
+    /// Panics when there is no subject, when the sets differ in their algorithms, or when a subject has no run.
+    #[must_use]
+    pub fn new(subjects: Vec<MixedSubject>) -> Self {
+        let is_alike = |at: &MixedSubject| at.policies.shape().id() == subjects[0].policies.shape().id();
+        assert!(!subjects.is_empty() && subjects.iter().all(is_alike), "subjects must have the same algorithms");
+        assert!(subjects.iter().all(|subject| !subject.runs.is_empty()), "a subject must have a run");
+        Self { subjects }
+    }
+
+    /// Returns the text that decides.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.subjects[0].policies.shape().mixed().text
+    }
+
+    /// Returns the SHA-1 of the text.
+    #[must_use]
+    pub fn sha(&self) -> &str {
+        &self.subjects[0].policies.shape().mixed().sha
+    }
+
+    /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.
+    #[must_use]
+    pub fn call(&self, now_us: Option<u64>) -> Vec<Vec<u8>> {
+        let mut args = MixedArgs::new(time(now_us), self.subjects.len());
+        for subject in &self.subjects {
+            args.subject(&subject.policies);
+            subject.runs.iter().for_each(|&(cost, count)| args.run(cost, count));
+        }
+        let names: Vec<String> =
+            self.subjects.iter().flat_map(|subject| keys(&subject.policies, &subject.key)).collect();
+        let mut words = call(self.sha(), &names, &args.into_bytes());
+        let tagged = self.subjects.iter().filter(|subject| subject.policies.is_tagged());
+        words.extend(tagged.map(|subject| subject.tag.as_bytes().to_vec()));
+        words
+    }
+
+    /// Reads the decisions in the reply: for each subject those of each run.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not one that the script makes.
+    pub fn decisions(&self, reply: &[u8]) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
+        self.read(&Value::BulkString(reply.to_vec()))
+    }
+
+    /// Reads the decisions in any reply.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not one that the script makes.
+    pub fn read(&self, reply: &Value) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
+        let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
+        let mut reply = MixedReply::new(self.subjects[0].policies.shape(), runs, reply)?;
+        let decisions = |subject: &MixedSubject| {
+            let decisions = |&(cost, count): &(Cost, usize)| {
+                let outcome = reply.next(&subject.policies, count)?;
+                Ok((0..count).map(|at| outcome.decision(at, &subject.policies, cost)).collect())
+            };
+            subject.runs.iter().map(decisions).collect()
+        };
+        self.subjects.iter().map(decisions).collect()
+    }
+}
+
+/// Returns the number of lists of algorithms whose scripts are in memory, in the whole process.
+#[must_use]
+pub fn shapes() -> usize {
+    crate::redis::Shape::count()
+}

@@ -1,0 +1,158 @@
+//! A mixed batch decides as the same checks one by one: with quotas and costs that differ from key to key, several runs
+//! of one key, damaged states, and quotas that were changed. Mistakes that are built into its script are found.
+
+use std::cell::Cell;
+
+use tollgate::{
+    Algorithm::{self, FixedWindow, SlidingLog, SlidingWindow, TokenBucket},
+    testing::ALGORITHMS,
+};
+use tollgate_test_support::{
+    Deployment, InMemory, InRedis, Kind, Subject,
+    mixed::{MixedStream, compare},
+};
+
+const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
+
+fn agree(redis: &mut InRedis, single: impl Fn() -> Box<dyn Subject>, seeds: u64, rounds: usize) {
+    let mut checks = 0;
+    for algorithm in ALGORITHMS {
+        for seed in 0..seeds {
+            let mut stream = MixedStream::new(seed, algorithm);
+            match compare(redis, &mut *single(), &mut stream, rounds, str::to_owned) {
+                Ok(count) => checks += count,
+                Err(disagreement) => panic!("{algorithm:?} seed {seed}: {disagreement}"),
+            }
+        }
+    }
+    println!("{checks} checks agree");
+}
+
+#[test]
+fn a_mixed_batch_decides_as_the_same_checks_in_process() {
+    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 30, 60);
+}
+
+#[test]
+fn a_mixed_batch_decides_as_the_same_checks_one_by_one_at_a_server() {
+    agree(&mut InRedis::new(), || Box::new(InRedis::new()), 2, 40);
+}
+
+#[test]
+fn a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process() {
+    let deployment = Deployment::start(Kind::Valkey, "a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process");
+    let Some(Deployment::Single(server)) = deployment else { return };
+    agree(&mut InRedis::on(server), || Box::new(InMemory::new()), 3, 60);
+}
+
+/// A mistake: the algorithm, the text of its script, and the wrong text in its place.
+type Mutant = (&'static str, Algorithm, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    (
+        "all subjects have the numbers of the first",
+        TokenBucket,
+        "amount_1, period_1, burst_1, runs, cost, count, next_byte = unpack('<dddddd', packed, next_byte)",
+        "amount_1, period_1, burst_1 = unpack('<ddd', packed, 9)\n  \
+         local _\n  _, _, _, runs, cost, count, next_byte = unpack('<dddddd', packed, next_byte)",
+    ),
+    (
+        "all runs have the cost of the first",
+        FixedWindow,
+        "cost, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
+        "local _; _, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
+    ),
+    (
+        "all runs have the count of the first",
+        FixedWindow,
+        "cost, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
+        "local _; cost, _, next_byte = unpack('<dd', packed, next_byte)\n    end",
+    ),
+    (
+        "a denied run denies the next one",
+        FixedWindow,
+        "local admitted = fits_1",
+        "local admitted = fits_1 and not replies.is_over\n      replies.is_over = not admitted",
+    ),
+    ("a denial at the end takes the charge back", FixedWindow, "is_charged or granted > 0", "granted > 0"),
+    ("only the first run is stored", FixedWindow, "if run == runs then", "if run == 1 then"),
+    ("a peek writes", FixedWindow, "    if cost > 0 then\n      is_tried", "    if true then\n      is_tried"),
+    ("a state ahead is not mended on denial", TokenBucket, "elseif is_tried then", "elseif false then"),
+    ("a denial writes", TokenBucket, "if mended_1 then", "if true then"),
+    ("a peek mends", TokenBucket, "elseif is_tried then", "else"),
+    ("a run admits one more than it has", FixedWindow, "granted == count\n", "granted > count or cost == 0\n"),
+    ("a run ends one check early", FixedWindow, "granted == count\n", "granted >= count - 1\n"),
+    ("a run is one check", FixedWindow, "until not admitted or granted == count", "until true"),
+    ("a word that is zero is left out", TokenBucket, "place = place + 3", "place = place + 2"),
+    (
+        "the end of a long reply is cut off",
+        FixedWindow,
+        "for first = 1, place, 4000 do",
+        "for first = 1, math.min(place, 4000), 4000 do",
+    ),
+    (
+        "a long reply is packed at once",
+        FixedWindow,
+        "for first = 1, place, 4000 do\n  local last = math.min(first + 3999, place)",
+        "for first = 1, place, 400000 do\n  local last = place",
+    ),
+    (
+        "a number is lost where the parts of a long reply meet",
+        FixedWindow,
+        "math.min(first + 3999, place)",
+        "math.min(first + 3998, place)",
+    ),
+    ("all subjects have the tag of the first", SlidingLog, "ARGV[at / each + 2]", "ARGV[2]"),
+    ("all subjects have the state of the first", FixedWindow, "states[at + 1]", "states[1]"),
+    ("all subjects have the key of the first", FixedWindow, "KEYS[at + 1]", "KEYS[1]"),
+    ("the remainder of a cost is dropped", TokenBucket, "step_part_1 = parts % amount_1", "step_part_1 = 0"),
+    ("a large cost is multiplied in a double", TokenBucket, "if parts < 9007199254740992 then", "if true then"),
+    (
+        "the whole microseconds of a large cost are left out",
+        TokenBucket,
+        "step_1 = step_1 + whole",
+        "step_1 = step_1 + 0",
+    ),
+    (
+        "a charge does not count for the next run",
+        SlidingWindow,
+        "current_1 = current_1 + cost",
+        "current_1 = math.max(current_1, cost)",
+    ),
+    (
+        "the second run cuts off buckets that the first has cut off",
+        BUCKETS,
+        "newest_1 % 65536, sum_1)\n          from_1 = 25",
+        "newest_1 % 65536, sum_1)",
+    ),
+    (
+        "a log is not stored",
+        SlidingLog,
+        "    if run == runs then\n      if is_charged then",
+        "    if false then\n      if is_charged then",
+    ),
+];
+
+#[test]
+fn every_mutant_of_a_mixed_batch_is_found() {
+    let mut redis = InRedis::new();
+    let mut survivors = Vec::new();
+    for &(mistake, algorithm, right, wrong) in MUTANTS {
+        let is_seen = Cell::new(false);
+        let alter = |text: &str| {
+            let changed = text.replace(right, wrong);
+            is_seen.set(is_seen.get() || changed != text);
+            changed
+        };
+        let is_found = (0..20).any(|seed| {
+            let mut stream = MixedStream::new(seed, algorithm);
+            compare(&mut redis, &mut InMemory::new(), &mut stream, 60, alter).is_err()
+        });
+        assert!(is_seen.get(), "the script has no such text: {mistake}");
+        if !is_found {
+            survivors.push(mistake);
+        }
+    }
+    assert!(survivors.is_empty(), "not found: {survivors:#?}");
+    println!("{} mutants, all found", MUTANTS.len());
+}

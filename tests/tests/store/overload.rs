@@ -1,0 +1,58 @@
+//! More checks than the server can decide within their deadline.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::task::JoinSet;
+use tollgate::{Algorithm, ErrorKind, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
+use tollgate_test_support::PATIENCE;
+use tollgate_tests::{RedisServer, wait};
+
+/// Eight policies whose script takes the server long.
+fn slow() -> PolicySet {
+    let policy = |name: u8| {
+        let algorithm = Algorithm::SlidingBuckets { buckets: 60 };
+        Policy::try_new(format!("p{name}"), algorithm, Quota::per_day(1_000_000)).expect("a policy")
+    };
+    PolicySet::try_new((0..8).map(policy)).expect("a set")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_answered_in_time_is_refused_early_and_the_breaker_stays_closed() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = Limiter::builder(store.clone())
+        .policies(slow())
+        .deadline(Duration::from_millis(200))
+        .on_outage(Outage::Open)
+        .build();
+    wait::until_async("the store decides", PATIENCE, async || {
+        !limiter.check("warm").await.expect("a decision").is_degraded()
+    })
+    .await;
+
+    // Callers come as fast as this machine can make them, until some hundred were refused.
+    let (mut callers, mut reasons) = (JoinSet::new(), BTreeMap::<_, u32>::new());
+    let mut key = 0_u64;
+    while reasons.get("overload").copied().unwrap_or(0) < 500 {
+        for _ in 0..200 {
+            let check = limiter.check(key);
+            callers.spawn(async move { check.await.expect("a decision").degraded() });
+            key += 1;
+        }
+        tokio::task::yield_now().await;
+        while let Some(reason) = callers.try_join_next() {
+            *reasons.entry(reason.expect("a caller").map_or("", ErrorKind::as_str)).or_default() += 1;
+        }
+        assert!(store.is_available(), "{reasons:?}");
+    }
+    while let Some(reason) = callers.join_next().await {
+        *reasons.entry(reason.expect("a caller").map_or("", ErrorKind::as_str)).or_default() += 1;
+    }
+    assert!(store.is_available(), "{reasons:?}");
+    assert!(reasons[""] > 0 && !reasons.contains_key("breaker"), "{reasons:?}");
+    // After the burst, checks are sent again at once.
+    wait::until_async("the store decides again", PATIENCE, async || {
+        !limiter.check("after").await.expect("a decision").is_degraded()
+    })
+    .await;
+}

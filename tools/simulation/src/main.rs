@@ -1,0 +1,52 @@
+//! Simulates how processes share a server: `cargo xtask simulate [--write]`.
+//!
+//! The model has a server with a time for each call and for each key, lines with a delay and a jitter, and processes with
+//! callers. Each process runs the controller of the Redis store, the same lines as in production. The run is
+//! deterministic: it has its own clock and seeded random numbers, so each run gives the same figures.
+
+use std::{env, fs, path::Path, process::ExitCode};
+
+mod controller;
+mod line;
+mod page;
+mod process;
+mod random;
+mod results;
+mod scenarios;
+#[allow(dead_code, reason = "the store reads more of the window than the simulation")]
+#[path = "../../../crates/tollgate/src/redis/dispatch/window.rs"]
+mod window;
+mod world;
+
+/// A time in nanoseconds.
+type Nanos = u64;
+
+const SECOND: Nanos = 1_000_000_000;
+const MS: Nanos = 1_000_000;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let write = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["--write"] => true,
+        _ => {
+            eprintln!("Usage: cargo xtask simulate [--write]\n\n  --write  writes docs/simulation.md and its pictures");
+            return ExitCode::FAILURE;
+        }
+    };
+    let parts = scenarios::all();
+    let text = page::markdown(&parts);
+    println!("{text}");
+    if !write {
+        return ExitCode::SUCCESS;
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pictures = parts.iter().map(|part| (format!("plots/{}.svg", part.name), part.picture.svg()));
+    for (file, content) in pictures.chain([("simulation.md".to_owned(), text)]) {
+        if let Err(error) = fs::write(docs.join(&file), content) {
+            eprintln!("docs/{file} cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

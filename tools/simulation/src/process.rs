@@ -1,0 +1,156 @@
+//! Models one process: its callers, its queue, and what it has under way.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use crate::{
+    Nanos,
+    controller::{Controller, Kind, Leave},
+    line::{Line, Route},
+};
+
+/// Describes a process.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) callers: usize,
+    pub(crate) route: Route,
+    /// The time at which its callers begin, and the time at which they end.
+    pub(crate) from: Nanos,
+    pub(crate) until: Nanos,
+}
+
+/// Holds the state of a process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) client: Client,
+    controller: Controller,
+    pub(crate) to_server: Line,
+    pub(crate) back: Line,
+    /// The times at which the waiting checks were asked for.
+    queue: VecDeque<Nanos>,
+    /// The batches under way, by their numbers.
+    batches: BTreeMap<u64, Batch>,
+    keys_under_way: usize,
+    /// The round trip of the last answer.
+    round_trip: Nanos,
+    /// The checks that were not sent because their answer would come after the deadline. Their callers still wait.
+    given_up: usize,
+    /// The time from which the core of the process is free.
+    free_at: Nanos,
+}
+
+#[derive(Debug)]
+struct Batch {
+    leave: Leave,
+    sent: Nanos,
+    keys: usize,
+    /// The times at which its checks were asked for. A caller that left has no entry.
+    asked: Vec<Nanos>,
+}
+
+/// Holds what became of an answered batch.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// The latencies of the checks whose callers still waited.
+    pub(crate) latencies: Vec<Nanos>,
+    /// The time from which these callers ask again.
+    pub(crate) again: Nanos,
+}
+
+/// The most keys in a batch.
+const MOST_KEYS: usize = 64;
+
+/// The part of all checks that a batch takes at most. The process then works on one batch while the server works on the
+/// next one.
+const SHARE: usize = 4;
+
+/// The time of the process for a check. It was measured with 256 callers.
+const CHECK: Nanos = 900;
+
+/// The time after which a caller leaves: the default deadline of a limiter.
+pub(crate) const DEADLINE: Nanos = 50_000_000;
+
+impl Process {
+    /// Creates a process that connects now. Its first call waits for so long at the server.
+    pub(crate) fn new(number: usize, client: Client, kind: Kind, now: Nanos, wait: Nanos) -> Self {
+        let seed = number as u64 + 1;
+        let round_trip = Duration::from_nanos(client.route.round_trip(now) + wait);
+        Self {
+            controller: Controller::new(kind, Duration::from_nanos(now), round_trip),
+            to_server: Line::new(&client.route, false, seed),
+            back: Line::new(&client.route, true, seed),
+            queue: VecDeque::new(),
+            batches: BTreeMap::new(),
+            keys_under_way: 0,
+            round_trip: client.route.round_trip(now) + wait,
+            given_up: 0,
+            free_at: now,
+            client,
+        }
+    }
+
+    pub(crate) fn keys_under_way(&self) -> usize {
+        self.keys_under_way
+    }
+
+    /// Adds checks to the queue.
+    pub(crate) fn ask(&mut self, now: Nanos, checks: usize) {
+        if now < self.client.until {
+            self.queue.extend(std::iter::repeat_n(now, checks));
+        }
+    }
+
+    /// Cuts a batch if another one may leave. Returns its keys.
+    pub(crate) fn send(&mut self, now: Nanos, number: u64) -> Option<usize> {
+        // Without this, all callers would be late where the queue is longer than the deadline. With nothing under way no
+        // answer would tell that the round trip is shorter again, so a check is sent in any case.
+        let is_late = |asked: &Nanos| !self.batches.is_empty() && asked + DEADLINE < now + self.round_trip;
+        while self.queue.front().is_some_and(is_late) {
+            self.queue.pop_front();
+            self.given_up += 1;
+        }
+        let time = Duration::from_nanos(now);
+        if self.queue.is_empty() || !self.controller.allows(time, self.batches.len(), self.keys_under_way) {
+            return None;
+        }
+        let share = (self.queue.len() + self.keys_under_way).div_ceil(SHARE);
+        let keys = self.queue.len().min(MOST_KEYS).min(share);
+        let asked = self.queue.drain(..keys).collect();
+        let leave = self.controller.sent(time, keys);
+        self.batches.insert(number, Batch { leave, sent: now, keys, asked });
+        self.keys_under_way += keys;
+        Some(keys)
+    }
+
+    /// Takes the answer to a batch. The core works on one answer after another.
+    pub(crate) fn answer(&mut self, now: Nanos, number: u64) -> Answered {
+        let Some(batch) = self.batches.remove(&number) else {
+            return Answered { latencies: Vec::new(), again: now };
+        };
+        let noticed = self.free_at.max(now);
+        self.controller.answered(Duration::from_nanos(noticed), batch.leave, Duration::from_nanos(noticed - now));
+        self.round_trip = now - batch.sent;
+        self.keys_under_way -= batch.keys;
+        self.free_at = noticed + CHECK * batch.keys as Nanos;
+        let latencies = batch.asked.iter().map(|asked| self.free_at - asked).collect();
+        Answered { latencies, again: self.free_at }
+    }
+
+    /// Lets the callers leave whose deadline has passed, and returns their number.
+    pub(crate) fn expire(&mut self, now: Nanos) -> usize {
+        let is_late = |asked: &Nanos| asked + DEADLINE <= now;
+        let mut late = std::mem::take(&mut self.given_up);
+        while self.queue.front().is_some_and(is_late) {
+            self.queue.pop_front();
+            late += 1;
+        }
+        for batch in self.batches.values_mut().filter(|batch| batch.asked.iter().any(is_late)) {
+            let before = batch.asked.len();
+            batch.asked.retain(|asked| !is_late(asked));
+            late += before - batch.asked.len();
+        }
+        late
+    }
+}
