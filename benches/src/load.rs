@@ -102,9 +102,7 @@ pub(crate) fn run<D: Decide>(
 
     let mut latencies: Vec<u32> = tallies.iter().flat_map(|tally| &tally.latencies_ns).copied().collect();
     latencies.sort_unstable();
-    let at = |share: f64| {
-        latencies.get((latencies.len() as f64 * share) as usize).map_or(f64::NAN, |&ns| f64::from(ns) / 1e3)
-    };
+    let at = |share: f64| percentile(&latencies, share) / 1e3;
     let decisions = tallies.iter().map(|tally| tally.decisions).sum();
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / decisions as f64;
     Load {
@@ -116,6 +114,12 @@ pub(crate) fn run<D: Decide>(
         p50_us: at(0.5),
         p99_us: at(0.99),
     }
+}
+
+/// Returns the value at this share of the sorted values. Returns NaN without values.
+pub(crate) fn percentile(sorted: &[u32], share: f64) -> f64 {
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).map_or(f64::NAN, |&value| f64::from(value))
 }
 
 #[derive(Default)]
@@ -153,5 +157,17 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Ins
         if Instant::now() >= until {
             return tally;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        assert_eq!(percentile(&[1, 2, 3, 4], 0.5), 3.0);
+        assert_eq!(percentile(&[1, 2, 3, 4], 1.0), 4.0);
+        assert!(percentile(&[], 0.5).is_nan());
     }
 }

@@ -14,9 +14,8 @@ use tokio::{runtime::Runtime, sync::mpsc};
 
 use crate::{
     keys::Random,
-    load::{Answer, Decide},
+    load::{Answer, Decide, percentile},
     machine,
-    steady::percentile,
 };
 
 /// Describes the arrivals.

@@ -11,7 +11,7 @@ use tokio::{runtime::Runtime, task::coop};
 
 use crate::{
     keys::Random,
-    load::{Answer, Crowd, Decide},
+    load::{Answer, Crowd, Decide, percentile},
     server::Server,
 };
 
@@ -80,12 +80,6 @@ pub(crate) fn run<D: Decide>(
     }
 }
 
-/// Returns the value at this share of the sorted values. Returns NaN without values.
-pub(crate) fn percentile(sorted: &[u32], share: f64) -> f64 {
-    let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).map_or(f64::NAN, |&value| f64::from(value))
-}
-
 #[derive(Default)]
 struct Tally {
     latencies_us: Vec<u32>,
@@ -115,17 +109,5 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, from: Inst
         asked = ended;
         // A caller that never waits has to yield, so that the other callers can run.
         coop::consume_budget().await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_one_of_the_values() {
-        assert_eq!(percentile(&[1, 2, 3, 4], 0.5), 3.0);
-        assert_eq!(percentile(&[1, 2, 3, 4], 1.0), 4.0);
-        assert!(percentile(&[], 0.5).is_nan());
     }
 }

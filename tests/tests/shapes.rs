@@ -1,4 +1,4 @@
-//! What a policy set costs in memory: its scripts belong to its list of algorithms, and not to the set. A program of its
+//! Measures the memory of policy sets: the scripts belong to the list of algorithms, and not to the set. A program of its
 //! own, because it counts the lists of the whole process.
 
 use std::sync::{Mutex, MutexGuard};

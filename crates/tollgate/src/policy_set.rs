@@ -114,9 +114,7 @@ impl PolicySet {
     /// Returns `true` when a policy of both sets may have the same state for one key.
     #[cfg(feature = "redis")]
     pub(crate) fn shares_state(&self, other: &Self) -> bool {
-        let is_stored_alike =
-            |one: &Policy, two: &Policy| one.name() == two.name() && one.algorithm().tag() == two.algorithm().tag();
-        self.iter().any(|one| other.iter().any(|two| is_stored_alike(one, two)))
+        self.iter().any(|one| other.iter().any(|two| one.shares_state(two)))
     }
 
     /// Returns the shape: the scripts that this set shares with all sets of the same algorithms.

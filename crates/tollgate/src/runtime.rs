@@ -1,4 +1,6 @@
-//! The tokio runtime that a call to a store outside this process needs.
+//! The tokio runtime that a call to a store outside this process needs, and its time.
+
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 
@@ -17,4 +19,10 @@ pub(crate) fn current() -> Result<Handle, Error> {
              Limiter::blocking",
         )
     })
+}
+
+/// Returns tokio's time, as the start of a [`Deadline`](crate::Deadline) does. Tests may stop it.
+#[inline]
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -5,7 +5,7 @@ use metrics::{
     histogram,
 };
 
-use crate::{Cost, Deadline, Decision, Error, ErrorKind, Policy, PolicySet};
+use crate::{Cost, Deadline, Decision, Error, ErrorKind, Policy, PolicySet, runtime};
 
 const CHECKS: &str = "tollgate_checks_total";
 const DENIALS: &str = "tollgate_denials_total";
@@ -64,7 +64,7 @@ impl LimiterMetrics {
         if let Some(deadline) = deadline
             && !decision.is_remembered()
         {
-            remote.duration.record(tokio::time::Instant::now().into_std() - deadline.start());
+            remote.duration.record(runtime::now() - deadline.start());
         }
         if let Some(kind) = decision.degraded() {
             remote.degraded.increment(kind, DEGRADED, name);

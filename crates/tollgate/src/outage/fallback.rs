@@ -1,7 +1,7 @@
 use std::{borrow::Cow, num::NonZeroU32, time::Instant};
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
-use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics};
+use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics, runtime::now};
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
 /// checks.
@@ -128,11 +128,6 @@ impl Fallback {
 /// Returns when a check began.
 fn start(check: Check<'_>) -> Instant {
     check.deadline.map_or_else(now, Deadline::start)
-}
-
-/// Returns tokio's time, as the start of a deadline does.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 #[cfg(test)]

@@ -1,27 +1,19 @@
-use std::{
-    fmt,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+mod finding;
+mod scripts;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::Value;
 
+pub use self::finding::Finding;
+use self::finding::{ACL, granted, lacks};
 use super::{
     RedisStore,
-    protocol::{self, MixedArgs, Script},
-    replicas,
     server::{self, DISTANT, Server},
 };
-use crate::{Cost, Error, ErrorKind, Key, Policy, PolicySet, Quota, limiter};
-
-/// Describes a setting of a server that an operator should change. See [`RedisStore::diagnose`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    code: &'static str,
-    detail: String,
-}
+use crate::{Error, PolicySet, limiter};
 
 const EVICTION: &str = "TOLLGATE-EVICTION";
-const ACL: &str = "TOLLGATE-ACL";
 const CLOCK: &str = "TOLLGATE-CLOCK";
 const VERSION: &str = "TOLLGATE-VERSION";
 
@@ -33,37 +25,6 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is busy.
 const TRIPS: u32 = 5;
-
-/// The amount per minute of the policies that are tried.
-const TRIED: u64 = 600;
-
-/// The costs of the three calls of each script.
-const COSTS: [u64; 3] = [200, 1, 1];
-
-impl Finding {
-    fn new(code: &'static str, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into() }
-    }
-
-    /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`,
-    /// `TOLLGATE-CLOCK`, `TOLLGATE-VERSION` or `TOLLGATE-DISTANT`.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        self.code
-    }
-
-    /// Returns what is wrong, and what to do about it.
-    #[must_use]
-    pub fn detail(&self) -> &str {
-        &self.detail
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.detail)
-    }
-}
 
 impl RedisStore {
     /// Finds settings of the server that weaken limits, and tries the scripts of the given policies. In a cluster,
@@ -99,10 +60,10 @@ impl RedisStore {
         for (server, key) in self.backend().servers().await? {
             let mut found = examine(&server).await?;
             for set in &sets {
-                try_scripts(&server, set, &key, &mut found).await?;
+                scripts::try_policies(&server, set, &key, &mut found).await?;
             }
             if !sets.is_empty() {
-                found.extend(try_count(&server, &key).await?);
+                found.extend(scripts::try_count(&server, &key).await?);
             }
             // Several servers of a cluster often have the same findings.
             found.retain(|finding| !findings.contains(finding));
@@ -115,8 +76,8 @@ impl RedisStore {
     pub(super) async fn log_findings(&self) {
         match self.diagnose([]).await {
             Ok(findings) => {
-                for Finding { code, detail } in findings {
-                    tracing::warn!(code, "{detail}");
+                for finding in findings {
+                    tracing::warn!(code = finding.code(), "{}", finding.detail());
                 }
             }
             Err(error) => tracing::debug!(%error, "the redis server could not be examined"),
@@ -174,125 +135,6 @@ fn local_time(server: &Server) -> Duration {
         Some(clock) => Duration::from_micros(clock.now_us()),
         None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
     }
-}
-
-/// Packs the arguments of a call with a cost.
-type PackArgs<'a> = &'a dyn Fn(Cost) -> Vec<u8>;
-
-/// Calls every script of the policies on a key of its own, which expires after a minute at most.
-async fn try_scripts(
-    server: &Server,
-    policies: &PolicySet,
-    key: &Key,
-    findings: &mut Vec<Finding>,
-) -> Result<(), Error> {
-    let brief = policies
-        .iter()
-        // One unit lasts a tenth of a second. Of two single charges, one falls into the second of the state that is
-        // stored, and is written in place. The large charge before them is visible for twenty seconds.
-        .map(|policy| Policy::try_new(policy.name(), policy.algorithm(), Quota::new(TRIED, Duration::from_secs(60))));
-    let set = PolicySet::try_new(brief.collect::<Result<Vec<_>, _>>()?)?;
-    let shape = set.shape();
-    let names = set.iter().map(Policy::name).collect::<Vec<_>>().join(", ");
-    let call = |command: &str, body: &str, packed: &[u8], is_refund: bool| {
-        let mut command = redis::cmd(command);
-        command.arg(body).arg(set.len());
-        server.add_keys([(&set, key)], &mut command);
-        command.arg(packed);
-        if set.is_tagged() && !is_refund {
-            command.arg("");
-        }
-        command
-    };
-    let charged = |cost| protocol::pack(server.now(), cost, &set).to_vec();
-    let mixed = |cost| {
-        let mut args = MixedArgs::new(server.now(), 1);
-        args.subject(&set);
-        args.run(cost, 1);
-        args.into_bytes()
-    };
-    let refunded = |cost| protocol::pack_refund(server.now(), cost, -1.0, &set).to_vec();
-    let tried: [(&Script, PackArgs<'_>); 4] =
-        [(shape.check(), &charged), (shape.batch(), &charged), (shape.mixed(), &mixed), (shape.refund(), &refunded)];
-    let mut left = Vec::new();
-    for (script, packed) in tried {
-        let is_refund = script.sha == shape.refund().sha;
-        // By its body first: the user may lack the right to load a script that the server happens to know.
-        let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
-        for ((command, body), cost) in calls.into_iter().zip(COSTS) {
-            let call = call(command, body, &packed(Cost::new(cost)), is_refund);
-            let Some(reply) = granted(server.query_in_time(&call).await)? else {
-                findings.push(Finding::new(
-                        ACL,
-                        format!(
-                            "the user may not {command} a script of the policies {names}, or a command in it, or not on keys \
-                             {0}:*; grant ~{0}:* +evalsha +eval +time +get +mget +set +setrange, and for a sliding log \
-                             +lindex +llen +lpush +lrange +lrem +lset +ltrim +rpush +pexpireat",
-                            server.prefix()
-                        ),
-                    ));
-                // Without its body the server may not know the script.
-                break;
-            };
-            if script.sha == shape.check().sha {
-                let decision = protocol::decision(&set, Cost::new(cost), &reply)?;
-                left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
-            }
-        }
-    }
-    // A state that may not be read counts as absent, so each charge is the first and no request is ever denied. A
-    // window may end between two of the checks, but not between every two.
-    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < TRIED - cost);
-    for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
-        if !is_read(at) {
-            findings.push(Finding::new(
-                ACL,
-                format!(
-                    "the user may write the state of policy {} and not read it; grant read and write on its keys",
-                    policy.name()
-                ),
-            ));
-        }
-    }
-    let mut delete = redis::cmd("DEL");
-    server.add_keys([(&set, key)], &mut delete);
-    if granted(server.query_in_time(&delete).await)?.is_none() {
-        findings.push(lacks("DEL", "+del"));
-    }
-    Ok(())
-}
-
-/// Calls the script by which the replicas count themselves, on a key of its own.
-async fn try_count(server: &Server, key: &Key) -> Result<Option<Finding>, Error> {
-    let mut call = redis::cmd("EVAL");
-    call.arg(&Script::replicas().text).arg(1);
-    replicas::add_call(server, key, "diagnosis", &mut call);
-    if granted(server.query_in_time(&call).await)?.is_none() {
-        return Ok(Some(Finding::new(
-            ACL,
-            format!(
-                "the user may not call the script by which the replicas count themselves, or a command in it; grant \
-                 ~{}:* +evalsha +eval +time +zadd +zremrangebyscore +zcard +pexpire, or set `Outage::local`",
-                server.prefix()
-            ),
-        )));
-    }
-    // A missing right to delete is found with the scripts of the policies.
-    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key))).await)?;
-    Ok(None)
-}
-
-/// Returns `None` for a call that the user may not make.
-fn granted<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn lacks(command: &str, right: &str) -> Finding {
-    Finding::new(ACL, format!("the user may not call {command}; grant {right}"))
 }
 
 fn info(section: &str) -> redis::Cmd {

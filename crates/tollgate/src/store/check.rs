@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Cost, Key, PolicySet};
+use crate::{Cost, Key, PolicySet, runtime};
 
 /// Describes one check for a [`Store`](crate::Store).
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Deadline {
     #[must_use]
     #[inline]
     pub fn after(timeout: Duration) -> Self {
-        Self { start: tokio::time::Instant::now().into_std(), timeout }
+        Self { start: runtime::now(), timeout }
     }
 
     /// Returns when the check began.

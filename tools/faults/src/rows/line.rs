@@ -89,31 +89,25 @@ pub(super) async fn jump(pace: Pace) -> Findings {
 }
 
 pub(super) async fn bursts(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
     let length = pace.of(Duration::from_secs(15), Duration::from_secs(3));
+    held_back(length, Duration::from_millis(5), Duration::from_millis(1)).await
+}
+
+pub(super) async fn stalls(pace: Pace) -> Findings {
+    let length = pace.of(Duration::from_secs(20), Duration::from_secs(4));
+    held_back(length, Duration::from_millis(30), Duration::from_millis(970)).await
+}
+
+/// Holds all answers back for `hold` and lets them pass for `pass`, in turns.
+async fn held_back(length: Duration, hold: Duration, pass: Duration) -> Findings {
+    let mut findings = Findings::default();
     let samples = checked(async move |proxy| {
         let began = Instant::now();
         while began.elapsed() < length {
             proxy.set(Mode::Stall);
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(hold).await;
             proxy.set(Mode::Pass);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
-    late(&mut findings, 0.0, &samples);
-    findings
-}
-
-pub(super) async fn stalls(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
-    let length = pace.of(20, 4);
-    let samples = checked(async move |proxy| {
-        for _ in 0..length {
-            proxy.set(Mode::Stall);
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            proxy.set(Mode::Pass);
-            tokio::time::sleep(Duration::from_millis(970)).await;
+            tokio::time::sleep(pass).await;
         }
     })
     .await;

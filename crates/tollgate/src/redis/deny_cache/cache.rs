@@ -6,6 +6,7 @@ use std::{
 use super::table::{self, EpochTable};
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels,
+    runtime::now,
 };
 
 /// Remembers denials that still hold, so that a client that keeps asking costs the server nothing.
@@ -140,11 +141,6 @@ impl Denial {
         let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
         Decision::from_levels(&self.policies, levels, self.cost, self.at_us).marked_remembered()
     }
-}
-
-/// Returns tokio's time, as the start of a deadline does.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 impl fmt::Debug for DenyCache {

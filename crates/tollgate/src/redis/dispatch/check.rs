@@ -164,7 +164,7 @@ impl store::PendingCheck<Decision> for PendingCheck {
 
 impl Drop for PendingCheck {
     fn drop(&mut self) {
-        let is_late = |end| tokio::time::Instant::now().into_std() >= end;
+        let is_late = |end| runtime::now() >= end;
         let deadline = self.request().deadline;
         let end = deadline.and_then(|deadline| deadline.instant());
         if matches!(self.state, State::Queued(_)) && end.is_some_and(is_late) {

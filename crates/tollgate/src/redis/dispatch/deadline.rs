@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::request::CheckRequest;
+use crate::runtime;
 
 /// Ends checks at their deadline.
 ///
@@ -103,7 +104,7 @@ struct TimerTask {
 impl TimerTask {
     async fn run(mut self) {
         loop {
-            let (late, next) = self.lists.take_late(self.id, tokio::time::Instant::now().into_std());
+            let (late, next) = self.lists.take_late(self.id, runtime::now());
             for request in late {
                 request.expire();
             }

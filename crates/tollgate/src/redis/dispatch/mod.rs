@@ -10,7 +10,6 @@ mod load;
 mod queue;
 mod request;
 mod sent;
-
 mod window;
 mod worker;
 

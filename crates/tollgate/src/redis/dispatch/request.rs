@@ -17,6 +17,7 @@ use crate::{
         deny_cache::{Epoch, KeyHash},
         server::{CallError, NotExecuted},
     },
+    runtime,
 };
 
 /// Holds a check and, later, its reply.
@@ -89,7 +90,7 @@ impl CheckRequest {
             hash,
             cost: check.cost,
             tag,
-            sent: check.deadline.map_or_else(|| tokio::time::Instant::now().into_std(), Deadline::start),
+            sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             deadline: check.deadline,
             deny_epoch,
             is_asking: false,

@@ -22,6 +22,7 @@ use crate::{
         connect::{Connection, Numbered},
         server::{CallError, Server},
     },
+    runtime::now,
 };
 
 /// The queue before a server, and the signal that a check was added or the queue was closed.
@@ -132,13 +133,7 @@ impl Worker {
             }
             let is_full = self.sent.has_refused() || (!is_empty && !self.has_room());
             if is_full || is_empty {
-                tokio::select! {
-                    biased;
-                    () = self.sent.until_answered(&self.server) => {}
-                    () = self.server.opened().notified() => {}
-                    () = self.inbox.wake.notified(), if !is_full => {}
-                }
-                self.note_answers();
+                self.until_something_happens(!is_full).await;
                 continue;
             }
             self.let_others_run().await;
@@ -150,12 +145,13 @@ impl Worker {
         }
     }
 
-    /// Waits until a batch is answered or the breaker opens.
-    async fn until_something_happens(&mut self) {
+    /// Waits until a batch is answered or the breaker opens, or until a check comes if there is room for one.
+    async fn until_something_happens(&mut self, has_room: bool) {
         tokio::select! {
             biased;
             () = self.sent.until_answered(&self.server) => {}
             () = self.server.opened().notified() => {}
+            () = self.inbox.wake.notified(), if has_room => {}
         }
         self.note_answers();
     }
@@ -197,14 +193,11 @@ impl Worker {
         };
         self.note_answers();
         let Ok(connection) = connection else { return Some(connection) };
-        if self.server.breaker().epoch() != self.epoch {
-            return None;
-        }
-        if self.sent.has_refused() {
+        if self.server.breaker().epoch() != self.epoch || self.sent.has_refused() {
             return None;
         }
         if self.sent.is_held(&connection) {
-            self.until_something_happens().await;
+            self.until_something_happens(false).await;
             return None;
         }
         Some(Ok(connection))
@@ -291,9 +284,4 @@ async fn requeue() {
         Poll::Pending
     })
     .await;
-}
-
-/// Returns the time, which tests may stop.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -25,12 +25,18 @@ pub(crate) fn pack_refund(now: f64, cost: Cost, spent: f64, policies: &PolicySet
 #[inline]
 fn packed(own: &[f64], policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
     let mut packed: SmallVec<_> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
+    for_each_number(policies, |number| packed.extend_from_slice(&number.to_le_bytes()));
+    packed
+}
+
+/// Visits the numbers of all policies in order.
+#[inline]
+fn for_each_number(policies: &PolicySet, mut visit: impl FnMut(f64)) {
     for policy in policies.iter() {
         for number in script::numbers(policy) {
-            packed.extend_from_slice(&(number as f64).to_le_bytes());
+            visit(number as f64);
         }
     }
-    packed
 }
 
 /// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs of checks at costs of
@@ -57,11 +63,7 @@ impl MixedArgs {
 
     /// Begins the next subject.
     pub(crate) fn subject(&mut self, policies: &PolicySet) {
-        for policy in policies.iter() {
-            for number in script::numbers(policy) {
-                self.push(number as f64);
-            }
-        }
+        for_each_number(policies, |number| self.push(number));
         (self.runs_at, self.runs) = (self.packed.len(), 0);
         self.push(0.0);
     }

@@ -28,8 +28,7 @@ pub(crate) fn decision(policies: &PolicySet, cost: Cost, reply: &Value) -> Resul
 
 /// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
 fn words_of_check(policies: &PolicySet) -> usize {
-    let words: usize = policies.iter().map(|policy| policy.algorithm().words()).sum();
-    words - usize::from(policies.is_short())
+    policies.shape().words() - usize::from(policies.is_short())
 }
 
 /// Holds the outcome of a batch for one key, or of a run of checks in a mixed batch.

@@ -13,7 +13,7 @@ use super::{
     breaker::Breaker,
     distance::{self, Distance},
 };
-use crate::{Deadline, Error, ErrorKind};
+use crate::{Deadline, Error, ErrorKind, runtime::now};
 
 /// Holds what is known of a server's health.
 #[derive(Debug)]
@@ -136,9 +136,4 @@ fn shown(duration: Duration) -> Duration {
 /// Creates the error of a check that is not sent because the server did not answer before.
 pub(super) fn silent() -> Error {
     Error::new(ErrorKind::CircuitOpen, "redis did not answer earlier checks and is not asked until it answers a probe")
-}
-
-/// Returns the time, which tests may stop.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
