@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tollgate::{Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore};
+use tollgate::{Algorithm, Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, TenantLimiters};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{RedisServer, wait};
 
@@ -82,6 +82,29 @@ fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
 }
 
 #[test]
+fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded() {
+    record(async |snapshotter| {
+        let limiter = Limiter::builder(MemoryStore::new()).policies([TWO, HOURLY]).name("calls").build();
+        check(&limiter, "acme").await;
+        let tenant = |at| Policy::try_new(format!("tenant-{at}"), Algorithm::TokenBucket, Quota::per_day(1));
+        // The names stand at another place of the set, and the others are new.
+        let mut others = vec![limiter.with_policies([HOURLY, TWO])];
+        others.extend((0..100).map(|at| limiter.with_policies(tenant(at).expect("a policy"))));
+        for limiter in &others {
+            for _ in 0..3 {
+                check(limiter, "acme").await;
+            }
+        }
+        let series = Series::of(&snapshotter);
+        let denials = |policy: &str| series.count(&format!("tollgate_denials_total limiter=calls policy={policy}"));
+        assert_eq!((denials("two"), denials("hourly")), (2, 0));
+        assert_eq!((denials("tenant-0"), denials("tenant-61")), (2, 2));
+        assert_eq!(denials("other"), 2 * (100 - 62));
+        assert_eq!(series.0.keys().filter(|name| name.starts_with("tollgate_denials_total")).count(), 64 + 1);
+    });
+}
+
+#[test]
 fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
     record(async |snapshotter| {
         let server = RedisServer::start();
@@ -119,6 +142,35 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
             assert_eq!(series.count(&format!("tollgate_outages_total limiter={name}")), 1);
             assert_eq!(series.gauge(&format!("tollgate_outage limiter={name}")), Some(1.0));
         }
+    });
+}
+
+#[test]
+fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_shows() {
+    record(async |snapshotter| {
+        let default = Limiter::builder(MemoryStore::new()).policies(TWO).name("calls").build();
+        let tenants = TenantLimiters::builder(default, async |tenant: u64| match tenant {
+            0..10 => Ok(HOURLY),
+            _ => Err("the database is away"),
+        })
+        .retry_delay(Duration::ZERO)
+        .build();
+        let fetch = async |tenant: u64| drop(tenants.limiter_for(&tenant).await.expect("limits"));
+        for tenant in [1, 2, 2, 99] {
+            fetch(tenant).await;
+        }
+        let series = Series::of(&snapshotter);
+        let fetches =
+            |outcome: &str| series.count(&format!("tollgate_tenant_fetches_total limiter=calls outcome={outcome}"));
+        assert_eq!((fetches("succeeded"), fetches("failed")), (2, 1));
+        assert_eq!(series.gauge("tollgate_tenants_cached limiter=calls"), Some(3.0));
+        assert_eq!(series.gauge("tollgate_tenant_outage limiter=calls"), Some(1.0));
+        wait::until_async("the end of the outage", PATIENCE, async || {
+            tenants.invalidate(&1);
+            fetch(1).await;
+            Series::of(&snapshotter).gauge("tollgate_tenant_outage limiter=calls") == Some(0.0)
+        })
+        .await;
     });
 }
 

@@ -4,7 +4,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use tollgate::{
-    Algorithm, Policy, PolicySet, Quota,
+    Algorithm, Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy,
+    PolicySet, Quota, Store, StoreFuture, TenantLimiters,
     testing::{Script, shapes},
 };
 
@@ -87,4 +88,93 @@ fn a_tenant_with_a_quota_of_its_own_takes_less_than_200_bytes() {
         assert!(made.bytes_current > 0, "{made:?}");
         drop(tenant);
     }
+}
+
+/// Decides in process until it is told to be away.
+struct StoreWithOutage(MemoryStore, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Store for StoreWithOutage {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        match self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            true => StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away"))),
+            false => self.0.check(check),
+        }
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.0.refund(check, decision)
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        self.0.reset(policies, key)
+    }
+}
+
+const TENANTS: u64 = 100_000;
+
+/// 20 000 limiters with a store in reserve each took 176 MB.
+#[test]
+fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
+    let _alone = alone();
+    let is_away = std::sync::Arc::default();
+    let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    let store = StoreWithOutage(store, std::sync::Arc::clone(&is_away));
+    let api = Policy::token_bucket("api", Quota::per_day(10));
+    let limiter = Limiter::builder(store).policies(api.clone()).on_outage(Outage::local(2)).build();
+    let check_all = |tenants: &[Limiter]| {
+        for (at, tenant) in (0_u64..).zip(tenants) {
+            let decision = tenant.check(at).into_ready().expect("an answer at once").expect("a decision");
+            assert_eq!(decision.policies().len(), 1);
+        }
+    };
+    let mut tenants = Vec::with_capacity(TENANTS as usize);
+    let per_tenant = |work: &mut dyn FnMut()| allocation_counter::measure(work).bytes_current / TENANTS as i64;
+    let made = per_tenant(&mut || {
+        tenants.extend(
+            (0..TENANTS).map(|at| limiter.with_policies(api.with_quota(Quota::per_day(1_000 + at)).expect("a policy"))),
+        );
+    });
+    let in_use = per_tenant(&mut || check_all(&tenants));
+    is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    let in_outage = per_tenant(&mut || check_all(&tenants));
+    let size = size_of::<Limiter>();
+    println!(
+        "bytes for each tenant: {size} for the limiter, {made} for its set, {in_use} for the state of a key, {in_outage} more in an outage"
+    );
+    assert_eq!(size, 2 * size_of::<usize>());
+    assert!((1..200).contains(&made), "{made} bytes");
+    assert!((1..200).contains(&in_use), "{in_use} bytes");
+    assert!((1..400).contains(&in_outage), "{in_outage} bytes");
+    // All of them have one script.
+    let scripts: Vec<_> = tenants.iter().step_by(1_000).map(|tenant| Script::new(tenant.policies().clone())).collect();
+    assert!(scripts.iter().all(|script| !script.text().is_empty()));
+    assert_eq!(shapes(), 1);
+}
+
+#[test]
+fn a_hundred_thousand_cached_tenants_take_less_than_half_a_kilobyte_each() {
+    let _alone = alone();
+    let api = Policy::token_bucket("api", Quota::per_day(10));
+    let limiter = Limiter::new(MemoryStore::new(), api.clone());
+    let fetch = move |tenant: u64| std::future::ready(api.with_quota(Quota::per_day(1_000 + tenant)));
+    let tenants = TenantLimiters::builder(limiter, fetch).max_entries(TENANTS as usize).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let fetch_all = |from: u64| {
+        let fetched = allocation_counter::measure(|| {
+            runtime.block_on(async {
+                for tenant in from..from + TENANTS {
+                    assert!(tenants.limiter_for(&tenant).await.expect("limits").is_some());
+                }
+            });
+        });
+        fetched.bytes_current / TENANTS as i64
+    };
+    let first = fetch_all(0);
+    // The cache also remembers for a while which tenants it has dropped.
+    let further = [1, 2, 3].map(|round| fetch_all(round * TENANTS));
+    println!("bytes for each cached tenant: {first}, and {further:?} more for each further hundred thousand");
+    assert!((200..512).contains(&first), "{first} bytes");
+    assert!(further[0] < 100 && further[2] < 16, "{further:?} bytes: the cache is bounded");
+    // The parts of the cache round their sizes up.
+    assert!(tenants.cached() <= TENANTS as usize + 256, "{} tenants", tenants.cached());
 }

@@ -29,6 +29,8 @@
 //! | limit one service | [`layer`] with `tonic::service::LayerExt::named_layer` |
 //! | set options: exempt services, cost of a call, status details | [`builder`] |
 //! | give services and methods different quotas | [`MethodLimiters`] |
+//! | change quotas while the server runs | [`LimiterHandle`](tollgate::LimiterHandle) |
+//! | give each customer a quota of its own | [`TenantLimiters`](tollgate::TenantLimiters) |
 //! | serve gRPC and HTTP on one port | [`builder`] with [`GrpcStatus::or_http`] |
 //! | charge each message of a stream | [`messages`] |
 //! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |
@@ -80,8 +82,9 @@ pub use status::{GrpcStatus, error_status, status};
 
 /// Returns a layer that limits gRPC calls, with the default options.
 ///
-/// `limits` is a [`Limiter`](tollgate::Limiter) or a table of [`MethodLimiters`]. `key` finds the
-/// key of a call: calls with the same key share a quota.
+/// `limits` is a [`Limiter`](tollgate::Limiter), a table of [`MethodLimiters`], or any other [`LimiterSource`]: limits that
+/// change while the server runs, or the limits of tenants. `key` finds the key of a call: calls with the same key share a
+/// quota.
 ///
 /// A request that is not a gRPC call is limited too. Its rejection is an HTTP status with an empty
 /// body. [`builder`] sets options.

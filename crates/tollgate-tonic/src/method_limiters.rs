@@ -1,6 +1,5 @@
 use std::{collections::HashSet, fmt};
 
-use tollgate::Limiter;
 use tollgate_tower::{LimiterSource, TieredLimiters};
 
 use crate::{
@@ -12,6 +11,9 @@ use crate::{
 ///
 /// A call is limited by the limiter of its method. Without one, it is limited by the limiter of its
 /// service, and without that by the limiter given to [`new`](Self::new).
+///
+/// Each of them may be any [`LimiterSource`]: a [`Limiter`](tollgate::Limiter), a
+/// [`LimiterHandle`](tollgate::LimiterHandle) whose policies change while the server runs, or the limits of tenants.
 ///
 /// Give each policy its own name when its quota should be counted separately. Two limiters on one
 /// store share a counter when their policies have the same name.
@@ -35,15 +37,15 @@ use crate::{
 /// ```
 #[must_use = "limiters have no effect until they are given to a layer"]
 pub struct MethodLimiters {
-    default: Limiter,
+    default: LimiterSource,
     /// Methods and services by name. `None` stands for an exemption.
-    named: Vec<(String, Option<Limiter>)>,
+    named: Vec<(String, Option<LimiterSource>)>,
 }
 
 impl MethodLimiters {
     /// Creates a table in which `default` limits all calls. The other methods add exceptions.
-    pub fn new(default: Limiter) -> Self {
-        Self { default, named: Vec::new() }
+    pub fn new(default: impl Into<LimiterSource>) -> Self {
+        Self { default: default.into(), named: Vec::new() }
     }
 
     /// Sets the limiter of one method, given by its path: `/package.Service/Method`.
@@ -51,8 +53,8 @@ impl MethodLimiters {
     /// # Panics
     ///
     /// Panics when the path has another form.
-    pub fn method(self, method: impl Into<String>, limiter: Limiter) -> Self {
-        self.add(checked_method(method.into()), Some(limiter))
+    pub fn method(self, method: impl Into<String>, limiter: impl Into<LimiterSource>) -> Self {
+        self.add(checked_method(method.into()), Some(limiter.into()))
     }
 
     /// Sets the limiter of one service, given by its full name: `package.Service`.
@@ -60,8 +62,8 @@ impl MethodLimiters {
     /// # Panics
     ///
     /// Panics when the name is empty or contains a slash.
-    pub fn service(self, service: impl Into<String>, limiter: Limiter) -> Self {
-        self.add(checked_service(service.into()), Some(limiter))
+    pub fn service(self, service: impl Into<String>, limiter: impl Into<LimiterSource>) -> Self {
+        self.add(checked_service(service.into()), Some(limiter.into()))
     }
 
     /// Removes the limit from a method (`/package.Service/Method`) or a service (`package.Service`).
@@ -73,7 +75,7 @@ impl MethodLimiters {
         self.add(checked_method_or_service(method_or_service.into()), None)
     }
 
-    fn add(mut self, name: String, limiter: Option<Limiter>) -> Self {
+    fn add(mut self, name: String, limiter: Option<LimiterSource>) -> Self {
         self.named.push((name, limiter));
         self
     }
@@ -105,7 +107,7 @@ impl fmt::Debug for MethodLimiters {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{MemoryStore, Policy, Quota};
+    use tollgate::{Limiter, MemoryStore, Policy, Quota};
 
     use super::*;
 

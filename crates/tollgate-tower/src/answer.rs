@@ -3,12 +3,13 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Cost, Key};
+use tollgate::{CheckFuture, Cost, Key, LimiterFuture};
 
 use crate::{
     charge::{Charge, Outcome},
     decisions::Decisions,
     headers::HeaderUpdate,
+    limit::LimitRef,
     metrics::LabelIndex,
 };
 
@@ -18,14 +19,22 @@ pub(crate) enum Verdict<B> {
     Admit(Admission),
     /// The client receives this response, and the service is not called.
     Reject(Response<B>),
+    /// The request waits.
+    Wait(Step),
+}
+
+/// Says what a request waits for.
+pub(crate) enum Step {
+    /// Its limiter is looked up.
+    LookUp(LimiterFuture),
     /// The store has not answered yet.
-    Wait(CheckFuture, RequestContext),
+    Check(CheckFuture, RequestContext),
 }
 
 /// Stores what is known of a request until the store answers.
 pub(crate) struct RequestContext {
-    /// The index of the limiter that is checked.
-    pub(crate) limit: usize,
+    /// The limiter that is checked.
+    pub(crate) limit: LimitRef,
     /// The key of the request, where it is needed after the check.
     pub(crate) key: Option<Box<Key>>,
     pub(crate) cost: Cost,

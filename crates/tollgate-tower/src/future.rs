@@ -10,11 +10,10 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use pin_project_lite::pin_project;
-use tollgate::CheckFuture;
 use tower_service::Service;
 
 use crate::{
-    answer::{Admission, RequestContext, Verdict},
+    answer::{Admission, Step, Verdict},
     key::KeyExtractor,
     rejection::Respond,
     shared::Shared,
@@ -24,8 +23,8 @@ use crate::{
 pin_project! {
     /// Resolves to the response of the inner service, or to a rejection.
     ///
-    /// A store in the process decides before this future exists. A remote store is checked while the
-    /// future is polled. Dropping the future cancels the request. Its charge is not refunded, unless
+    /// A store in the process decides before this future exists. A remote store is checked, and limits are fetched, while
+    /// the future is polled. Dropping the future cancels the request. Its charge is not refunded, unless
     /// the layer sets a [final cost](crate::RateLimitBuilder::final_cost).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, K, R, B>
@@ -48,13 +47,12 @@ pin_project! {
 
 /// Stores a request until the store answers. It is boxed, so that the future stays small when nothing waits.
 pub(crate) struct PendingRequest<S, B> {
-    pub(crate) check: CheckFuture,
+    pub(crate) step: Step,
     /// The service that was ready when the request arrived.
     pub(crate) ready: S,
     /// The head of the request. Head and body stay apart until the service is called, because joining them copies both.
     pub(crate) parts: Parts,
     pub(crate) body: B,
-    pub(crate) context: RequestContext,
 }
 
 impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
@@ -121,16 +119,25 @@ where
                 }
                 StateProj::Checking { pending, shared } => {
                     let waiting = pending.as_mut().expect("the request is taken once");
-                    let result = ready!(Pin::new(&mut waiting.check).poll(cx));
-                    match shared.judge(result.as_ref(), &mut waiting.context, &mut waiting.parts) {
+                    let verdict = match &mut waiting.step {
+                        Step::Check(check, context) => {
+                            let result = ready!(Pin::new(check).poll(cx));
+                            shared.judge(result.as_ref(), context, &mut waiting.parts)
+                        }
+                        Step::LookUp(limiter) => {
+                            let limiter = ready!(Pin::new(limiter).poll(cx));
+                            shared.check_looked_up(limiter, &mut waiting.parts)
+                        }
+                    };
+                    match verdict {
                         Verdict::Admit(admission) => {
                             let PendingRequest { mut ready, parts, body, .. } =
                                 *pending.take().expect("the request is taken once");
                             State::calling(&mut ready, Request::from_parts(parts, body), admission)
                         }
                         Verdict::Reject(response) => State::Rejected { response: Some(response) },
-                        Verdict::Wait(check, context) => {
-                            (waiting.check, waiting.context) = (check, context);
+                        Verdict::Wait(step) => {
+                            waiting.step = step;
                             continue;
                         }
                     }

@@ -63,8 +63,8 @@ pub struct RateLimitLayer<K, R = Problem> {
 impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Creates a layer with the default options.
     ///
-    /// `limiters` is one [`Limiter`](tollgate::Limiter) or [`TieredLimiters`](crate::TieredLimiters).
-    /// `key` finds the key of a request.
+    /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers, limits that change while
+    /// the service runs, or the limits of tenants. `key` finds the key of a request.
     #[must_use]
     pub fn new(limiters: impl Into<LimiterSource>, key: K) -> Self {
         Self::builder(limiters, key).build()
@@ -101,6 +101,6 @@ impl<K, R> Clone for RateLimitLayer<K, R> {
 
 impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits()).finish_non_exhaustive()
     }
 }

@@ -70,7 +70,7 @@
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
-//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) |
+//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names are told apart, and further ones are `other` |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //!
@@ -95,6 +95,7 @@ mod limiters;
 mod metrics;
 mod options;
 mod outer_wait;
+mod profile;
 pub mod rejection;
 mod request_limiter;
 pub mod retry_after;

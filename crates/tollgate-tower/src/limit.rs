@@ -1,43 +1,59 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate::{CheckFuture, Cost, Decision, Key, Limiter, StoreFuture};
 
-use crate::{headers::HeaderWriter, labels::MetricLabels, metrics::LimitMetrics, options::Options, wait};
+use crate::{profile::Profile, wait};
 
-/// Stores a limiter together with the headers and the metrics of its decisions.
-pub(crate) struct Limit {
+/// Stores a limiter that is the same for all requests.
+pub(crate) struct FixedLimit {
     pub(crate) limiter: Limiter,
-    pub(crate) headers: HeaderWriter,
-    pub(crate) metrics: LimitMetrics,
-    has_queue: bool,
+    pub(crate) profile: Profile,
 }
 
-impl Limit {
-    pub(crate) fn new(limiter: Limiter, options: &Options, labels: &MetricLabels) -> Self {
-        Self {
-            headers: HeaderWriter::new(options.headers, limiter.policies()),
-            metrics: LimitMetrics::new(labels),
-            has_queue: wait::has_queue(&limiter),
-            limiter,
+/// Names the limiter of a request.
+#[derive(Clone)]
+pub(crate) enum LimitRef {
+    /// The fixed limiter at this index.
+    Fixed(usize),
+    /// A limiter that was looked up for the request.
+    LookedUp(Limiter, Arc<Profile>),
+}
+
+/// Borrows the limiter of a request, and what the layer keeps for its policies.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit<'a> {
+    pub(crate) limiter: &'a Limiter,
+    pub(crate) profile: &'a Profile,
+}
+
+impl LimitRef {
+    /// Borrows the limiter. `fixed` lists the fixed ones.
+    #[inline(always)]
+    pub(crate) fn get<'a>(&'a self, fixed: &'a [FixedLimit]) -> Limit<'a> {
+        match self {
+            Self::Fixed(at) => Limit { limiter: &fixed[*at].limiter, profile: &fixed[*at].profile },
+            Self::LookedUp(limiter, profile) => Limit { limiter, profile },
         }
     }
+}
 
+impl Limit<'_> {
     /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
     // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
     #[inline(always)]
-    pub(crate) fn check(&self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
-        check(&self.limiter, self.has_queue, key, cost, max_wait)
+    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
+        check(self.limiter, self.profile.has_queue, key, cost, max_wait)
     }
 
     /// Looks whether the cost fits, and charges nothing then. A cost that does not fit is checked, which denies it with the
     /// exact time to retry.
-    pub(crate) fn look_or_check(&self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
+    pub(crate) fn look_or_check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
         let look = match self.limiter.check_key(key, Cost::ZERO).into_ready() {
             Ok(Ok(look)) if !has_room(&look, cost) => return self.check(key, cost, max_wait),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
-        let (limiter, has_queue, key) = (self.limiter.clone(), self.has_queue, key.clone());
+        let (limiter, has_queue, key) = (self.limiter.clone(), self.profile.has_queue, key.clone());
         StoreFuture::pending(async move {
             let look = look.await?;
             if has_room(&look, cost) {
@@ -62,7 +78,7 @@ fn has_room(look: &Decision, cost: Cost) -> bool {
     look.states().all(|state| state.remaining() >= cost.units())
 }
 
-impl fmt::Debug for Limit {
+impl fmt::Debug for FixedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limiter.fmt(f)
     }

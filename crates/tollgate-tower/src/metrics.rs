@@ -3,23 +3,47 @@
 //! shadow mode, rejections and waiting requests.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{LabelIndex, LimitMetrics, add_waiting, count_rejection};
+pub(crate) use off::{LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{LabelIndex, LimitMetrics, add_waiting, count_rejection};
+pub(crate) use on::{LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
 
 #[cfg(feature = "metrics")]
 mod on {
-    use std::sync::OnceLock;
+    use std::{
+        collections::HashMap,
+        sync::{Arc, Mutex, OnceLock, PoisonError},
+    };
 
     use http::request::Parts;
     use metrics::{Counter, Label, Unit, counter, describe_counter, describe_gauge, gauge};
-    use tollgate::{Decision, Policy};
+    use tollgate::{Decision, Policy, PolicySet};
 
     use crate::labels::MetricLabels;
 
-    /// Stores the series of one limiter, one entry for each list of label values. An entry is registered with its first
-    /// decision, so that later decisions need no look-up.
-    pub(crate) struct LimitMetrics(Box<[OnceLock<Series>]>);
+    /// Stores the series of the policies with some names, one entry for each list of label values. An entry is registered
+    /// with its first decision, so that later decisions need no look-up. Clones share the series.
+    #[derive(Clone)]
+    pub(crate) struct LimitMetrics {
+        series: Arc<[OnceLock<Series>]>,
+        /// The names of the policies are not label values.
+        is_other: bool,
+    }
+
+    /// Shares the series of limiters that are looked up between those whose policies have the same names.
+    ///
+    /// The names may be those of tenants. They are label values, so their number is bounded.
+    #[derive(Default)]
+    pub(crate) struct LookedUpMetrics {
+        by_names: Mutex<HashMap<String, LimitMetrics>>,
+        other: OnceLock<LimitMetrics>,
+    }
+
+    /// Bounds the lists of names. The policies of further lists are counted as `other`.
+    const MAX_LISTS: usize = 64;
+
+    const OTHER: &str = "other";
+
+    const MAX_POLICIES: usize = 8;
 
     type Series = Vec<PolicyCounters>;
 
@@ -45,7 +69,7 @@ mod on {
 
     impl LimitMetrics {
         pub(crate) fn new(labels: &MetricLabels) -> Self {
-            Self((0..labels.len()).map(|_| OnceLock::new()).collect())
+            Self { series: (0..labels.len()).map(|_| OnceLock::new()).collect(), is_other: false }
         }
 
         /// Counts a decision.
@@ -56,8 +80,8 @@ mod on {
             index: LabelIndex,
             is_shadow: bool,
         ) {
-            let Some(series) = self.0.get(index.0) else { return };
-            let series = series.get_or_init(|| register(decision, &index.labels(labels)));
+            let Some(series) = self.series.get(index.0) else { return };
+            let series = series.get_or_init(|| self.register(decision, &index.labels(labels)));
             for (state, counters) in decision.states().zip(series) {
                 if decision.is_allowed() {
                     counters.allowed.increment(1);
@@ -66,11 +90,29 @@ mod on {
                 }
             }
         }
+
+        fn register(&self, decision: &Decision, labels: &[Label]) -> Series {
+            describe();
+            if self.is_other {
+                // As many as a set may have, because the sets differ.
+                return (0..MAX_POLICIES).map(|_| PolicyCounters::new(OTHER, labels)).collect();
+            }
+            decision.policies().iter().map(|policy| PolicyCounters::new(policy.name(), labels)).collect()
+        }
     }
 
-    fn register(decision: &Decision, labels: &[Label]) -> Series {
-        describe();
-        decision.policies().iter().map(|policy| PolicyCounters::new(policy, labels)).collect()
+    impl LookedUpMetrics {
+        /// Returns the series of the policies of a set.
+        pub(crate) fn of(&self, policies: &PolicySet, labels: &MetricLabels) -> LimitMetrics {
+            // No name contains a plus sign.
+            let names = policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
+            let mut by_names = self.by_names.lock().unwrap_or_else(PoisonError::into_inner);
+            if by_names.len() >= MAX_LISTS && !by_names.contains_key(&names) {
+                let other = || LimitMetrics { is_other: true, ..LimitMetrics::new(labels) };
+                return self.other.get_or_init(other).clone();
+            }
+            by_names.entry(names).or_insert_with(|| LimitMetrics::new(labels)).clone()
+        }
     }
 
     /// Describes the metrics of all layers to the recorder.
@@ -89,9 +131,9 @@ mod on {
     }
 
     impl PolicyCounters {
-        fn new(policy: &Policy, labels: &[Label]) -> Self {
+        fn new(policy: &str, labels: &[Label]) -> Self {
             let counter = |outcome: &'static str| {
-                let own = [Label::new("policy", policy.name().to_owned()), Label::new("outcome", outcome)];
+                let own = [Label::new("policy", policy.to_owned()), Label::new("outcome", outcome)];
                 counter!("tollgate_decisions_total", [&own, labels].concat())
             };
             Self { allowed: counter("allowed"), denied: counter("denied"), shadowed: counter("shadowed") }
@@ -113,11 +155,15 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::Decision;
+    use tollgate::{Decision, PolicySet};
 
     use crate::labels::MetricLabels;
 
+    #[derive(Clone)]
     pub(crate) struct LimitMetrics(());
+
+    #[derive(Default)]
+    pub(crate) struct LookedUpMetrics(());
 
     #[derive(Clone, Copy)]
     pub(crate) struct LabelIndex;
@@ -134,6 +180,12 @@ mod off {
         }
 
         pub(crate) fn record_decision(&self, _: &Decision, _: &MetricLabels, _: LabelIndex, _: bool) {}
+    }
+
+    impl LookedUpMetrics {
+        pub(crate) fn of(&self, _: &PolicySet, _: &MetricLabels) -> LimitMetrics {
+            LimitMetrics(())
+        }
     }
 
     pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}

@@ -33,6 +33,6 @@ type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + S
 pub(crate) enum RequestLimiterSource {
     /// The limiter that admitted the request.
     Same,
-    /// The limiter at this index.
+    /// The fixed limiter at this index.
     At(usize),
 }

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use tollgate::{CheckFuture, Cost, Decision, Error, Key, Limiter};
 
-use crate::{metrics::LabelIndex, rpc::RpcName};
+use crate::{limit::LimitRef, metrics::LabelIndex, rpc::RpcName};
 
 /// Charges further units for a request while the service handles it.
 ///
@@ -39,7 +39,7 @@ use crate::{metrics::LabelIndex, rpc::RpcName};
 #[derive(Clone)]
 pub struct RequestLimiter {
     charger: Arc<dyn Charger>,
-    limit: usize,
+    limit: LimitRef,
     key: Key,
     labels: LabelIndex,
     rpc: RpcName<Box<str>>,
@@ -48,18 +48,24 @@ pub struct RequestLimiter {
 /// Charges requests. The layer implements it, so that a [`RequestLimiter`] does not carry the type parameters of the
 /// layer.
 pub(crate) trait Charger: Send + Sync {
-    fn limiter(&self, limit: usize) -> &Limiter;
+    fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter;
 
-    fn check(&self, limit: usize, key: &Key, cost: Cost) -> CheckFuture;
+    fn check(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture;
 
     /// Logs and counts the result of a check. Returns whether the request may go on.
-    fn record(&self, limit: usize, result: &Result<Decision, Error>, labels: LabelIndex, rpc: &RpcName<&str>) -> bool;
+    fn record(
+        &self,
+        limit: &LimitRef,
+        result: &Result<Decision, Error>,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+    ) -> bool;
 }
 
 impl RequestLimiter {
     pub(crate) fn new(
         charger: Arc<dyn Charger>,
-        limit: usize,
+        limit: LimitRef,
         key: Key,
         labels: LabelIndex,
         rpc: RpcName<Box<str>>,
@@ -70,7 +76,7 @@ impl RequestLimiter {
     /// Returns the limiter that is checked.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        self.charger.limiter(self.limit)
+        self.charger.limiter(&self.limit)
     }
 
     /// Returns the key of the request.
@@ -88,7 +94,7 @@ impl RequestLimiter {
     ///
     /// The same as [`Limiter::check_cost`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
-        self.charger.check(self.limit, &self.key, cost)
+        self.charger.check(&self.limit, &self.key, cost)
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).
@@ -97,7 +103,7 @@ impl RequestLimiter {
     /// the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        self.charger.record(self.limit, result, self.labels, &self.rpc.as_deref())
+        self.charger.record(&self.limit, result, self.labels, &self.rpc.as_deref())
     }
 }
 

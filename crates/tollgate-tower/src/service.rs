@@ -77,14 +77,11 @@ where
                 ResponseFuture::calling(&mut self.inner, Request::from_parts(parts, body), admission)
             }
             Verdict::Reject(response) => ResponseFuture::rejected(response),
-            Verdict::Wait(check, context) => {
+            Verdict::Wait(step) => {
                 // The future takes the service that is ready. Its clone has to become ready before the next call.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::checking(
-                    PendingRequest { check, ready, parts, body, context },
-                    Arc::clone(&self.shared),
-                )
+                ResponseFuture::checking(PendingRequest { step, ready, parts, body }, Arc::clone(&self.shared))
             }
         }
     }
@@ -100,7 +97,7 @@ impl<S: fmt::Debug, K, R> fmt::Debug for RateLimit<S, K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)
-            .field("limits", &self.shared.limits)
+            .field("limits", &self.shared.limits())
             .finish_non_exhaustive()
     }
 }

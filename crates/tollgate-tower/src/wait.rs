@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, CheckFuture, Cost, Decision, Error, Key, Limiter, StoreFuture};
+use tollgate::{Algorithm, CheckFuture, Cost, Decision, Error, Key, Limiter, PolicySet, StoreFuture};
 
 use crate::{charge::refund, metrics};
 
@@ -17,8 +17,8 @@ pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, cost: Cost, max_wait: D
 }
 
 /// Returns whether one of the policies is a queue, so that admitted requests have to wait in it.
-pub(crate) fn has_queue(limiter: &Limiter) -> bool {
-    limiter.policies().iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+pub(crate) fn has_queue(policies: &PolicySet) -> bool {
+    policies.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
 }
 
 /// Checks a limiter with a queue, and waits until the request leaves the queue.

@@ -8,9 +8,9 @@ use std::{
 };
 
 use http::{HeaderMap, Request, Response};
-use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Clock, Limiter, LimiterHandle, MemoryStore, Policy, Quota, TenantLimiters};
 use tollgate_tower::{
-    HeaderFormat, RateLimitLayer,
+    HeaderFormat, LimiterSource, RateLimitLayer,
     key::{Header, PeerIp},
 };
 use tower::{Layer, Service};
@@ -82,6 +82,18 @@ fn the_layer_allocates_only_the_header_value_that_it_writes() {
     assert_eq!(allocations(Bare), 0);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)), 1);
     assert_eq!(allocations(RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)), 1);
+    // Limiters that are looked up add none.
+    let live = LimiterHandle::new(limiter());
+    assert_eq!(allocations(RateLimitLayer::new(live, PeerIp::new()).layer(Bare)), 1);
+    let policies = limiter().policies().clone();
+    let of_function = LimiterSource::from_fn(limiter(), move |_| policies.clone());
+    assert_eq!(allocations(RateLimitLayer::new(of_function, PeerIp::new()).layer(Bare)), 1);
+    let policies = limiter().policies().clone();
+    let tenants = TenantLimiters::new(limiter(), move |_: u64| std::future::ready(Ok::<_, String>(policies.clone())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert!(runtime.block_on(tenants.limiter_for(&7)).unwrap().is_some());
+    let tenants = LimiterSource::by_tenant(tenants, |_| Some(7));
+    assert_eq!(allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)), 1);
     let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).header_format(HeaderFormat::None).build();
     assert_eq!(allocations(silent.layer(Bare)), 0);
 }

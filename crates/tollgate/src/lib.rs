@@ -22,6 +22,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
+//!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
 //! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
 //!
@@ -51,6 +53,7 @@
 //! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
 //! | `tls` | no | `rediss://` URLs, by rustls |
 //! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
+//! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
 
@@ -64,12 +67,15 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `tollgate_checks_total` | `limiter`, `outcome` | checks: `allowed`, `denied`, or `failed` without a decision; a peek is not counted |
-//! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied |
+//! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied; `other` beyond 64 names of policies |
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
 //! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |
+//! | `tollgate_tenant_fetches_total` | `limiter`, `outcome` | fetches of the limits of [tenants](TenantLimiters): `succeeded` or `failed` |
+//! | `tollgate_tenant_outage` | `limiter` | 1 while the limits of tenants cannot be fetched, 0 otherwise |
+//! | `tollgate_tenants_cached` | `limiter` | tenants in the cache, as of the last fetch |
 //! | `tollgate_store_servers` | `store` | servers that a [`RedisStore`] sends checks to |
 //! | `tollgate_store_connected` | `store` | servers to which there is a connection |
 //! | `tollgate_store_breakers_open` | `store` | servers whose circuit breaker is open |
@@ -97,7 +103,11 @@ mod quota;
 #[cfg(feature = "redis")]
 mod redis;
 mod runtime;
+mod selection;
+#[cfg(feature = "serde")]
+mod serde;
 mod store;
+mod tenants;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod url;
@@ -110,7 +120,7 @@ pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
 pub use policy::Policy;
@@ -118,7 +128,9 @@ pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
+pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
+pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
 pub use url::{connect, open};
 
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].

@@ -1,31 +1,26 @@
 mod blocking;
 mod builder;
+mod handle;
+mod inner;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
-
-use tokio::time::{Instant, timeout, timeout_at};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use blocking::BlockingLimiter;
 #[cfg(feature = "redis")]
 pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
+pub use handle::LimiterHandle;
 
-use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, KeyState, PolicySet, Store,
-    StoreFuture,
-    entry::TAG_BYTES,
-    outage::Fallback,
-    runtime,
-    store::{Guard, PendingCheck},
-    wait::queue::WaitQueues,
-};
+use crate::{CheckFuture, Cost, Decision, Entry, Error, Key, KeyState, PolicySet, Store, wait::queue::WaitQueues};
+use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.
 ///
 /// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
-/// [`ErrorKind::NoRuntime`] without one. Threads without a runtime use [`blocking`](Self::blocking).
+/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one. Threads without a runtime use [`blocking`](Self::blocking).
 ///
-/// A limiter is cheap to clone. Clones share state. Put limits on the same key into one limiter: they are decided in
+/// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their policies alone: see
+/// [`with_policies`](Self::with_policies). Put limits on the same key into one limiter: they are decided in
 /// one atomic step, and either all are charged or none. Two limiters with the same policy name on one store share
 /// the counters of that policy.
 ///
@@ -46,16 +41,10 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Limiter(Arc<Inner>);
-
-struct Inner {
-    store: Arc<dyn Store>,
-    is_in_process: bool,
-    keeps_deadline: bool,
+pub struct Limiter {
+    /// Shared by all limiters that differ in their policies alone.
+    inner: Arc<Inner>,
     policies: PolicySet,
-    timeout: Duration,
-    fallback: Fallback,
-    wait_queues: WaitQueues,
 }
 
 impl Limiter {
@@ -66,7 +55,7 @@ impl Limiter {
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
     /// [`Outage`](crate::Outage) always decides.
     ///
-    /// [`ErrorKind::NoRuntime`] when the future is polled outside a tokio runtime and the store is outside the process. No
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the store is outside the process. No
     /// `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for such threads.
     ///
     /// # Cancellation
@@ -80,8 +69,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`] when the cost is above the burst of
-    /// a policy, and with [`ErrorKind::KeyLevels`] when the key has fewer levels than a policy meters; the store is not
+    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when the cost is above the burst of
+    /// a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy meters; the store is not
     /// asked then.
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
         self.check_key(&key.into(), cost)
@@ -95,7 +84,7 @@ impl Limiter {
     ///
     /// As [`check_cost`](Self::check_cost).
     pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
-        self.0.check(key, cost, &[])
+        self.inner.check(&self.policies, key, cost, &[])
     }
 
     /// Spends `cost` units of every policy, or nothing, and stores `tag` beside them in every
@@ -121,9 +110,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`] for a tag of more than 64 bytes.
+    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than 64 bytes.
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
-        self.0.check(&key.into(), cost, tag.as_ref())
+        self.inner.check(&self.policies, &key.into(), cost, tag.as_ref())
     }
 
     /// Returns what every policy has left for the key, and spends nothing.
@@ -154,7 +143,7 @@ impl Limiter {
     ///
     /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
     pub async fn refund(&self, key: impl Into<Key>, cost: Cost) -> Result<(), Error> {
-        self.0.refund(key.into(), cost, None).await
+        self.inner.refund(&self.policies, &key.into(), cost, None).await
     }
 
     /// Refunds up to `cost` of the units that `decision` spent on `key`.
@@ -181,7 +170,8 @@ impl Limiter {
         if decision.is_denied() || decision.is_degraded() {
             return Ok(());
         }
-        self.0.refund(key.into(), cost.min(decision.cost()), Some(decision)).await
+        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
+        self.inner.refund(decision.policies(), &key.into(), cost.min(decision.cost()), Some(decision)).await
     }
 
     /// Makes the key fresh: every policy has its whole burst again.
@@ -216,7 +206,7 @@ impl Limiter {
     /// The store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
-        self.0.within_timeout(self.0.store.reset(&self.0.policies, &key)).await
+        self.inner.within_timeout(self.inner.store.reset(&self.policies, &key)).await
     }
 
     /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of the set counts now, newest
@@ -225,165 +215,86 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when no policy is a sliding log or the store lists no entries.
-    /// [`ErrorKind::KeyLevels`] when the key has fewer levels than a policy meters. Any other kind when the store cannot
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log or the store lists no entries.
+    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy meters. Any other kind when the store cannot
     /// be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
-        self.0.policies.reaches(&key)?;
-        self.0.within_timeout(self.0.store.entries(&self.0.policies, &key, limit)).await
+        self.policies.reaches(&key)?;
+        self.inner.within_timeout(self.inner.store.entries(&self.policies, &key, limit)).await
     }
 
     /// Returns the name of the limiter in log lines and metrics: see [`LimiterBuilder::name`].
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.fallback.name()
+        self.inner.fallback.name()
     }
 
     /// Returns the policies that are checked together.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
-        &self.0.policies
+        &self.policies
+    }
+
+    /// Returns a limiter with other policies, which shares everything else with this one: the store, the name, the
+    /// deadline, the answers in an [outage](crate::Outage), the queues of waiting callers and the metrics.
+    ///
+    /// Use it for quotas that differ from tenant to tenant. The returned limiter has the size of two pointers, and the
+    /// call allocates nothing but the policy set. A key that has spent units of a policy continues with the same state
+    /// under every policy of the same name.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
+    /// let limiter = Limiter::new(MemoryStore::new(), API);
+    /// let acme = limiter.with_policies(API.with_quota(Quota::per_minute(500))?);
+    ///
+    /// assert_eq!(acme.check("acme").await?.state("api").unwrap().remaining(), 499);
+    /// assert_eq!(limiter.check("other").await?.state("api").unwrap().remaining(), 9);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
+    /// run time.
+    #[must_use]
+    pub fn with_policies(&self, policies: impl Into<PolicySet>) -> Self {
+        Self { inner: Arc::clone(&self.inner), policies: policies.into() }
     }
 
     /// Returns whether decisions are made inside this process, without waiting.
     #[must_use]
     pub fn is_in_process(&self) -> bool {
-        self.0.is_in_process
+        self.inner.is_in_process
+    }
+
+    /// Returns whether both limiters decide alike on the same state.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) && self.policies == other.policies
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.0.store
+        &*self.inner.store
     }
 
     pub(crate) fn timeout(&self) -> Duration {
-        self.0.timeout
+        self.inner.timeout
     }
 
     pub(crate) fn wait_queues(&self) -> &WaitQueues {
-        &self.0.wait_queues
+        &self.inner.wait_queues
     }
-}
-
-impl Inner {
-    fn check(self: &Arc<Self>, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
-        if tag.len() > TAG_BYTES {
-            return self.refuse(Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
-        }
-        if let Err(error) = self.policies.admits(cost).and_then(|()| self.policies.reaches(key)) {
-            return self.refuse(error);
-        }
-        let check = Check::new(&self.policies, key, cost).with_tag(tag);
-        if self.is_in_process {
-            // Returned as it is: a copy would take a good part of the time of the decision.
-            let answer = self.store.check(check);
-            self.fallback.answered_in_process(&self.policies, answer.as_ready());
-            return answer;
-        }
-        self.check_remote(check)
-    }
-
-    /// Checks a store outside of the process.
-    // Not inlined: a check in the process would pay for the larger stack frame.
-    #[inline(never)]
-    fn check_remote(self: &Arc<Self>, check: Check<'_>) -> CheckFuture {
-        let deadline = Deadline::after(self.timeout);
-        let check = check.with_deadline(deadline);
-        let mut answer = self.store.check(check);
-        match answer.as_ready() {
-            Some(Ok(decision)) => self.fallback.decided(decision, || check),
-            Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
-            None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
-            None if self.keeps_deadline => return self.wait(answer, check),
-            None => {
-                let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
-                let answer = async move {
-                    runtime::current()?;
-                    within(end, answer).await.unwrap_or_else(|| Err(late(timeout)))
-                };
-                return self.wait(answer, check);
-            }
-        }
-        answer
-    }
-
-    /// Answers a check that is not valid, without the store.
-    #[cold]
-    fn refuse(&self, error: Error) -> CheckFuture {
-        self.fallback.refused(&self.policies, &error);
-        StoreFuture::ready(Err(error))
-    }
-
-    /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
-    fn wait(
-        self: &Arc<Self>,
-        answer: impl Future<Output = Result<Decision, Error>> + Send + 'static,
-        check: Check<'_>,
-    ) -> CheckFuture {
-        let inner = Arc::clone(self);
-        let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
-        let deadline = check.deadline;
-        StoreFuture::pending(async move {
-            let outcome = answer.await;
-            let check = Check { deadline, ..Check::new(&inner.policies, &key, cost).with_tag(&tag) };
-            match outcome {
-                Ok(decision) => {
-                    inner.fallback.decided(&decision, || check);
-                    Ok(decision)
-                }
-                Err(error) => inner.failed(check, error),
-            }
-        })
-    }
-
-    async fn refund(&self, key: Key, cost: Cost, decision: Option<&Decision>) -> Result<(), Error> {
-        if cost == Cost::ZERO {
-            return Ok(());
-        }
-        self.policies.reaches(&key)?;
-        let check = Check::new(&self.policies, &key, cost);
-        self.within_timeout(self.store.refund(check, decision)).await
-    }
-
-    async fn within_timeout<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
-        match answer.into_ready() {
-            Ok(answer) => answer,
-            Err(pending) => {
-                runtime::current()?;
-                timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout)))
-            }
-        }
-    }
-}
-
-impl Guard<Decision> for Inner {
-    fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
-        self.fallback.decided(decision, || answer.check());
-    }
-
-    fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.fallback.answer(check, error)
-    }
-}
-
-/// Waits until `end`. Without an end, waits as long as the answer takes.
-async fn within<T>(end: Option<Instant>, answer: impl Future<Output = T>) -> Option<T> {
-    match end {
-        Some(end) => timeout_at(end, answer).await.ok(),
-        None => Some(answer.await),
-    }
-}
-
-fn late(timeout: Duration) -> Error {
-    Error::new(ErrorKind::Timeout, format!("the store did not answer within {timeout:?}"))
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("name", &self.name())
-            .field("policies", &self.0.policies)
-            .field("deadline", &self.0.timeout)
+            .field("policies", &self.policies)
+            .field("deadline", &self.inner.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,14 @@
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU32,
+    ops::Deref,
+    sync::Arc,
+};
 
+use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
@@ -12,7 +19,7 @@ use crate::{Algorithm, Cost, Error, ErrorKind, Key, Policy};
 ///
 /// One request can thus be limited per second, per hour and per day in one atomic step. The
 /// policies may use different algorithms, and meter different levels of a nested [`Key`]. A set is made from one policy, an array or a vector, and
-/// is cheap to clone.
+/// is cheap to clone. Two sets are equal if they hold equal policies in the same order.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota};
@@ -44,6 +51,14 @@ struct Set {
     /// The shape of this set, looked up at the first call to a Redis server.
     #[cfg(feature = "redis")]
     shape: OnceLock<Arc<Shape>>,
+    /// The share of one replica, computed by the first check in an outage.
+    share: ArcSwapOption<Share>,
+}
+
+/// Holds the set that each of several replicas enforces alone during an outage.
+struct Share {
+    replicas: NonZeroU32,
+    policies: PolicySet,
 }
 
 /// With more policies, one script call would block the Redis server for too long.
@@ -99,13 +114,26 @@ impl PolicySet {
         &self.0.policies
     }
 
-    /// Returns the set that each of `replicas` enforces alone during an outage.
-    pub(crate) fn share(&self, replicas: u32) -> Self {
-        Self::of(self.0.policies.iter().map(|policy| Arc::new(policy.share(replicas))).collect())
+    /// Decides on the set that each of `replicas` enforces alone during an outage.
+    ///
+    /// The set keeps the share that was computed last, because an outage asks for it with every check. Two checks that see
+    /// another number together both compute the same share.
+    pub(crate) fn with_share<T>(&self, replicas: NonZeroU32, decide: impl FnOnce(&Self) -> T) -> T {
+        if replicas == NonZeroU32::MIN {
+            return decide(self);
+        }
+        if let Some(share) = &*self.0.share.load()
+            && share.replicas == replicas
+        {
+            return decide(&share.policies);
+        }
+        let policies = Self::of(self.iter().map(|policy| Arc::new(policy.share(replicas.get()))).collect());
+        let share = Arc::new(Share { replicas, policies });
+        self.0.share.store(Some(Arc::clone(&share)));
+        decide(&share.policies)
     }
 
     /// Returns `true` when both sets hold the same policies.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
@@ -151,6 +179,7 @@ impl PolicySet {
             policies,
             #[cfg(feature = "redis")]
             shape: OnceLock::new(),
+            share: ArcSwapOption::empty(),
         }))
     }
 
@@ -262,6 +291,20 @@ impl PolicySet {
     }
 }
 
+impl PartialEq for PolicySet {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other)
+    }
+}
+
+impl Eq for PolicySet {}
+
+impl Hash for PolicySet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.policies.hash(state);
+    }
+}
+
 impl fmt::Debug for PolicySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
@@ -280,5 +323,32 @@ mod tests {
         assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "a" twice"#);
         let error = PolicySet::try_new([]).unwrap_err();
         assert_eq!(error.to_string(), "policies must be 1 to 8 in a set, got 0");
+    }
+
+    #[test]
+    fn a_share_is_computed_once_for_each_number_of_replicas() {
+        let set = PolicySet::from(Policy::token_bucket("day", Quota::per_day(12)));
+        let burst = |replicas| {
+            let replicas = NonZeroU32::new(replicas).expect("not zero");
+            set.with_share(replicas, |share| {
+                (share.iter().next().expect("a policy").quota().burst(), Arc::as_ptr(&share.0))
+            })
+        };
+        let four = burst(4);
+        assert_eq!(four.0, 3);
+        assert_eq!(burst(4), four);
+        assert_eq!(burst(3).0, 4);
+        assert_eq!(burst(1).0, 12);
+    }
+
+    #[test]
+    fn sets_are_equal_when_their_policies_are() {
+        let policy = |name, amount| Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(amount));
+        let set = |policies: [_; 2]| PolicySet::try_new(policies.map(|(name, amount)| policy(name, amount).unwrap()));
+        let one = set([("a", 1), ("b", 2)]).unwrap();
+        assert_eq!(one, set([("a", 1), ("b", 2)]).unwrap());
+        for other in [[("a", 1), ("b", 3)], [("b", 2), ("a", 1)], [("a", 1), ("c", 2)]] {
+            assert_ne!(one, set(other).unwrap());
+        }
     }
 }

@@ -1,3 +1,5 @@
+mod text;
+
 use std::{fmt, time::Duration};
 
 use crate::Error;
@@ -24,6 +26,9 @@ use crate::Error;
 ///
 /// // `per_second(5)` is five units per second. One unit every five seconds is `one_every`.
 /// assert_eq!(Quota::one_every(Duration::from_secs(5)).amount(), 1);
+///
+/// // The text form, for configuration files.
+/// assert_eq!("600/min burst 50".parse::<Quota>().unwrap(), API);
 ///
 /// // A terabyte per month of 30 days.
 /// const TRAFFIC: Quota = Quota::new(1_000_000_000_000, Duration::from_secs(30 * 86_400));

@@ -23,7 +23,8 @@ impl Limiter {
     /// With all other algorithms, a denied caller waits for the decision's
     /// [`retry_after`](Decision::retry_after) and then tries again. Callers of this limiter and its
     /// clones wait in a queue, one for each key, and are admitted in the order of arrival. Each
-    /// process has its own queues.
+    /// process has its own queues. Callers of a limiter [with other policies](Self::with_policies)
+    /// have a queue of their own.
     ///
     /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
@@ -106,16 +107,16 @@ struct Waiter<'a> {
 impl Waiter<'_> {
     /// Checks until the request is admitted. Returns a denial when no time is left.
     async fn admit(&self) -> Result<Decision, Error> {
-        let queues = self.limiter.wait_queues();
+        let (queues, policies) = (self.limiter.wait_queues(), self.limiter.policies());
         let mut denial = None;
-        if !queues.has(&self.key) {
+        if !queues.has(&self.key, policies) {
             let decision = self.check().await?;
             match self.retry_at(&decision) {
                 Some(retry_at) => denial = Some(Denial { decision, retry_at }),
                 None => return Ok(decision),
             }
         }
-        let ticket = match queues.join(&self.key, self.deadline) {
+        let ticket = match queues.join(&self.key, policies, self.deadline) {
             Ok(ticket) => ticket,
             Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
         };

@@ -1,4 +1,5 @@
-//! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart and the log-in example.
+//! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart, the log-in example and the example
+//! whose limits come from a database.
 
 mod bound;
 mod clocks;
@@ -6,3 +7,4 @@ mod linear;
 mod login;
 mod queue;
 mod quickstart;
+mod tenants;

@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tollgate::{CheckFuture, Limiter};
-use tollgate_tower::KeyExtractor;
+use tollgate::{CheckFuture, Cost, Key, LimiterFuture};
+use tollgate_tower::{KeyExtractor, LimiterSource};
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
 
@@ -34,15 +34,18 @@ use crate::{key::RequestHead, status::GrpcStatus};
 /// ```
 #[derive(Clone)]
 pub struct AsyncRateLimitInterceptor {
-    limiter: Arc<KeyedLimiter>,
+    limiter: Arc<KeyedLimiter<LimiterSource>>,
     responder: Arc<GrpcStatus>,
 }
 
 impl AsyncRateLimitInterceptor {
-    /// Creates an interceptor that checks `limiter` with the key that `key` finds.
+    /// Creates an interceptor that checks `limiters` with the key that `key` finds.
+    ///
+    /// `limiters` is a [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`] that does not need the method of a call: a
+    /// [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
     #[must_use]
-    pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Self {
-        Self { limiter: Arc::new(KeyedLimiter::new(limiter, key)), responder: Arc::new(GrpcStatus::new()) }
+    pub fn new(limiters: impl Into<LimiterSource>, key: impl KeyExtractor) -> Self {
+        Self { limiter: Arc::new(KeyedLimiter::new(limiters.into(), key)), responder: Arc::new(GrpcStatus::new()) }
     }
 
     /// Sets the options of the status of denied calls.
@@ -57,12 +60,23 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
     type Future = InterceptFuture;
 
     fn call(&mut self, request: Request<()>) -> InterceptFuture {
-        let (request, check) = match self.limiter.key_of(request, &self.responder) {
-            Ok((head, key)) => (Ok(head), key.map(|key| self.limiter.check(key))),
+        let (request, step) = match self.limiter.key_of(request, &self.responder) {
+            Ok((head, None)) => (Ok(head), None),
+            Ok((head, Some(key))) => match head.limiter(self.limiter.limiter()) {
+                Ok(limiter) => (Ok(head), Some(Step::LookUp(limiter, key))),
+                Err(error) => (Err(self.responder.logged_key_error_status(&error)), None),
+            },
             Err(status) => (Err(status), None),
         };
-        InterceptFuture { request: Some(request), check, responder: Arc::clone(&self.responder) }
+        InterceptFuture { request: Some(request), step, responder: Arc::clone(&self.responder) }
     }
+}
+
+/// Says what a call waits for.
+enum Step {
+    /// The limiter of the call is looked up. It is checked with this key.
+    LookUp(LimiterFuture, Key),
+    Check(CheckFuture),
 }
 
 /// Resolves to the request when the call may go on, and to the status of the rejection otherwise.
@@ -70,7 +84,8 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
 #[must_use = "futures do nothing unless polled"]
 pub struct InterceptFuture {
     request: Option<Result<RequestHead, Status>>,
-    check: Option<CheckFuture>,
+    /// `None` when the call has no limit.
+    step: Option<Step>,
     responder: Arc<GrpcStatus>,
 }
 
@@ -81,10 +96,20 @@ impl Future for InterceptFuture {
     ///
     /// Panics when it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(check) = &mut self.check {
-            let result = ready!(Pin::new(check).poll(cx));
-            self.check = None;
-            if let Err(status) = self.responder.check_result(result) {
+        while let Some(step) = &mut self.step {
+            let result = match step {
+                Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
+                    Ok(Some(limiter)) => {
+                        *step = Step::Check(limiter.check_key(key, Cost::ONE));
+                        continue;
+                    }
+                    Ok(None) => None,
+                    Err(error) => Some(Err(error)),
+                },
+                Step::Check(check) => Some(ready!(Pin::new(check).poll(cx))),
+            };
+            self.step = None;
+            if let Some(Err(status)) = result.map(|result| self.responder.check_result(result)) {
                 return Poll::Ready(Err(status));
             }
         }

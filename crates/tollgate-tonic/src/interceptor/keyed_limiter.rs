@@ -1,20 +1,24 @@
 use std::fmt;
 
-use tollgate::{CheckFuture, Key, Limiter};
+use tollgate::Key;
 use tollgate_tower::KeyExtractor;
 use tonic::{Request, Status};
 
 use crate::{key::RequestHead, status::GrpcStatus};
 
-/// Holds a limiter and the extractor that finds the key of a call.
-pub(super) struct KeyedLimiter {
-    limiter: Limiter,
+/// Holds what limits calls, and the extractor that finds the key of a call.
+pub(super) struct KeyedLimiter<L> {
+    limiter: L,
     key: Box<dyn KeyExtractor>,
 }
 
-impl KeyedLimiter {
-    pub(super) fn new(limiter: Limiter, key: impl KeyExtractor) -> Self {
+impl<L> KeyedLimiter<L> {
+    pub(super) fn new(limiter: L, key: impl KeyExtractor) -> Self {
         Self { limiter, key: Box::new(key) }
+    }
+
+    pub(super) fn limiter(&self) -> &L {
+        &self.limiter
     }
 
     /// Returns the head of a request and its key; no key when the request is exempt.
@@ -30,13 +34,9 @@ impl KeyedLimiter {
             Err(error) => Err(responder.logged_key_error_status(&error)),
         }
     }
-
-    pub(super) fn check(&self, key: Key) -> CheckFuture {
-        self.limiter.check(key)
-    }
 }
 
-impl fmt::Debug for KeyedLimiter {
+impl<L: fmt::Debug> fmt::Debug for KeyedLimiter<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limiter.fmt(f)
     }

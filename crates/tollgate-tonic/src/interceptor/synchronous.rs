@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use tollgate::Limiter;
+use tollgate::LimiterHandle;
 use tollgate_tower::{Decisions, KeyExtractor};
 use tonic::{Request, Status, service::Interceptor};
 
@@ -51,18 +51,21 @@ pub struct RateLimitInterceptor {
 
 /// Says where the decision on a call comes from.
 enum DecisionSource {
-    Limiter(KeyedLimiter),
+    Limiter(KeyedLimiter<LimiterHandle>),
     OuterLayers,
 }
 
 impl RateLimitInterceptor {
     /// Creates an interceptor that checks `limiter`, whose store must be in process.
     ///
+    /// `limiter` is a [`Limiter`](tollgate::Limiter), or a [`LimiterHandle`] whose policies change while the server runs.
+    ///
     /// # Errors
     ///
     /// [`StoreNotInProcess`] when the interceptor would have to wait for the store of the limiter.
-    pub fn new(limiter: Limiter, key: impl KeyExtractor) -> Result<Self, StoreNotInProcess> {
-        if !limiter.is_in_process() {
+    pub fn new(limiter: impl Into<LimiterHandle>, key: impl KeyExtractor) -> Result<Self, StoreNotInProcess> {
+        let limiter = limiter.into();
+        if !limiter.load().is_in_process() {
             return Err(StoreNotInProcess(()));
         }
         Ok(Self::from_source(DecisionSource::Limiter(KeyedLimiter::new(limiter, key))))
@@ -126,7 +129,7 @@ impl Interceptor for RateLimitInterceptor {
         };
         let (head, key) = limiter.key_of(request, &self.responder)?;
         if let Some(key) = key {
-            match limiter.check(key).into_ready() {
+            match limiter.limiter().check(key).into_ready() {
                 Ok(result) => self.responder.check_result(result)?,
                 // The store claims to be in process, but its check is pending.
                 Err(_) => {
@@ -142,7 +145,7 @@ impl Interceptor for RateLimitInterceptor {
 impl fmt::Debug for RateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limiter = match &*self.source {
-            DecisionSource::Limiter(limiter) => Some(limiter),
+            DecisionSource::Limiter(limiter) => Some(limiter.limiter().load()),
             DecisionSource::OuterLayers => None,
         };
         f.debug_struct("RateLimitInterceptor").field("limiter", &limiter).finish_non_exhaustive()

@@ -2,7 +2,11 @@
 
 use http::request::Parts;
 use tollgate::Key;
+#[cfg(feature = "async-interceptor")]
+use tollgate::LimiterFuture;
 use tollgate_tower::{KeyExtractor, key::Extraction};
+#[cfg(feature = "async-interceptor")]
+use tollgate_tower::{LimiterSource, key::KeyError};
 use tonic::{Extensions, Request, Status, metadata::MetadataMap};
 
 use crate::status::GrpcStatus;
@@ -25,6 +29,12 @@ impl RequestHead {
 
     pub(crate) fn extract(&self, key: &(impl KeyExtractor + ?Sized)) -> Extraction {
         key.extract(&self.0)
+    }
+
+    /// Returns the limiter of the request.
+    #[cfg(feature = "async-interceptor")]
+    pub(crate) fn limiter(&self, limiters: &LimiterSource) -> Result<LimiterFuture, KeyError> {
+        limiters.limiter_for(&self.0)
     }
 
     pub(crate) fn into_request(mut self) -> Request<()> {

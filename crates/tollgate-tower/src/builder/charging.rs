@@ -138,10 +138,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// request.
     pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
         self.options.request_limiter = Some(match limiter {
-            Some(limiter) => {
-                self.limiters.limiters.push(limiter);
-                RequestLimiterSource::At(self.limiters.limiters.len() - 1)
-            }
+            Some(limiter) => RequestLimiterSource::At(self.limiters.limiters.add_fixed(limiter)),
             None => RequestLimiterSource::Same,
         });
         self

@@ -88,6 +88,16 @@ impl PeerIp {
         self.prefixes = prefixes;
         self
     }
+
+    /// Returns the full address of the peer, for logs and for rules of your own. An IPv4-mapped IPv6 address is returned
+    /// as IPv4.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not provide the address.
+    pub fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
+        peer(parts).map(|address| address.to_canonical())
+    }
 }
 
 impl Default for PeerIp {

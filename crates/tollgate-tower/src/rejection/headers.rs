@@ -1,17 +1,14 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::reason::{Reason, Rejection};
-use crate::{
-    headers::{MissingHeaders, RATELIMIT_POLICY, ResponseDetails, number_value},
-    limit::Limit,
-};
+use crate::headers::{HeaderWriter, MissingHeaders, RATELIMIT_POLICY, ResponseDetails, number_value};
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Adds the headers that the responder has not set. `Retry-After` and `Cache-Control` are added on request.
 pub(crate) fn add_headers(
     rejection: &Rejection<'_>,
-    limit: Option<&Limit>,
+    writer: Option<&HeaderWriter>,
     details: &ResponseDetails,
     adds_retry_after: bool,
     headers: &mut HeaderMap,
@@ -20,19 +17,19 @@ pub(crate) fn add_headers(
     if adds_retry_after && let Some(seconds) = rejection.retry_after_seconds() {
         missing.add(header::RETRY_AFTER, number_value(seconds));
     }
-    match (rejection.reason(), limit) {
-        (Reason::Denied(decision), Some(limit)) => {
+    match (rejection.reason(), writer) {
+        (Reason::Denied(decision), Some(writer)) => {
             if adds_retry_after {
                 missing.add(header::CACHE_CONTROL, NO_STORE);
             }
-            limit.headers.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
+            writer.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
         }
-        (Reason::CostNeverFits(_), Some(limit)) => {
-            if let Some(policies) = limit.headers.policies() {
+        (Reason::CostNeverFits(_), Some(writer)) => {
+            if let Some(policies) = writer.policies() {
                 missing.add(RATELIMIT_POLICY, policies.clone());
             }
         }
-        (Reason::Unavailable(error), Some(limit)) => limit.headers.mark_degraded(error.kind(), &mut missing),
+        (Reason::Unavailable(error), Some(writer)) => writer.mark_degraded(error.kind(), &mut missing),
         _ => {}
     }
 }

@@ -7,6 +7,7 @@ mod denials;
 mod header_formats;
 mod header_options;
 mod labels;
+mod looked_up;
 mod observability;
 mod placement;
 mod raw_requests;

@@ -30,6 +30,7 @@ mod state;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod text;
 mod token_bucket;
 
 pub use kind::Algorithm;

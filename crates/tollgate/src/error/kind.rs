@@ -78,10 +78,12 @@ pub enum ErrorKind {
     ClusterDown,
     /// The server accepts no more clients. Word: `maxclients`.
     TooManyClients,
+    /// The limits of a tenant cannot be fetched: see [`TenantLimiters`](crate::TenantLimiters). Word: `source`.
+    SourceUnavailable,
 }
 
 impl ErrorKind {
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Config,
         Self::Authentication,
         Self::PermissionDenied,
@@ -110,6 +112,7 @@ impl ErrorKind {
         Self::Loading,
         Self::ClusterDown,
         Self::TooManyClients,
+        Self::SourceUnavailable,
     ];
 
     /// Returns a number for this kind, from 1 on.
@@ -154,6 +157,7 @@ impl ErrorKind {
             Self::Loading => "loading",
             Self::ClusterDown => "clusterdown",
             Self::TooManyClients => "maxclients",
+            Self::SourceUnavailable => "source",
         }
     }
 
@@ -195,6 +199,7 @@ impl ErrorKind {
                 | Self::Loading
                 | Self::ClusterDown
                 | Self::TooManyClients
+                | Self::SourceUnavailable
         )
     }
 }

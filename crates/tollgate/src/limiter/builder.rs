@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{Inner, Limiter};
+use super::{Limiter, inner::Inner};
 use crate::{Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
@@ -132,15 +132,15 @@ impl LimiterBuilder<PolicySet> {
     pub fn build(self) -> Limiter {
         let Self { store, policies, name, deadline, outage, max_waiting } = self;
         let name = name.unwrap_or_else(|| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into());
-        Limiter(Arc::new(Inner {
+        let inner = Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, outage, &policies, &*store),
+            fallback: Fallback::new(name, outage, &*store),
             store,
-            policies,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
-        }))
+        };
+        Limiter { inner: Arc::new(inner), policies }
     }
 }
 

@@ -1,11 +1,14 @@
-use std::{fmt, sync::OnceLock};
+use std::{
+    fmt,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
 
-use crate::{Cost, Deadline, Decision, Error, ErrorKind, Policy, PolicySet, runtime};
+use crate::{Cost, Deadline, Decision, Error, ErrorKind, PolicySet, runtime};
 
 const CHECKS: &str = "tollgate_checks_total";
 const DENIALS: &str = "tollgate_denials_total";
@@ -28,9 +31,23 @@ struct CheckSeries {
     allowed: Counter,
     denied: Counter,
     failed: Counter,
-    /// For each policy, in the order of the set.
-    denials: Box<[Counter]>,
+    /// For each policy of the first check, in the order of the set.
+    denials: Box<[DenialCounter]>,
+    /// For policies of other names, in the order of their first denial.
+    others: Mutex<Vec<DenialCounter>>,
 }
+
+/// Counts the denials of the policies with one name.
+struct DenialCounter {
+    policy: Box<str>,
+    counter: Counter,
+}
+
+/// Bounds the names of policies that become label values of one limiter. The names may be those of its tenants. Denials
+/// by policies of further names are counted as `other`.
+const MAX_NAMES: usize = 64;
+
+const OTHER: &str = "other";
 
 struct RemoteSeries {
     duration: Histogram,
@@ -49,7 +66,7 @@ impl LimiterMetrics {
     #[inline]
     pub(crate) fn record_in_process(&self, name: &str, decision: &Decision) {
         if decision.cost() > Cost::ZERO {
-            self.checks(name, decision.policies()).record(decision);
+            self.checks(name, decision.policies()).record(name, decision);
         }
     }
 
@@ -104,28 +121,52 @@ impl CheckSeries {
         describe_counter!(ERRORS, Unit::Count, "Checks without a decision, by limiter and reason.");
         let outcome =
             |outcome: &'static str| counter!(CHECKS, [limiter(name), Label::new("outcome", outcome)].to_vec());
-        let denial = |policy: &Policy| {
-            counter!(DENIALS, [limiter(name), Label::new("policy", policy.name().to_owned())].to_vec())
-        };
         Self {
             allowed: outcome("allowed"),
             denied: outcome("denied"),
             failed: outcome("failed"),
-            denials: policies.iter().map(denial).collect(),
+            denials: policies.iter().map(|policy| DenialCounter::new(name, policy.name())).collect(),
+            others: Mutex::default(),
         }
     }
 
     #[inline]
-    fn record(&self, decision: &Decision) {
+    fn record(&self, name: &str, decision: &Decision) {
         if decision.is_allowed() {
             return self.allowed.increment(1);
         }
         self.denied.increment(1);
-        for (state, denials) in decision.states().zip(&self.denials) {
+        for (at, state) in decision.states().enumerate() {
             if state.is_exceeded() {
-                denials.increment(1);
+                let policy = state.policy().name();
+                match self.denials.get(at).filter(|denials| *denials.policy == *policy) {
+                    Some(denials) => denials.counter.increment(1),
+                    None => self.record_other(name, policy),
+                }
             }
         }
+    }
+
+    /// Counts a denial by a policy that the first check did not have: limiters may differ in their policies alone.
+    #[cold]
+    fn record_other(&self, name: &str, policy: &str) {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(denials) = self.denials.iter().chain(&*others).find(|denials| *denials.policy == *policy) {
+            return denials.counter.increment(1);
+        }
+        let policy = if self.denials.len() + others.len() < MAX_NAMES { policy } else { OTHER };
+        let denials = DenialCounter::new(name, policy);
+        denials.counter.increment(1);
+        if policy != OTHER {
+            others.push(denials);
+        }
+    }
+}
+
+impl DenialCounter {
+    fn new(name: &str, policy: &str) -> Self {
+        let labels = [limiter(name), Label::new("policy", policy.to_owned())];
+        Self { policy: policy.into(), counter: counter!(DENIALS, labels.to_vec()) }
     }
 }
 

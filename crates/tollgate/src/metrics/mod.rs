@@ -7,10 +7,14 @@ mod limiter;
 mod off;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 mod store;
+#[cfg(feature = "metrics")]
+mod tenants;
 
 #[cfg(feature = "metrics")]
 pub(crate) use limiter::LimiterMetrics;
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::LimiterMetrics;
+pub(crate) use off::{LimiterMetrics, TenantMetrics};
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use store::{StoreMetrics, StoreState};
+#[cfg(feature = "metrics")]
+pub(crate) use tenants::TenantMetrics;

@@ -18,3 +18,16 @@ impl LimiterMetrics {
 
     pub(crate) fn outage_ended(&self, _: &str) {}
 }
+
+#[derive(Debug, Default)]
+pub(crate) struct TenantMetrics(());
+
+impl TenantMetrics {
+    pub(crate) fn record_fetch(&self, _: &str, _: bool) {}
+
+    pub(crate) fn record_cached(&self, _: &str, _: usize) {}
+
+    pub(crate) fn outage_began(&self, _: &str) {}
+
+    pub(crate) fn outage_ended(&self, _: &str) {}
+}

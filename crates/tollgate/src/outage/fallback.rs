@@ -19,12 +19,10 @@ pub(crate) struct Fallback {
 }
 
 impl Fallback {
-    pub(crate) fn new(name: Cow<'static, str>, outage: Outage, policies: &PolicySet, store: &dyn Store) -> Self {
+    pub(crate) fn new(name: Cow<'static, str>, outage: Outage, store: &dyn Store) -> Self {
         let local = match outage {
-            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(policies, replicas, None)),
-            Outage::Local { replicas: Replicas::Counted } => {
-                Some(LocalShare::new(policies, NonZeroU32::MIN, store.replicas()))
-            }
+            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None)),
+            Outage::Local { replicas: Replicas::Counted } => Some(LocalShare::new(NonZeroU32::MIN, store.replicas())),
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
@@ -141,7 +139,7 @@ mod tests {
             Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
-        let fallback = Fallback::new("levels".into(), Outage::local(2), &policies, &MemoryStore::new());
+        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new());
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
@@ -155,7 +153,7 @@ mod tests {
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
-        let fallback = Fallback::new("day".into(), Outage::default(), &policies, &MemoryStore::new());
+        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new());
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);

@@ -6,6 +6,7 @@ mod share;
 use std::num::NonZeroU32;
 
 pub(crate) use fallback::Fallback;
+pub(crate) use phase::Phase;
 #[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, Replicas};

@@ -12,7 +12,7 @@ use crate::clock::micros;
 /// [`QUIET`] after the last failed one began. So late answers change nothing, and a store that fails some checks of many
 /// is one outage, not one for each.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     /// Times are counted from here.
     base: Instant,
     /// In an outage: [`AWAY`] and the time of the last failed check. Otherwise the time of the check that ended the last
@@ -34,17 +34,17 @@ const STEP_US: u64 = QUIET_US / 20;
 const AWAY: u64 = 1 << 63;
 
 impl Phase {
-    pub(super) fn new(base: Instant) -> Self {
+    pub(crate) fn new(base: Instant) -> Self {
         Self { base, word: AtomicU64::new(0), began_us: AtomicU64::new(0) }
     }
 
     #[inline]
-    pub(super) fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         self.word.load(Ordering::Relaxed) & AWAY != 0
     }
 
     /// Notes a failed check that began at `start`. Returns whether an outage begins with it.
-    pub(super) fn failed(&self, start: Instant) -> bool {
+    pub(crate) fn failed(&self, start: Instant) -> bool {
         let at = self.time(start);
         let later = |word: u64| match word & AWAY {
             0 => (at > word).then_some(AWAY | at),
@@ -64,7 +64,7 @@ impl Phase {
     /// Notes a check that the store decided and that began at `start`. Returns how long the outage lasted that ends with
     /// it.
     #[cold]
-    pub(super) fn decided(&self, start: Instant) -> Option<Duration> {
+    pub(crate) fn decided(&self, start: Instant) -> Option<Duration> {
         let at = self.time(start);
         let over = |word: u64| (word & AWAY != 0 && at >= (word & !AWAY) + QUIET_US).then_some(at);
         self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, over).ok()?;

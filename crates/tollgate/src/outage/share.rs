@@ -1,76 +1,47 @@
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    sync::Arc,
-};
-
-use arc_swap::ArcSwap;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use super::replicas::ReplicaCount;
-use crate::{Check, Clock, Decision, MemoryStore, PolicySet};
+use crate::{Check, Clock, Decision, MemoryStore};
 
 /// The most states that an outage keeps in the process: 64 tables of 2 048 places, each filled to the point at which it
 /// would double.
 pub(super) const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(64 * 2_048 / 8 * 7).expect("not zero");
 
-/// Decides on this replica's share of the quota.
+/// Decides on this replica's share of the quota of any policies.
 #[derive(Debug)]
 pub(super) struct LocalShare {
     pub(super) store: MemoryStore,
-    policies: PolicySet,
+    /// The number of replicas while `count` knows none.
+    fixed: NonZeroU32,
     /// `None` for a fixed number of replicas, and for a store that does not count them.
     count: Option<ReplicaCount>,
-    share: ArcSwap<Share>,
-}
-
-/// The policies of one replica of several.
-#[derive(Debug)]
-struct Share {
-    replicas: NonZeroU32,
-    policies: PolicySet,
 }
 
 impl LocalShare {
     /// Creates the share of one replica of `replicas`, or of as many as `count` knows.
-    pub(super) fn new(policies: &PolicySet, replicas: NonZeroU32, count: Option<ReplicaCount>) -> Self {
-        Self {
-            store: MemoryStore::builder().max_keys(MAX_KEYS).clock(Clock::monotonic()).build(),
-            policies: policies.clone(),
-            count,
-            share: ArcSwap::from_pointee(Share::new(policies, replicas)),
-        }
+    pub(super) fn new(replicas: NonZeroU32, count: Option<ReplicaCount>) -> Self {
+        let store = MemoryStore::builder().max_keys(MAX_KEYS).clock(Clock::monotonic()).build();
+        Self { store, fixed: replicas, count }
     }
 
     /// Returns the number of replicas that share the quota now.
     pub(super) fn replicas(&self) -> NonZeroU32 {
-        self.count.as_ref().and_then(ReplicaCount::get).unwrap_or_else(|| self.share.load().replicas)
+        self.count.as_ref().and_then(ReplicaCount::get).unwrap_or(self.fixed)
     }
 
     pub(super) fn decide(&self, check: Check<'_>) -> Decision {
-        let replicas = self.count.as_ref().and_then(ReplicaCount::get);
-        let mut share = self.share.load();
-        if let Some(replicas) = replicas
-            && replicas != share.replicas
-        {
-            // Computed once for each number. Two checks that see the change together both compute the same share.
-            self.share.store(Arc::new(Share::new(&self.policies, replicas)));
-            share = self.share.load();
-        }
-        // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
-        let cost = check.cost.min(share.policies.most());
-        self.store.decide(Check { policies: &share.policies, cost, ..check })
-    }
-}
-
-impl Share {
-    fn new(policies: &PolicySet, replicas: NonZeroU32) -> Self {
-        Self { replicas, policies: policies.share(replicas.get()) }
+        check.policies.with_share(self.replicas(), |policies| {
+            // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
+            let cost = check.cost.min(policies.most());
+            self.store.decide(Check { policies, cost, ..check })
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Key, Policy, Quota};
+    use crate::{Cost, Key, Policy, PolicySet, Quota};
 
     const DAILY: Policy = Policy::token_bucket("day", Quota::per_day(12));
 
@@ -78,37 +49,35 @@ mod tests {
         NonZeroU32::new(number).expect("not zero")
     }
 
-    fn remaining(share: &LocalShare, key: &str, cost: u64) -> (bool, u64) {
+    fn remaining(share: &LocalShare, policies: &PolicySet, key: &str, cost: u64) -> (bool, u64) {
         let key = Key::new(key);
-        let decision = share.decide(Check::new(&share.policies, &key, Cost::new(cost)));
+        let decision = share.decide(Check::new(policies, &key, Cost::new(cost)));
         let left = decision.states().next().expect("a policy").remaining();
         (decision.is_allowed(), left)
     }
 
     #[test]
     fn the_share_follows_the_count_and_starts_with_the_whole_quota() {
-        let count = ReplicaCount::new();
-        let share = LocalShare::new(&DAILY.into(), NonZeroU32::MIN, Some(count.clone()));
-        assert_eq!((share.replicas(), remaining(&share, "a", 1)), (replicas(1), (true, 11)));
+        let (count, daily) = (ReplicaCount::new(), DAILY.into());
+        let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()));
+        assert_eq!((share.replicas(), remaining(&share, &daily, "a", 1)), (replicas(1), (true, 11)));
         count.set(replicas(4));
-        assert_eq!((share.replicas(), remaining(&share, "b", 1)), (replicas(4), (true, 2)));
+        assert_eq!((share.replicas(), remaining(&share, &daily, "b", 1)), (replicas(4), (true, 2)));
         count.set(replicas(3));
-        assert_eq!((share.replicas(), remaining(&share, "c", 1)), (replicas(3), (true, 3)));
+        assert_eq!((share.replicas(), remaining(&share, &daily, "c", 1)), (replicas(3), (true, 3)));
         count.set(replicas(100));
-        assert_eq!(remaining(&share, "d", 1), (true, 0), "each share is at least one unit");
+        assert_eq!(remaining(&share, &daily, "d", 1), (true, 0), "each share is at least one unit");
     }
 
     #[test]
-    fn a_share_is_computed_once_for_each_number_of_replicas() {
-        let count = ReplicaCount::new();
-        let share = LocalShare::new(&DAILY.into(), NonZeroU32::MIN, Some(count.clone()));
-        count.set(replicas(4));
-        remaining(&share, "a", 1);
-        let computed = share.share.load_full();
-        for _ in 0..10 {
-            remaining(&share, "a", 1);
-        }
-        assert!(Arc::ptr_eq(&computed, &share.share.load_full()));
+    fn sets_with_other_quotas_have_shares_of_their_own_in_one_store() {
+        let share = LocalShare::new(replicas(4), None);
+        let quota = Quota::per_day(100);
+        let (daily, larger) = (DAILY.into(), DAILY.with_quota(quota).expect("a policy").into());
+        assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
+        assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
+        assert_eq!(remaining(&share, &larger, "a", 1), (true, 23), "the state belongs to the name of the policy");
+        assert_eq!(share.store.len(), 2);
     }
 
     #[test]
@@ -119,12 +88,12 @@ mod tests {
             [DAILY, Policy::fixed_window("wide", Quota::per_day(100))].into(),
         ];
         for policies in sets {
-            let share = LocalShare::new(&policies, replicas(4), None);
-            assert_eq!(remaining(&share, "fresh", 12), (true, 0), "{policies:?}");
-            assert!(!remaining(&share, "fresh", 12).0, "{policies:?}");
-            assert!(!remaining(&share, "fresh", 1).0, "{policies:?}");
-            assert_eq!(remaining(&share, "begun", 1), (true, 2), "{policies:?}");
-            assert_eq!(remaining(&share, "begun", 12), (false, 2), "a part is not enough: {policies:?}");
+            let share = LocalShare::new(replicas(4), None);
+            assert_eq!(remaining(&share, &policies, "fresh", 12), (true, 0), "{policies:?}");
+            assert!(!remaining(&share, &policies, "fresh", 12).0, "{policies:?}");
+            assert!(!remaining(&share, &policies, "fresh", 1).0, "{policies:?}");
+            assert_eq!(remaining(&share, &policies, "begun", 1), (true, 2), "{policies:?}");
+            assert_eq!(remaining(&share, &policies, "begun", 12), (false, 2), "a part is not enough: {policies:?}");
         }
     }
 }

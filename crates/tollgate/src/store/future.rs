@@ -13,7 +13,7 @@ use crate::{Decision, Error};
 /// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
 pub type CheckFuture = StoreFuture<Decision>;
 
-/// Resolves to the answer of a store. The answer may already be there.
+/// Resolves to the answer of a store, or to a [limiter](crate::LimiterFuture). The answer may already be there.
 ///
 /// An answer that is there costs no allocation, and [`into_ready`](Self::into_ready) takes it without an executor.
 ///

@@ -67,10 +67,10 @@ async fn a_queue_stays_while_one_caller_waits() {
     let [first, second] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    assert!(limiter.wait_queues().has(&Key::new("k")));
-    assert!(!limiter.wait_queues().has(&Key::new("other")));
+    assert!(limiter.wait_queues().has(&Key::new("k"), limiter.policies()));
+    assert!(!limiter.wait_queues().has(&Key::new("other"), limiter.policies()));
     assert!(second.await.unwrap().0.is_allowed());
-    assert!(!limiter.wait_queues().has(&Key::new("k")));
+    assert!(!limiter.wait_queues().has(&Key::new("k"), limiter.policies()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,5 +169,39 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
         for (ahead, ms) in expected.into_iter().enumerate() {
             assert_eq!(denial.earliest_behind(ahead), denial.retry_at + MS(ms), "{} {ahead}", policy.name());
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_its_denial() {
+    let slow = Limiter::new(PausedStore::new(), BUCKET);
+    let fast = slow.with_policies(Policy::token_bucket("fast", Quota::per_second(100).with_burst(1)));
+    for limiter in [&slow, &fast] {
+        assert!(limiter.check("k").await.unwrap().is_allowed());
+    }
+    let queued = [waiter(&slow, MS(1_000)).await, waiter(&slow, MS(1_000)).await];
+    // The queue of the other set would make this caller wait for 300 ms, and deny it at once for that.
+    let start = Instant::now();
+    let decision = fast.until_ready("k", MS(50)).await.unwrap();
+    assert_eq!((decision.is_allowed(), start.elapsed()), (true, MS(10)));
+    assert!(decision.state("fast").is_some());
+    for (at, queued) in (1..).zip(queued) {
+        let (decision, waited) = queued.await.unwrap();
+        assert_eq!((decision.is_allowed(), waited), (true, MS(100 * at)));
+        assert!(decision.state("bucket").is_some());
+    }
+    assert!(slow.wait_queues().lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_with_equal_policies_share_a_queue_and_all_share_its_bound() {
+    let limiter = Limiter::builder(PausedStore::new()).policies(BUCKET).max_waiting(2).build();
+    let (equal, other) = (limiter.with_policies(BUCKET), limiter.with_policies(PAIR));
+    assert!(limiter.check("k").await.unwrap().is_allowed());
+    assert!(other.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+    let queued = [waiter(&limiter, MS(1_000)).await, waiter(&equal, MS(1_000)).await];
+    assert!(other.until_ready("k", MS(1_000)).await.unwrap().is_denied(), "two callers wait already");
+    for (at, queued) in (1..).zip(queued) {
+        assert_eq!(queued.await.unwrap().1, MS(100 * at), "the callers with equal policies keep their order");
     }
 }

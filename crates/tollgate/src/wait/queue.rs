@@ -1,4 +1,7 @@
-//! Queues of callers that wait in this process, one for each key.
+//! Queues of callers that wait in this process, one for each key and policy set.
+//!
+//! Limiters that differ in their policies alone share the queues. A denial is told to the callers behind, so callers with
+//! other policies have a queue of their own.
 
 use std::{
     collections::HashMap,
@@ -11,20 +14,25 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{Algorithm, Decision, Key};
+use crate::{Algorithm, Decision, Key, PolicySet};
 
-/// Holds the queues of a limiter: one for each key that somebody waits for.
+/// Holds the queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<Key, WaitQueue>>,
+    queues: Mutex<HashMap<Key, KeyQueues>>,
     /// The number of waiting callers in all queues together.
     pub(super) waiting: AtomicUsize,
     max_waiting: usize,
 }
 
-/// The callers that wait for one key.
+/// The queues of one key. Nearly always there is one.
 #[derive(Debug, Default)]
-pub(super) struct WaitQueue {
+pub(super) struct KeyQueues(Vec<WaitQueue>);
+
+/// The callers that wait for one key under one policy set.
+#[derive(Debug)]
+struct WaitQueue {
+    policies: PolicySet,
     waiting: usize,
     /// Held by the first caller of the queue. Tokio's mutex passes it on in the order of arrival.
     front: Arc<tokio::sync::Mutex<()>>,
@@ -60,6 +68,7 @@ impl Denial {
 pub(super) struct QueueTicket<'a> {
     queues: &'a WaitQueues,
     key: &'a Key,
+    policies: &'a PolicySet,
     pub(super) front: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -68,9 +77,10 @@ impl WaitQueues {
         Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting }
     }
 
-    /// Returns `true` when somebody waits for the key.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 && self.lock().contains_key(key)
+    /// Returns `true` when somebody waits for the key under these policies.
+    pub(super) fn has(&self, key: &Key, policies: &PolicySet) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+            && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
     }
 
     /// Adds a caller to the end of the queue.
@@ -80,10 +90,11 @@ impl WaitQueues {
     pub(super) fn join<'a>(
         &'a self,
         key: &'a Key,
+        policies: &'a PolicySet,
         deadline: Option<Instant>,
     ) -> Result<QueueTicket<'a>, Option<Box<Denial>>> {
         let mut queues = self.lock();
-        let queue = queues.get(key);
+        let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
             deadline.is_some_and(|deadline| denial.earliest_behind(queue.waiting) > deadline)
@@ -93,29 +104,58 @@ impl WaitQueues {
         {
             return Err(denial.cloned().map(Box::new));
         }
-        let queue = queues.entry(key.clone()).or_default();
-        queue.waiting += 1;
+        let front = queues.entry(key.clone()).or_default().join(policies);
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Ok(QueueTicket { queues: self, key, front: Arc::clone(&queue.front) })
+        Ok(QueueTicket { queues: self, key, policies, front })
     }
 
     /// Locks the queues. Poisoning is ignored: each queue is changed in one step, so a panic leaves every queue valid.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, WaitQueue>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, KeyQueues>> {
         self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl KeyQueues {
+    fn find(&self, policies: &PolicySet) -> Option<&WaitQueue> {
+        self.0.iter().find(|queue| queue.policies == *policies)
+    }
+
+    fn find_mut(&mut self, policies: &PolicySet) -> Option<&mut WaitQueue> {
+        self.0.iter_mut().find(|queue| queue.policies == *policies)
+    }
+
+    /// Adds a caller. Returns the lock that the first caller of its queue holds.
+    fn join(&mut self, policies: &PolicySet) -> Arc<tokio::sync::Mutex<()>> {
+        if let Some(queue) = self.find_mut(policies) {
+            queue.waiting += 1;
+            return Arc::clone(&queue.front);
+        }
+        let front = Arc::default();
+        let queue = WaitQueue { policies: policies.clone(), waiting: 1, front: Arc::clone(&front), last_denial: None };
+        self.0.push(queue);
+        front
+    }
+
+    /// Removes a caller.
+    fn leave(&mut self, policies: &PolicySet) {
+        if let Some(queue) = self.find_mut(policies) {
+            queue.waiting -= 1;
+        }
+        self.0.retain(|queue| queue.waiting > 0);
     }
 }
 
 impl QueueTicket<'_> {
     /// Stores the denial of the first caller for the callers behind it.
     pub(super) fn set_last_denial(&self, denial: Denial) {
-        if let Some(queue) = self.queues.lock().get_mut(self.key) {
+        if let Some(queue) = self.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies)) {
             queue.last_denial = Some(denial);
         }
     }
 
     /// Returns the latest denial of the queue.
     pub(super) fn last_denial(&self) -> Option<Denial> {
-        self.queues.lock().get(self.key).and_then(|queue| queue.last_denial.clone())
+        self.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
     }
 }
 
@@ -123,9 +163,9 @@ impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         let mut queues = self.queues.lock();
         self.queues.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(queue) = queues.get_mut(self.key) {
-            queue.waiting -= 1;
-            if queue.waiting == 0 {
+        if let Some(of_key) = queues.get_mut(self.key) {
+            of_key.leave(self.policies);
+            if of_key.0.is_empty() {
                 queues.remove(self.key);
             }
         }

@@ -1,9 +1,12 @@
 use std::{any, collections::HashMap, fmt, hash::Hash};
 
 use http::request::Parts;
-use tollgate::Limiter;
 
-use crate::{key::KeyError, labels::MetricLabels};
+use super::{
+    source::LimiterSource,
+    table::{LimiterTable, Selector, Target},
+};
+use crate::key::KeyError;
 
 /// Selects a limiter by the tier of a request, such as the plan of a customer.
 ///
@@ -53,29 +56,23 @@ use crate::{key::KeyError, labels::MetricLabels};
 /// ```
 #[must_use = "tiers limit nothing until a layer uses them"]
 pub struct TieredLimiters<T> {
-    limiters: Vec<Limiter>,
-    by_tier: HashMap<T, Selection>,
+    limiters: LimiterTable,
+    by_tier: HashMap<T, Target>,
     /// Applies to tiers that are not listed. Without a default it is the name of the tier's type.
-    default: Result<Selection, &'static str>,
+    default: Result<Target, &'static str>,
     find: Find<T>,
 }
 
 type Find<T> = Box<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
-/// Says which limiter applies to a request.
-#[derive(Clone, Copy)]
-pub(crate) enum Selection {
-    /// The limiter at this index.
-    Limiter(usize),
-    Exempt,
-}
-
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
     /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
-    pub fn new(default: Limiter) -> Self {
+    ///
+    /// The default, like the limiter of each tier, may be any [`LimiterSource`]: a
+    /// [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
+    pub fn new(default: impl Into<LimiterSource>) -> Self {
         let mut tiers = Self::strict();
-        tiers.default = Ok(Selection::Limiter(0));
-        tiers.limiters.push(default);
+        tiers.default = Ok(default.into().add_to(&mut tiers.limiters));
         tiers
     }
 
@@ -85,7 +82,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
     /// tier is missing, or is not outside of the rate limit.
     pub fn strict() -> Self {
         Self {
-            limiters: Vec::new(),
+            limiters: LimiterTable::default(),
             by_tier: HashMap::new(),
             default: Err(any::type_name::<T>()),
             find: Box::new(|parts| parts.extensions.get().cloned()),
@@ -93,15 +90,15 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
     }
 
     /// Adds a tier with its limiter.
-    pub fn tier(mut self, tier: T, limiter: Limiter) -> Self {
-        self.by_tier.insert(tier, Selection::Limiter(self.limiters.len()));
-        self.limiters.push(limiter);
+    pub fn tier(mut self, tier: T, limiter: impl Into<LimiterSource>) -> Self {
+        let target = limiter.into().add_to(&mut self.limiters);
+        self.by_tier.insert(tier, target);
         self
     }
 
     /// Adds a tier without a limit.
     pub fn exempt(mut self, tier: T) -> Self {
-        self.by_tier.insert(tier, Selection::Exempt);
+        self.by_tier.insert(tier, Target::Exempt);
         self
     }
 
@@ -110,77 +107,25 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
         self.find = Box::new(find);
         self
     }
+}
 
-    fn select(&self, parts: &Parts) -> Result<Selection, KeyError> {
-        let listed = (self.find)(parts).and_then(|tier| self.by_tier.get(&tier).copied());
-        listed.map_or(self.default, Ok).map_err(|tier| {
-            KeyError::misconfigured(format!(
-                "the request has no tier, or one without a limiter: the layer that inserts a `{tier}` must be outside the rate limit"
-            ))
-        })
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
+    fn from(tiers: TieredLimiters<T>) -> Self {
+        let TieredLimiters { limiters, by_tier, default, find } = tiers;
+        let select = move |parts: &Parts| {
+            let listed = find(parts).and_then(|tier| by_tier.get(&tier).copied());
+            listed.map_or(default, Ok).map_err(|tier| {
+                KeyError::misconfigured(format!(
+                    "the request has no tier, or one without a limiter: the layer that inserts a `{tier}` must be outside the rate limit"
+                ))
+            })
+        };
+        Self { limiters, selector: Selector::By(Box::new(select)), labels: None }
     }
 }
 
 impl<T> fmt::Debug for TieredLimiters<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TieredLimiters").field("limiters", &self.limiters).finish_non_exhaustive()
-    }
-}
-
-/// Provides the limiters of a layer: one [`Limiter`], or [`TieredLimiters`].
-///
-/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes either by `Into<LimiterSource>`.
-///
-/// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
-///
-/// /// Creates the same layer for both kinds of limiters.
-/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
-///     RateLimitLayer::new(limiters, Global)
-/// }
-///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let one = layer(limiter.clone());
-/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
-/// # let _ = (one, tiered);
-/// ```
-pub struct LimiterSource {
-    pub(crate) limiters: Vec<Limiter>,
-    pub(crate) selector: Option<Selector>,
-    pub(crate) labels: Option<MetricLabels>,
-}
-
-/// Selects the limiter of a request, where there is more than one.
-pub(crate) type Selector = Box<dyn Fn(&Parts) -> Result<Selection, KeyError> + Send + Sync>;
-
-impl LimiterSource {
-    /// Sets the metric labels of the layer, unless its builder sets
-    /// [others](crate::RateLimitBuilder::metric_labels).
-    ///
-    /// Use it in a table of limiters that knows the names of the limited methods or routes.
-    #[must_use]
-    pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.labels = Some(labels);
-        self
-    }
-}
-
-impl From<Limiter> for LimiterSource {
-    fn from(limiter: Limiter) -> Self {
-        Self { limiters: vec![limiter], selector: None, labels: None }
-    }
-}
-
-impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
-    fn from(tiers: TieredLimiters<T>) -> Self {
-        let limiters = tiers.limiters.clone();
-        Self { limiters, selector: Some(Box::new(move |parts| tiers.select(parts))), labels: None }
-    }
-}
-
-impl fmt::Debug for LimiterSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimiterSource").field(&self.limiters).finish()
     }
 }

@@ -1,0 +1,250 @@
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use http::{HeaderName, request::Parts};
+use tollgate_tower::key::KeyError;
+
+use super::{ClientIp, HeaderMatch, header_value::header_value};
+use crate::Descriptor;
+
+/// Makes one descriptor from a request: one entry for each action, in order.
+///
+/// A request for which an action finds no value has no descriptor, unless the action is optional.
+///
+/// ```
+/// use http::Request;
+/// use tollgate_rules::{Actions, ClientIp, Descriptor, Descriptors};
+///
+/// let descriptors = Descriptors::from(Actions::new().header("x-tenant", "tenant").path("path"));
+///
+/// let (parts, ()) = Request::get("http://example.com/export").header("x-tenant", "acme").body(()).unwrap().into_parts();
+/// let made = descriptors.extract(&parts, &ClientIp::Peer).unwrap();
+/// assert_eq!(made, [Descriptor::from([("tenant", "acme"), ("path", "/export")])]);
+///
+/// let (parts, ()) = Request::get("http://example.com/export").body(()).unwrap().into_parts();
+/// assert_eq!(descriptors.extract(&parts, &ClientIp::Peer).unwrap(), []);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Actions {
+    actions: Vec<Action>,
+}
+
+#[derive(Clone, Debug)]
+struct Action {
+    key: Box<str>,
+    source: Source,
+}
+
+/// Where an action finds the value of its entry.
+#[derive(Clone, Debug)]
+enum Source {
+    ClientIp,
+    Network { v4: u8, v6: u8 },
+    Header { name: HeaderName, is_optional: bool },
+    Fixed(Box<str>),
+    Match { value: Box<str>, expected: bool, headers: Box<[HeaderMatch]> },
+    Method,
+    Path,
+    MatchedPath,
+    GrpcMethod,
+    GrpcService,
+}
+
+/// The result of one action.
+enum Value<'a> {
+    Some(Cow<'a, str>),
+    /// The entry is left out.
+    Skip,
+    /// There is no descriptor.
+    None,
+}
+
+impl Actions {
+    /// Creates a descriptor without entries.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn add(mut self, key: impl Into<Box<str>>, source: Source) -> Self {
+        self.actions.push(Action { key: key.into(), source });
+        self
+    }
+
+    /// Appends the address of the client, as [`ClientIp`] finds it.
+    ///
+    /// An owner of many IPv6 addresses has a value for each. Set `prefix_v6` in the rule, or use
+    /// [`client_network`](Self::client_network).
+    #[must_use]
+    pub fn client_ip(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::ClientIp)
+    }
+
+    /// Appends the network of the client with these prefix lengths, such as `192.0.2.0/24`.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `v4` is above 32 or `v6` above 128.
+    #[must_use]
+    pub fn client_network(self, key: impl Into<Box<str>>, v4: u8, v6: u8) -> Self {
+        assert!(v4 <= 32 && v6 <= 128, "prefix lengths must be at most 32 and 128, got {v4} and {v6}");
+        self.add(key, Source::Network { v4, v6 })
+    }
+
+    /// Appends the value of a header field. Without it, or with an empty value, the request has no descriptor.
+    ///
+    /// The values of a repeated field are joined by commas. A value that is no UTF-8 is read as Latin-1.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `name` is no valid header name in lower case.
+    #[must_use]
+    pub fn header(self, name: &'static str, key: impl Into<Box<str>>) -> Self {
+        self.header_name(HeaderName::from_static(name), key, false)
+    }
+
+    /// Appends the value of a header field. Without it, the entry is left out.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `name` is no valid header name in lower case.
+    #[must_use]
+    pub fn optional_header(self, name: &'static str, key: impl Into<Box<str>>) -> Self {
+        self.header_name(HeaderName::from_static(name), key, true)
+    }
+
+    pub(super) fn header_name(self, name: HeaderName, key: impl Into<Box<str>>, is_optional: bool) -> Self {
+        self.add(key, Source::Header { name, is_optional })
+    }
+
+    /// Appends a fixed value.
+    #[must_use]
+    pub fn fixed(self, key: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::Fixed(value.into()))
+    }
+
+    /// Appends a fixed value when all header fields match. Otherwise the request has no descriptor.
+    #[must_use]
+    pub fn when(
+        self,
+        key: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        headers: impl IntoIterator<Item = HeaderMatch>,
+    ) -> Self {
+        self.matched(key, value, true, headers.into_iter().collect())
+    }
+
+    pub(super) fn matched(
+        self,
+        key: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        expected: bool,
+        headers: Box<[HeaderMatch]>,
+    ) -> Self {
+        self.add(key, Source::Match { value: value.into(), expected, headers })
+    }
+
+    /// Appends the method, such as `GET`.
+    #[must_use]
+    pub fn method(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::Method)
+    }
+
+    /// Appends the path. It is not normalised, so a client that can write a path in several ways has several values.
+    #[must_use]
+    pub fn path(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::Path)
+    }
+
+    /// Appends the route of an axum router, such as `/users/{id}`. Without the feature `axum` there is none.
+    #[must_use]
+    pub fn matched_path(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::MatchedPath)
+    }
+
+    /// Appends the full name of the gRPC method, such as `package.Service/Method`.
+    #[must_use]
+    pub fn grpc_method(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::GrpcMethod)
+    }
+
+    /// Appends the full name of the gRPC service, such as `package.Service`.
+    #[must_use]
+    pub fn grpc_service(self, key: impl Into<Box<str>>) -> Self {
+        self.add(key, Source::GrpcService)
+    }
+
+    /// Makes the descriptor of a request.
+    pub(super) fn extract<'a>(
+        &'a self,
+        parts: &'a Parts,
+        client_ip: &ClientIp,
+    ) -> Result<Option<Descriptor<'a>>, KeyError> {
+        let mut descriptor = Descriptor::new();
+        for action in &self.actions {
+            match action.source.value(parts, client_ip)? {
+                Value::Some(value) => descriptor.push(&*action.key, value),
+                Value::Skip => {}
+                Value::None => return Ok(None),
+            }
+        }
+        Ok((!descriptor.entries().is_empty()).then_some(descriptor))
+    }
+}
+
+impl Source {
+    fn value<'a>(&'a self, parts: &'a Parts, client_ip: &ClientIp) -> Result<Value<'a>, KeyError> {
+        let or_none = |value: Option<Cow<'a, str>>| value.map_or(Value::None, Value::Some);
+        Ok(match self {
+            Self::ClientIp => Value::Some(client_ip.address(parts)?.to_string().into()),
+            Self::Network { v4, v6 } => Value::Some(network(client_ip.address(parts)?, *v4, *v6).into()),
+            Self::Header { name, is_optional } => match header_value(&parts.headers, name) {
+                Some(value) if !value.is_empty() => Value::Some(value),
+                _ if *is_optional => Value::Skip,
+                _ => Value::None,
+            },
+            Self::Fixed(value) => Value::Some((&**value).into()),
+            Self::Match { value, expected, headers } => {
+                let is_match = headers.iter().all(|header| header.matches(&parts.headers));
+                or_none((is_match == *expected).then_some((&**value).into()))
+            }
+            Self::Method => Value::Some(parts.method.as_str().into()),
+            Self::Path => Value::Some(parts.uri.path().into()),
+            Self::MatchedPath => or_none(matched_path(parts).map(Cow::from)),
+            Self::GrpcMethod => or_none(grpc(parts.uri.path()).map(|(_, path)| path.into())),
+            Self::GrpcService => or_none(grpc(parts.uri.path()).map(|(service, _)| service.into())),
+        })
+    }
+}
+
+fn network(address: IpAddr, v4: u8, v6: u8) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(v4)).unwrap_or(0);
+            format!("{}/{v4}", Ipv4Addr::from_bits(address.to_bits() & mask))
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(v6)).unwrap_or(0);
+            format!("{}/{v6}", Ipv6Addr::from_bits(address.to_bits() & mask))
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(parts: &Parts) -> Option<&str> {
+    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn matched_path(_: &Parts) -> Option<&str> {
+    None
+}
+
+/// Returns the service of a gRPC path, and the path without its first slash.
+fn grpc(path: &str) -> Option<(&str, &str)> {
+    let path = path.strip_prefix('/')?;
+    let (service, method) = path.split_once('/')?;
+    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, path))
+}

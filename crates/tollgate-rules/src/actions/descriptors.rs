@@ -1,0 +1,77 @@
+use http::request::Parts;
+use tollgate_tower::key::KeyError;
+
+use super::{Actions, ClientIp};
+use crate::Descriptor;
+
+/// Makes the descriptors of a request.
+///
+/// Write them in code with [`Actions`], or in the file of the rules with the field `rate_limits`, which has the form of a
+/// route in Envoy:
+///
+/// ```
+/// use http::Request;
+/// use tollgate_rules::{ClientIp, Descriptor, Format, RuleSet};
+///
+/// let rules = RuleSet::parse(
+///     "
+///     domain: shop
+///     rate_limits:
+///       - actions:
+///           - request_headers: {header_name: x-tenant, descriptor_key: tenant}
+///       - actions:
+///           - request_headers: {header_name: x-tenant, descriptor_key: tenant}
+///           - path: {descriptor_key: path}
+///     descriptors:
+///       - {key: tenant, rate_limit: {quota: 600/min}}
+///     ",
+///     Format::Yaml,
+/// )?;
+/// let (parts, ()) = Request::get("/export").header("x-tenant", "acme").body(()).unwrap().into_parts();
+/// let descriptors = rules.descriptors("shop").unwrap().extract(&parts, &ClientIp::Peer).unwrap();
+/// assert_eq!(
+///     descriptors,
+///     [Descriptor::from([("tenant", "acme")]), Descriptor::from([("tenant", "acme"), ("path", "/export")])],
+/// );
+/// # Ok::<(), tollgate_rules::RuleErrors>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Descriptors {
+    all: Vec<Actions>,
+}
+
+impl Descriptors {
+    /// Makes no descriptors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a descriptor.
+    #[must_use]
+    pub fn descriptor(mut self, actions: Actions) -> Self {
+        self.all.push(actions);
+        self
+    }
+
+    /// Makes the descriptors of the request with this head. Those that the request has no values for are left out.
+    ///
+    /// # Errors
+    ///
+    /// Fails when an action needs the address of the client and the server does not provide it.
+    pub fn extract<'a>(&'a self, parts: &'a Parts, client_ip: &ClientIp) -> Result<Vec<Descriptor<'a>>, KeyError> {
+        self.all.iter().filter_map(|actions| actions.extract(parts, client_ip).transpose()).collect()
+    }
+}
+
+impl From<Actions> for Descriptors {
+    fn from(actions: Actions) -> Self {
+        Self::new().descriptor(actions)
+    }
+}
+
+impl FromIterator<Actions> for Descriptors {
+    fn from_iter<I: IntoIterator<Item = Actions>>(all: I) -> Self {
+        Self { all: all.into_iter().collect() }
+    }
+}

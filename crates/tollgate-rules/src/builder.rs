@@ -1,0 +1,107 @@
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    Compat, Format, Limits, RuleErrors, RuleSet,
+    compile::{Options, compile},
+    load,
+};
+
+impl RuleSet {
+    /// Parses one text with the default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn parse(text: &str, format: Format) -> Result<Self, RuleErrors> {
+        Self::builder().parse(text, format)
+    }
+
+    /// Loads a file, or all files of a directory, with the default options: see [`RuleSetBuilder::load`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, RuleErrors> {
+        Self::builder().load(path)
+    }
+
+    /// Returns a builder, to set options.
+    #[must_use]
+    pub fn builder() -> RuleSetBuilder {
+        RuleSetBuilder::default()
+    }
+}
+
+/// Sets options and loads a [`RuleSet`].
+#[derive(Clone, Debug, Default)]
+pub struct RuleSetBuilder {
+    options: Options,
+}
+
+impl RuleSetBuilder {
+    /// Sets the mode of files that do not name one. The default is [`Compat::Native`].
+    #[must_use]
+    pub fn compat(mut self, compat: Compat) -> Self {
+        self.options.compat = compat;
+        self
+    }
+
+    /// Allows several files for one domain. Their descriptors are joined, in the order of the files.
+    ///
+    /// Without it, a domain in two files is a mistake. It is `MERGE_DOMAIN_CONFIG` of Envoy's service.
+    #[must_use]
+    pub fn merge_domains(mut self, merge: bool) -> Self {
+        self.options.merge_domains = merge;
+        self
+    }
+
+    /// Sets the bounds of size and depth.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits.capped();
+        self
+    }
+
+    /// Parses one text.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
+        compile(&self.options, [(None, format.read(text, &self.options.limits))])
+    }
+
+    /// Loads a file, or all files of a directory.
+    ///
+    /// The end of its name tells the format of a file: `.yaml`, `.yml`, `.json`, and with the feature `toml` also `.toml`. Of
+    /// a directory, all files with these ends are read, in the order of their names. Names that start with a dot and
+    /// directories inside it are skipped, as the internal entries of a Kubernetes config map are.
+    ///
+    /// A file that changes while it is read is read again, up to three times.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found in any of the files.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<RuleSet, RuleErrors> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return self.load_files([path]);
+        }
+        let files = load::directory(path, &self.options.limits).map_err(|error| error.in_file(Some(&path.into())))?;
+        self.load_files(files)
+    }
+
+    /// Loads several files as one set.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found in any of the files.
+    pub fn load_files(&self, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<RuleSet, RuleErrors> {
+        let sources = paths.into_iter().map(|path| {
+            let file: Arc<Path> = path.as_ref().into();
+            let tree = load::tree(&file, &self.options.limits);
+            (Some(file), tree)
+        });
+        compile(&self.options, sources)
+    }
+}

@@ -1,0 +1,55 @@
+use std::fmt;
+
+/// Selects the meaning of rules where Tollgate and Envoy's rate limit service differ.
+///
+/// A file says it with the field `compat: native` or `compat: envoy` at its root. A file without the field has the mode of
+/// [`RuleSetBuilder::compat`](crate::RuleSetBuilder::compat), which is native by default. All files of one set have one mode.
+///
+/// A file of Envoy's service means the same in both modes, apart from these points:
+///
+/// | point | native | `envoy` |
+/// |---|---|---|
+/// | denied requests | are free | are charged, on every descriptor |
+/// | `hits_addend: 0`, which only tests | is denied when no unit is left | passes when exactly no unit is left |
+/// | key and value | are compared as a pair | are compared as `key_value`, so (`a`, `b_c`) is (`a_b`, `c`) |
+/// | `*` in a key | is refused | makes a pattern that can match any key |
+/// | a request value equal to a pattern's text | matches patterns in file order | matches that pattern first |
+/// | an empty request value | matches the default of the key | looks up `key_` first |
+/// | counters | differ for all domains, keys, values and policies | are those of `domain_key_value_…` |
+/// | `requests_per_unit` missing | is refused | is 0: every request is denied |
+/// | `unlimited` with an unknown `unit` | is refused | is accepted |
+/// | `yes`, `no`, `on`, `off` (YAML 1.1) | are texts | are booleans where a boolean is expected |
+/// | `metadata` with `detailed_metric` or `value_to_metric` | is returned | is lost |
+/// | additions: `quota`, `window`, `algorithm`, `burst`, `limits`, `prefix_v6`, `on_outage`, `rate_limits` | are allowed | are refused |
+///
+/// The field `compat` itself is unknown to Envoy's service. Set the mode in code for a file that both read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compat {
+    /// The language with Tollgate's additions and without quirks.
+    #[default]
+    Native,
+    /// The language as Envoy's rate limit service (`envoyproxy/ratelimit`) reads it.
+    Envoy,
+}
+
+impl Compat {
+    /// Returns the word for the field `compat`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Envoy => "envoy",
+        }
+    }
+
+    pub(crate) fn is_envoy(self) -> bool {
+        self == Self::Envoy
+    }
+}
+
+impl fmt::Display for Compat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,24 @@
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use super::errors::Errors;
+use crate::{Compat, rule_set::Node, selector::Selector};
+
+/// Collects the descriptors and the mistakes of all files.
+pub(crate) struct Compiler {
+    pub(super) compat: Compat,
+    pub(super) errors: Errors,
+    pub(super) file: Option<Arc<Path>>,
+    pub(super) selectors: Vec<Selector>,
+    pub(super) nodes: Vec<Node>,
+}
+
+/// The descriptors of one level while it is built.
+#[derive(Default)]
+pub(super) struct Siblings {
+    pub(super) ids: Vec<u32>,
+    /// The nodes by the text that must differ.
+    pub(super) seen: HashMap<String, u32>,
+    /// The `rate_limits` of the domain.
+    #[cfg(feature = "http")]
+    pub(super) descriptors: Option<crate::Descriptors>,
+}

@@ -1,0 +1,73 @@
+//! Collects mistakes with the path of their field.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use crate::{
+    RuleError, RuleErrorKind, RuleErrors,
+    error::{MAX_ERRORS, Position},
+};
+
+/// The path of a field, as a list from the field to the root.
+pub(crate) enum Trail<'a> {
+    Root,
+    Field(&'a Self, &'a str),
+    Item(&'a Self, usize),
+}
+
+impl<'a> Trail<'a> {
+    pub(crate) fn field(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
+    }
+
+    pub(crate) fn item(&'a self, at: usize) -> Self {
+        Self::Item(self, at)
+    }
+}
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, at) => write!(f, "{parent}[{at}]"),
+        }
+    }
+}
+
+/// Collects mistakes, up to a number.
+#[derive(Default)]
+pub(super) struct Errors {
+    pub(super) file: Option<Arc<Path>>,
+    held: Vec<RuleError>,
+    count: usize,
+}
+
+impl Errors {
+    pub(super) fn push(&mut self, error: RuleError) {
+        self.count += 1;
+        if self.held.len() < MAX_ERRORS {
+            self.held.push(error);
+        }
+    }
+
+    pub(super) fn push_at(&mut self, kind: RuleErrorKind, field: &Trail<'_>, at: Position, message: impl Into<String>) {
+        self.count += 1;
+        if self.held.len() < MAX_ERRORS {
+            let error = RuleError::new(kind, message).at(at).in_field(field.to_string());
+            self.held.push(error.in_file(self.file.as_ref()));
+        }
+    }
+
+    /// Returns the number of mistakes.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), RuleErrors> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        Err(RuleErrors::new(std::mem::take(&mut self.held), self.count))
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads values of a type.
+
+use super::{compiler::Compiler, errors::Trail};
+use crate::{
+    RuleErrorKind,
+    document::{Field, Node, Scalar, Value},
+};
+
+impl Compiler {
+    /// Reads a text. A number or a boolean without quotes counts as its text, as in `value: 10`.
+    pub(crate) fn text(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
+        match &node.value {
+            Value::Scalar(Scalar::Text(text) | Scalar::Integer(_, text) | Scalar::Bool(_, text)) => Some(text.clone()),
+            Value::Scalar(Scalar::Null) => Some(Box::default()),
+            Value::Scalar(Scalar::Float(..) | Scalar::Other(_)) => {
+                let message = format!("expected a text, got {}, write it in quotes", node.describe());
+                self.errors.push_at(RuleErrorKind::Type, trail, node.at, message);
+                None
+            }
+            Value::List(_) | Value::Map(_) => self.wrong_type(node, trail, "a text"),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, node: &Node, trail: &Trail<'_>) -> bool {
+        match &node.value {
+            Value::Scalar(Scalar::Bool(value, _)) => *value,
+            Value::Scalar(Scalar::Null) => false,
+            Value::Scalar(Scalar::Text(text)) if self.compat.is_envoy() && yaml_1_1(text).is_some() => {
+                yaml_1_1(text).unwrap_or_default()
+            }
+            _ => self.wrong_type(node, trail, "true or false").unwrap_or_default(),
+        }
+    }
+
+    /// Reads an integer between two bounds.
+    pub(crate) fn number(&mut self, node: &Node, trail: &Trail<'_>, least: u64, most: u64) -> Option<u64> {
+        let Value::Scalar(Scalar::Integer(number, _)) = &node.value else {
+            return self.wrong_type(node, trail, &format!("an integer from {least} to {most}"));
+        };
+        match u64::try_from(*number) {
+            Ok(number) if number >= least && number <= most => Some(number),
+            _ => {
+                let message = format!("must be {least} to {most}, got {number}");
+                self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+                None
+            }
+        }
+    }
+
+    /// Reads a list. Nothing counts as an empty list.
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, trail: &Trail<'_>) -> &'n [Node] {
+        match &node.value {
+            Value::List(items) => items,
+            Value::Scalar(Scalar::Null) => &[],
+            _ => self.wrong_type(node, trail, "a list").unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn map<'n>(&mut self, node: &'n Node, trail: &Trail<'_>) -> Option<&'n [Field]> {
+        match &node.value {
+            Value::Map(fields) => Some(fields),
+            _ => self.wrong_type(node, trail, "a mapping"),
+        }
+    }
+
+    pub(crate) fn wrong_type<T>(&mut self, node: &Node, trail: &Trail<'_>, expected: &str) -> Option<T> {
+        let message = format!("expected {expected}, got {}", node.describe());
+        self.errors.push_at(RuleErrorKind::Type, trail, node.at, message);
+        None
+    }
+
+    /// Reports a value that is not allowed.
+    #[cfg(feature = "http")]
+    pub(crate) fn refuse_value(&mut self, trail: &Trail<'_>, node: &Node, message: String) {
+        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+    }
+
+    /// Returns whether an addition is allowed. Reports it otherwise.
+    pub(crate) fn is_addition(&mut self, field: &Field, trail: &Trail<'_>) -> bool {
+        if !self.compat.is_envoy() {
+            return true;
+        }
+        let message = format!(
+            "field {} is an addition of Tollgate and is refused in the mode envoy, remove it or set compat: native",
+            field.name
+        );
+        self.errors.push_at(RuleErrorKind::Addition, trail, field.at, message);
+        false
+    }
+
+    /// Reports a field of an unknown name, with the most similar name.
+    pub(crate) fn unknown(&mut self, field: &Field, trail: &Trail<'_>, names: &[&str], additions: &[&str]) {
+        let additions = if self.compat.is_envoy() { &[] } else { additions };
+        let names = || names.iter().chain(additions);
+        let message = match similar(&field.name, names().copied()) {
+            Some(name) => format!("unknown field, did you mean {name}?"),
+            None => format!("unknown field, expected {}", listed(names().copied())),
+        };
+        self.errors.push_at(RuleErrorKind::UnknownField, trail, field.at, message);
+    }
+}
+
+/// Returns the name that was probably meant.
+pub(super) fn similar<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    // A long text is no misspelt name, and the comparison takes the product of the lengths.
+    if text.len() > 40 {
+        return None;
+    }
+    let text = text.to_ascii_lowercase().replace('-', "_");
+    let distances = names.map(|name| (strsim::osa_distance(&text, name), name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= (name.len() / 3).clamp(1, 3)).then_some(name)
+}
+
+/// Writes names as `a, b or c`.
+pub(super) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<_> = names.collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Reads the booleans that YAML 1.1 has beside true and false.
+fn yaml_1_1(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "y" | "yes" | "on" => Some(true),
+        "n" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! Goes through the files of a set, and through the levels of each.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use super::{
+    compiler::{Compiler, Siblings},
+    errors::{Errors, Trail},
+    names::{metric_part, stat_name},
+};
+#[cfg(feature = "http")]
+use crate::actions::ActionReader;
+use crate::{
+    Compat, Limits, RuleError, RuleErrorKind, RuleErrors, RuleSet,
+    document::{Field, Node, Scalar, Value},
+    matching::Level,
+    rule::{Origin, Rule},
+    rule_set::{self, Domain},
+    selector::Selector,
+};
+
+/// The options of a load.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// The mode of files that name none.
+    pub(crate) compat: Compat,
+    pub(crate) merge_domains: bool,
+    pub(crate) limits: Limits,
+}
+
+/// A file, or none for a text of the program, and its tree or the reason why there is none.
+type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
+
+/// Compiles all files of a set.
+pub(crate) fn compile(options: &Options, sources: impl IntoIterator<Item = Source>) -> Result<RuleSet, RuleErrors> {
+    let mut errors = Errors::default();
+    let mut documents = Vec::new();
+    for (file, tree) in sources {
+        match tree {
+            Ok(tree) => documents.push((file, tree)),
+            Err(error) => errors.push(error.in_file(file.as_ref())),
+        }
+    }
+    let compat = mode(options.compat, &documents, &mut errors);
+    let mut compiler = Compiler { compat, errors, file: None, selectors: Vec::new(), nodes: Vec::new() };
+    let mut domains: HashMap<Box<str>, Siblings> = HashMap::new();
+    for (file, tree) in &documents {
+        compiler.errors.file.clone_from(file);
+        compiler.file.clone_from(file);
+        compiler.document(tree, &mut domains, options.merge_domains);
+    }
+    compiler.errors.finish()?;
+    let Compiler { selectors, nodes, .. } = compiler;
+    let domains = domains.into_iter().map(|(name, siblings)| {
+        let root = Level::new(compat, &siblings.ids, &selectors);
+        #[cfg(feature = "http")]
+        let domain = Domain { root, descriptors: siblings.descriptors };
+        #[cfg(not(feature = "http"))]
+        let domain = Domain { root };
+        (name, domain)
+    });
+    Ok(RuleSet { compat, domains: domains.collect(), selectors, nodes })
+}
+
+/// Returns the mode of a set. Files that name a mode must agree.
+fn mode(default: Compat, documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Compat {
+    let mut named: Option<Compat> = None;
+    for (file, tree) in documents {
+        let Value::Map(fields) = &tree.value else { continue };
+        let Some(field) = fields.iter().find(|field| field.name == "compat") else { continue };
+        errors.file.clone_from(file);
+        let mode = match &field.node.value {
+            Value::Scalar(Scalar::Text(text)) if **text == *"native" => Compat::Native,
+            Value::Scalar(Scalar::Text(text)) if **text == *"envoy" => Compat::Envoy,
+            _ => {
+                let message = format!("expected native or envoy, got {}", field.node.describe());
+                errors.push_at(RuleErrorKind::Value, &Trail::Root.field("compat"), field.node.at, message);
+                continue;
+            }
+        };
+        match named {
+            Some(other) if other != mode => {
+                let message = format!("all files of a set must have one mode, got {mode} after {other}");
+                errors.push_at(RuleErrorKind::Value, &Trail::Root.field("compat"), field.node.at, message);
+            }
+            _ => named = Some(mode),
+        }
+    }
+    named.unwrap_or(default)
+}
+
+impl Compiler {
+    fn document(&mut self, tree: &Node, domains: &mut HashMap<Box<str>, Siblings>, merge: bool) {
+        let root = Trail::Root;
+        let Some(fields) = self.map(tree, &root) else { return };
+        let (mut domain, mut descriptors, mut rate_limits) = (None, None, None);
+        for field in fields {
+            let trail = root.field(&field.name);
+            match field.name.as_str() {
+                "domain" => domain = self.text(&field.node, &trail).map(|name| (name, field.node.at)),
+                "descriptors" => descriptors = Some(&field.node),
+                "compat" => {}
+                "rate_limits" => rate_limits = self.is_addition(field, &trail).then_some(&field.node),
+                _ => self.unknown(field, &trail, &["domain", "descriptors", "compat"], &["rate_limits"]),
+            }
+        }
+        let trail = root.field("domain");
+        let (name, at) = match domain {
+            Some((name, _)) if name.is_empty() => {
+                return self.errors.push_at(RuleErrorKind::Value, &trail, tree.at, "must not be empty");
+            }
+            Some((name, at)) => (name, at),
+            None if fields.iter().any(|field| field.name == "domain") => return,
+            None => {
+                let message = "is missing, expected a name for these rules";
+                return self.errors.push_at(RuleErrorKind::Value, &trail, tree.at, message);
+            }
+        };
+        if domains.contains_key(&name) && !merge {
+            let message = format!("domain {name:?} has rules in another file, join the files or set merge_domains");
+            self.errors.push_at(RuleErrorKind::Duplicate, &trail, at, message);
+        }
+        let mut siblings = domains.remove(&name).unwrap_or_default();
+        if let Some(list) = descriptors {
+            self.descriptors(list, &root.field("descriptors"), &name, &mut siblings);
+        }
+        if let Some(list) = rate_limits {
+            self.rate_limits(list, &root.field("rate_limits"), &mut siblings);
+        }
+        domains.insert(name, siblings);
+    }
+
+    /// Reads the actions that make descriptors of requests.
+    #[cfg(feature = "http")]
+    fn rate_limits(&mut self, list: &Node, trail: &Trail<'_>, siblings: &mut Siblings) {
+        let descriptors = ActionReader(self).descriptors(list, trail);
+        if siblings.descriptors.replace(descriptors).is_some() {
+            let message = "the domain has rate_limits in another file";
+            self.errors.push_at(RuleErrorKind::Duplicate, trail, list.at, message);
+        }
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn rate_limits(&mut self, list: &Node, trail: &Trail<'_>, _: &mut Siblings) {
+        let message = "needs the feature http of tollgate-rules";
+        self.errors.push_at(RuleErrorKind::Value, trail, list.at, message);
+    }
+
+    fn descriptors(&mut self, list: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
+        for (at, item) in self.list(list, trail).iter().enumerate() {
+            let trail = trail.item(at);
+            if let Some(fields) = self.map(item, &trail) {
+                self.descriptor(fields, item, &trail, path, siblings);
+            }
+        }
+    }
+
+    fn descriptor(&mut self, all: &[Field], item: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
+        let fields = self.read_descriptor(all, trail);
+        let at = fields.at.unwrap_or(item.at);
+        if fields.key.is_empty() {
+            if !all.iter().any(|field| field.name == "key") {
+                self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), item.at, "is missing");
+            }
+            return;
+        }
+        let selector = Selector { key: fields.key.clone(), value: fields.value.clone() };
+        let mut node = rule_set::Node {
+            rule: None,
+            children: None,
+            value_to_metric: fields.value_to_metric,
+            shares_counter: fields.share_threshold.is_some(),
+            prefix_v6: fields.prefix_v6.map(|(bits, _)| bits),
+            origin: Origin { file: self.file.clone(), line: item.at.line },
+        };
+        self.check_descriptor(&fields, &selector, trail, at);
+        self.check_duplicate(&selector, trail, at, siblings);
+        let path = format!("{path}.{}", metric_part(&fields.key, fields.value.as_deref().unwrap_or_default()));
+        if let Some(limit) =
+            fields.rate_limit.and_then(|limit| self.rate_limit(limit, &trail.field("rate_limit"), &path))
+        {
+            node.rule = Some(Arc::new(Rule {
+                limit: limit.limit,
+                name: limit.name.map(Into::into),
+                replaces: limit.replaces,
+                is_shadow: fields.is_shadow,
+                is_quota: fields.is_quota,
+                has_detailed_metric: fields.has_detailed_metric,
+                on_outage: fields.on_outage,
+                metadata: fields.metadata,
+                metric: stat_name(&path).into(),
+                origin: Some(node.origin.clone()),
+            }));
+        }
+        let id = self.nodes.len() as u32;
+        siblings.ids.push(id);
+        self.selectors.push(selector);
+        self.nodes.push(node);
+        if let Some(list) = fields.descriptors {
+            let mut below = Siblings::default();
+            self.descriptors(list, &trail.field("descriptors"), &path, &mut below);
+            if !below.ids.is_empty() {
+                let level = Level::new(self.compat, &below.ids, &self.selectors);
+                self.nodes[id as usize].children = Some(Box::new(level));
+            }
+        }
+    }
+}

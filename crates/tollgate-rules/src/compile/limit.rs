@@ -1,0 +1,324 @@
+//! Reads `rate_limit`: a window of the language, or one of the forms that Tollgate adds.
+
+use std::{str::FromStr, time::Duration};
+
+use tollgate::{Algorithm, Policy, PolicySet, Quota};
+
+use super::{
+    compiler::Compiler,
+    errors::Trail,
+    fields::{listed, similar},
+    names::policy_name,
+};
+use crate::{
+    RuleErrorKind, Unit,
+    document::{Field, Node, Scalar, Value},
+    error::Position,
+    rule::Limit,
+};
+
+/// A checked `rate_limit`.
+pub(super) struct RateLimit {
+    pub(super) limit: Limit,
+    pub(super) name: Option<Box<str>>,
+    pub(super) replaces: Box<[Box<str>]>,
+}
+
+/// The most requests in one window: of Envoy's service, and of a quota.
+const MOST_ENVOY: u64 = u32::MAX as u64;
+const MOST: u64 = 999_999_999_999_999;
+
+/// The fields of a `rate_limit` or of one of its `limits`.
+#[derive(Default)]
+struct LimitFields<'n> {
+    unit: Option<&'n Node>,
+    requests: Option<u64>,
+    is_unlimited: Option<Position>,
+    name: Option<Box<str>>,
+    replaces: Box<[Box<str>]>,
+    quota: Option<(Quota, Position)>,
+    window: Option<(Duration, Position)>,
+    burst: Option<(u64, Position)>,
+    algorithm: Option<(Algorithm, Position)>,
+    limits: Option<&'n Node>,
+    /// A field has a mistake that was reported already.
+    is_broken: bool,
+}
+
+const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+const ADDITIONS: [&str; 5] = ["quota", "window", "algorithm", "burst", "limits"];
+
+impl Compiler {
+    /// Reads the `rate_limit` of the descriptor with this path.
+    pub(super) fn rate_limit(&mut self, node: &Node, trail: &Trail<'_>, path: &str) -> Option<RateLimit> {
+        let fields = self.map(node, trail)?;
+        let mut read = self.read_limit(fields, trail, true);
+        let (name, replaces) = (read.name.take(), std::mem::take(&mut read.replaces));
+        // Clients see the name in header fields. The domain is part of the key.
+        let path = path.split_once('.').map_or(path, |(_, path)| path);
+        let base = name.as_deref().unwrap_or(path);
+        let limit = if let Some(at) = read.is_unlimited {
+            self.check_unlimited(&read, trail, at);
+            Some(Limit::Unlimited)
+        } else if let Some(list) = read.limits {
+            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm"];
+            self.refuse_beside(fields, trail, "limits", &alone);
+            self.limits(list, &trail.field("limits"), base)
+        } else {
+            self.limit(&read, fields, trail, node.at, &policy_name(base)).map(|policy| match policy {
+                Metered::Policy(policy) => Limit::Policies(policy.into()),
+                Metered::Blocked(period) => Limit::Blocked { period },
+            })
+        };
+        limit.map(|limit| RateLimit { limit, name, replaces })
+    }
+
+    fn read_limit<'n>(&mut self, fields: &'n [Field], trail: &Trail<'_>, is_whole: bool) -> LimitFields<'n> {
+        let mut read = LimitFields::default();
+        let before = self.errors.count();
+        for field in fields {
+            let (node, trail) = (&field.node, trail.field(&field.name));
+            match field.name.as_str() {
+                "unit" => read.unit = (!node.is_null()).then_some(node),
+                "requests_per_unit" => {
+                    let most = if self.compat.is_envoy() { MOST_ENVOY } else { MOST };
+                    read.requests = self.number(node, &trail, 0, most);
+                }
+                "unlimited" if is_whole => read.is_unlimited = self.boolean(node, &trail).then_some(node.at),
+                "name" => read.name = self.text(node, &trail).filter(|name| !name.is_empty()),
+                "replaces" if is_whole => read.replaces = self.replaces(node, &trail, fields),
+                "limits" if is_whole && self.is_addition(field, &trail) => read.limits = Some(node),
+                "quota" if self.is_addition(field, &trail) => {
+                    read.quota = self.parse(node, &trail).map(|quota| (quota, node.at));
+                }
+                "window" if self.is_addition(field, &trail) => read.window = self.window(node, &trail),
+                "algorithm" if self.is_addition(field, &trail) => {
+                    read.algorithm = self.parse(node, &trail).map(|algorithm| (algorithm, node.at));
+                }
+                "burst" if self.is_addition(field, &trail) => {
+                    read.burst = self.number(node, &trail, 1, MOST).map(|burst| (burst, node.at));
+                }
+                name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
+                _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
+                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..4]),
+            }
+        }
+        read.is_broken = self.errors.count() > before;
+        read
+    }
+
+    fn replaces(&mut self, node: &Node, trail: &Trail<'_>, fields: &[Field]) -> Box<[Box<str>]> {
+        let own = fields.iter().find(|field| field.name == "name").and_then(|field| match &field.node.value {
+            Value::Scalar(Scalar::Text(text)) => Some(&**text),
+            _ => None,
+        });
+        let mut names = Vec::new();
+        for (at, item) in self.list(node, trail).iter().enumerate() {
+            let trail = trail.item(at);
+            let Some(fields) = self.map(item, &trail) else { continue };
+            let mut name = Some(Box::default());
+            for field in fields {
+                match field.name.as_str() {
+                    "name" => name = self.text(&field.node, &trail.field("name")),
+                    _ => self.unknown(field, &trail.field(&field.name), &["name"], &[]),
+                }
+            }
+            let Some(name): Option<Box<str>> = name else { continue };
+            let refused = match &*name {
+                "" => "must not be empty",
+                name if own == Some(name) => "must not be the name of the same limit",
+                _ => {
+                    names.push(name);
+                    continue;
+                }
+            };
+            self.errors.push_at(RuleErrorKind::Value, &trail.field("name"), item.at, refused);
+        }
+        names.into()
+    }
+
+    /// Reads a text that has a grammar of its own.
+    fn parse<T: FromStr<Err = tollgate::Error>>(&mut self, node: &Node, trail: &Trail<'_>) -> Option<T> {
+        let text = self.text(node, trail)?;
+        text.parse().map_err(|error: T::Err| self.refuse(trail, node.at, &error)).ok()
+    }
+
+    fn window(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(Duration, Position)> {
+        let text = self.text(node, trail)?;
+        let period = Quota::parse_period(&text).map_err(|error| self.refuse(trail, node.at, &error)).ok()?;
+        Some((period, node.at))
+    }
+
+    fn refuse(&mut self, trail: &Trail<'_>, at: Position, error: &tollgate::Error) {
+        self.errors.push_at(RuleErrorKind::Value, trail, at, error.to_string());
+    }
+
+    fn refuse_beside(&mut self, fields: &[Field], trail: &Trail<'_>, one: &str, others: &[&str]) {
+        for field in fields.iter().filter(|field| others.contains(&field.name.as_str())) {
+            let message = format!("must not stand beside {one}");
+            self.errors.push_at(RuleErrorKind::Value, &trail.field(&field.name), field.at, message);
+        }
+    }
+
+    fn check_unlimited(&mut self, read: &LimitFields<'_>, trail: &Trail<'_>, at: Position) {
+        let has_unit = read.unit.is_some_and(|node| {
+            let unit = match &node.value {
+                Value::Scalar(Scalar::Text(text)) => text.parse::<Unit>().is_ok(),
+                _ => false,
+            };
+            // Envoy's service accepts an unknown unit here.
+            unit || !self.compat.is_envoy()
+        });
+        if has_unit || read.quota.is_some() || read.window.is_some() || read.limits.is_some() {
+            let message = "must not stand beside unit, quota, window or limits";
+            self.errors.push_at(RuleErrorKind::Value, &trail.field("unlimited"), at, message);
+        }
+    }
+
+    /// Reads several limits of one descriptor.
+    fn limits(&mut self, list: &Node, trail: &Trail<'_>, base: &str) -> Option<Limit> {
+        let before = self.errors.count();
+        let mut policies = Vec::new();
+        for (at, item) in self.list(list, trail).iter().enumerate() {
+            let trail = trail.item(at);
+            let Some(fields) = self.map(item, &trail) else { continue };
+            let mut read = self.read_limit(fields, &trail, false);
+            let named = read.name.take();
+            let period = read.period_text();
+            let name = policy_name(&named.map_or_else(|| format!("{base}.{period}"), String::from));
+            match self.limit(&read, fields, &trail, item.at, &name) {
+                Some(Metered::Policy(policy)) => policies.push(policy),
+                Some(Metered::Blocked(_)) => {
+                    let message = "must be at least 1 in a list of limits";
+                    self.errors.push_at(RuleErrorKind::Value, &trail.field("requests_per_unit"), item.at, message);
+                }
+                None => {}
+            }
+        }
+        if self.errors.count() > before {
+            return None;
+        }
+        match PolicySet::try_new(policies) {
+            Ok(set) => Some(Limit::Policies(set)),
+            Err(error) => {
+                let message = format!("{error}; limits of one period need a name each");
+                self.errors.push_at(RuleErrorKind::Value, trail, list.at, message);
+                None
+            }
+        }
+    }
+
+    /// Makes the policy of one limit.
+    fn limit(
+        &mut self,
+        read: &LimitFields<'_>,
+        fields: &[Field],
+        trail: &Trail<'_>,
+        at: Position,
+        name: &str,
+    ) -> Option<Metered> {
+        if let Some((quota, at)) = read.quota {
+            self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
+            return self.policy(name, quota, read, &trail.field("quota"), at);
+        }
+        if read.is_broken {
+            return None;
+        }
+        let (period, at) = match (read.window, read.unit) {
+            (Some(window), None) => window,
+            (Some(_), Some(_)) => {
+                self.refuse_beside(fields, trail, "window", &["unit"]);
+                return None;
+            }
+            (None, Some(node)) => (self.unit(node, &trail.field("unit"))?.duration(), node.at),
+            (None, None) => {
+                let message = format!("is missing, expected {}", listed(Unit::ALL.iter().map(|unit| unit.as_str())));
+                self.errors.push_at(RuleErrorKind::Value, &trail.field("unit"), at, message);
+                return None;
+            }
+        };
+        let requests = match read.requests {
+            None if self.compat.is_envoy() => 0,
+            None => {
+                let message = "is missing, write 0 to deny every request";
+                self.errors.push_at(RuleErrorKind::Value, &trail.field("requests_per_unit"), at, message);
+                return None;
+            }
+            Some(requests) => requests,
+        };
+        if requests == 0 {
+            return Some(Metered::Blocked(period));
+        }
+        let quota = Quota::try_new(requests, period).and_then(|quota| match read.burst {
+            Some((burst, _)) => quota.try_with_burst(burst),
+            None => Ok(quota),
+        });
+        // In Envoy's service, a counter belongs to the texts of the request, and not to the rule.
+        let unit = Unit::from_duration(period).filter(|_| self.compat.is_envoy());
+        let name = unit.map_or(name, |unit| unit.as_str());
+        match quota {
+            Ok(quota) => self.policy(name, quota, read, trail, at),
+            Err(error) => {
+                self.refuse(trail, at, &error);
+                None
+            }
+        }
+    }
+
+    /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a token bucket.
+    fn policy(
+        &mut self,
+        name: &str,
+        quota: Quota,
+        read: &LimitFields<'_>,
+        trail: &Trail<'_>,
+        at: Position,
+    ) -> Option<Metered> {
+        let has_burst = quota.burst() != quota.amount() || read.burst.is_some();
+        let default = if has_burst { Algorithm::TokenBucket } else { Algorithm::FixedWindow };
+        let (algorithm, at) = read.algorithm.unwrap_or((default, at));
+        match Policy::try_new(name, algorithm, quota) {
+            Ok(policy) => Some(Metered::Policy(policy)),
+            Err(error) => {
+                self.refuse(trail, at, &error);
+                None
+            }
+        }
+    }
+
+    fn unit(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Unit> {
+        let text = self.text(node, trail)?;
+        if let Ok(unit) = text.parse() {
+            return Some(unit);
+        }
+        let names = || Unit::ALL.iter().map(|unit| unit.as_str());
+        let mut message = format!("unknown unit {:?}, expected {}", &*text, listed(names()));
+        if let Some(name) = similar(&text, names()) {
+            message.push_str(&format!("; did you mean {name}?"));
+        } else if !self.compat.is_envoy() && Quota::parse_period(&text).is_ok() {
+            message.push_str(&format!("; write window: {text}"));
+        }
+        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        None
+    }
+}
+
+/// One limit: a policy, or the denial of every request.
+enum Metered {
+    Policy(Policy),
+    Blocked(Duration),
+}
+
+impl LimitFields<'_> {
+    /// Returns the period as text, for the name of a policy.
+    fn period_text(&self) -> String {
+        let unit = self.unit.and_then(|node| match &node.value {
+            Value::Scalar(Scalar::Text(text)) => text.parse::<Unit>().ok(),
+            _ => None,
+        });
+        let period = self.quota.map(|(quota, _)| quota.period()).or(self.window.map(|(period, _)| period));
+        let period = period.or(unit.map(Unit::duration)).and_then(|period| Quota::try_new(1, period).ok());
+        let text = period.map(|quota| quota.to_string()).unwrap_or_default();
+        text.split_once('/').map(|(_, period)| period.to_owned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,132 @@
+use std::{borrow::Cow, fmt};
+
+use crate::{Unit, entries::Entries, entry::Entry};
+
+/// Describes one aspect of a request by an ordered list of keys and values.
+///
+/// A request has one or more descriptors. The rules give each at most one limit: see
+/// [`RuleSet::find`](crate::RuleSet::find).
+///
+/// ```
+/// use tollgate_rules::Descriptor;
+///
+/// let descriptor = Descriptor::from([("tenant", "gold"), ("route", "/export")]);
+/// assert_eq!(descriptor.entries()[1].value(), "/export");
+/// assert_eq!(descriptor, Descriptor::new().entry("tenant", "gold").entry("route", "/export"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Descriptor<'a> {
+    entries: Entries<'a>,
+    limit: Option<LimitOverride>,
+    hits: Option<u64>,
+}
+
+/// Replaces the limit of the rules for one descriptor of one request.
+///
+/// The rules are not consulted for such a descriptor, but its domain must exist.
+///
+/// ```
+/// use tollgate_rules::{Descriptor, LimitOverride, Unit};
+///
+/// let descriptor = Descriptor::from([("tenant", "acme")]).with_limit(LimitOverride::new(42, Unit::Hour));
+/// assert_eq!(descriptor.limit().unwrap().requests(), 42);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitOverride {
+    requests: u32,
+    unit: Unit,
+}
+
+impl LimitOverride {
+    /// Creates an override. With 0 requests the descriptor is always denied.
+    #[must_use]
+    pub const fn new(requests: u32, unit: Unit) -> Self {
+        Self { requests, unit }
+    }
+
+    /// Returns the requests in one window.
+    #[must_use]
+    pub const fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Returns the length of the window.
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        self.unit
+    }
+}
+
+impl<'a> Descriptor<'a> {
+    /// Creates a descriptor without entries. It matches no rule.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends an entry.
+    #[must_use]
+    pub fn entry(mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) -> Self {
+        self.push(key, value);
+        self
+    }
+
+    /// Appends an entry to a descriptor that is borrowed.
+    pub fn push(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
+        self.entries.push(Entry::new(key.into(), value.into()));
+    }
+
+    /// Replaces the limit of the rules.
+    #[must_use]
+    pub fn with_limit(mut self, limit: LimitOverride) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Sets the units that this descriptor spends, instead of those of the request. 0 only tests the limit.
+    #[must_use]
+    pub fn with_hits(mut self, hits: u64) -> Self {
+        self.hits = Some(hits);
+        self
+    }
+
+    /// Returns the entries, in order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry<'a>] {
+        &self.entries
+    }
+
+    /// Returns the limit that replaces the one of the rules.
+    #[must_use]
+    pub fn limit(&self) -> Option<LimitOverride> {
+        self.limit
+    }
+
+    /// Returns the units that this descriptor spends, and `None` when it spends those of the request.
+    #[must_use]
+    pub fn hits(&self) -> Option<u64> {
+        self.hits
+    }
+}
+
+impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>, const N: usize> From<[(K, V); N]> for Descriptor<'a> {
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>> FromIterator<(K, V)> for Descriptor<'a> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        entries.into_iter().fold(Self::new(), |descriptor, (key, value)| descriptor.entry(key, value))
+    }
+}
+
+impl fmt::Debug for Descriptor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor")
+            .field("entries", &self.entries())
+            .field("limit", &self.limit)
+            .field("hits", &self.hits)
+            .finish()
+    }
+}

@@ -1,0 +1,55 @@
+use std::path::Path;
+
+#[cfg(feature = "toml")]
+use super::toml;
+use super::{json, limits::Limits, node::Node, yaml};
+use crate::error::RuleError;
+
+/// Names the format of a file of rules.
+///
+/// ```
+/// use std::path::Path;
+/// use tollgate_rules::Format;
+///
+/// assert_eq!(Format::of_path(Path::new("rules/shop.yaml")), Some(Format::Yaml));
+/// assert_eq!(Format::of_path(Path::new("README.md")), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// YAML 1.2, for files that end in `.yaml` or `.yml`.
+    Yaml,
+    /// JSON (RFC 8259), for files that end in `.json`.
+    Json,
+    /// TOML 1.1, for files that end in `.toml`.
+    #[cfg(feature = "toml")]
+    Toml,
+}
+
+impl Format {
+    /// Returns the format by the end of the name of a file, and `None` for a file of no format.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            #[cfg(feature = "toml")]
+            "toml" => Some(Self::Toml),
+            _ => None,
+        }
+    }
+
+    /// Reads a text as a tree. A byte order mark at its start is skipped.
+    pub(crate) fn read(self, text: &str, limits: &Limits) -> Result<Node, RuleError> {
+        if text.len() > limits.bytes {
+            return Err(limits.too_many_bytes(text.len() as u64));
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        match self {
+            Self::Yaml => yaml::read(text, limits),
+            Self::Json => json::read(text, limits),
+            #[cfg(feature = "toml")]
+            Self::Toml => toml::read(text, limits),
+        }
+    }
+}

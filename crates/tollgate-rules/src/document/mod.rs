@@ -1,0 +1,33 @@
+//! Reads the text of a file as a tree of nodes, each with its place.
+//!
+//! The three formats become one tree, so that a mistake is reported in the same way in each: with the place of the value,
+//! and several mistakes at once. Types that serde derives have neither: serde reports the first mistake only, and it
+//! has no places for values that are wrong in their context, such as a duplicate composite key.
+//!
+//! # Libraries
+//!
+//! YAML is read from the events of `saphyr-parser`: each has the span of its text, nothing is built before the limits are
+//! checked, and an alias is an event and not a copy. The others that were compared:
+//!
+//! | library | reason against it |
+//! |---|---|
+//! | `serde-saphyr` 2 | good messages, limits and spans, but for serde types only; Rust 1.89, the workspace promises 1.88; 30 crates |
+//! | `saphyr` 0.3 | its tree with marks copies the target of each alias without a limit |
+//! | `marked-yaml` 0.8 | refuses every alias and every tag, also in files of Envoy's service; parser `yaml-rust2` |
+//! | `serde_yaml` | not maintained |
+//!
+//! TOML is read as the spanned tree of `toml`. JSON is read by `serde_json` as raw values, whose addresses in the text are
+//! their places.
+
+mod budget;
+mod format;
+mod json;
+mod limits;
+mod node;
+#[cfg(feature = "toml")]
+mod toml;
+mod yaml;
+
+pub use format::Format;
+pub use limits::Limits;
+pub(crate) use node::{Field, Node, Scalar, Value};

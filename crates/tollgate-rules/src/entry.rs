@@ -1,0 +1,33 @@
+use std::{borrow::Cow, fmt};
+
+/// Holds one key and its value in a [`Descriptor`](crate::Descriptor).
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Entry<'a> {
+    key: Cow<'a, str>,
+    value: Cow<'a, str>,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn new(key: Cow<'a, str>, value: Cow<'a, str>) -> Self {
+        Self { key, value }
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the value.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+}
+
+impl fmt::Debug for Entry<'_> {
+    /// Writes the key alone: the value may identify a client.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=..", self.key)
+    }
+}

@@ -1,0 +1,128 @@
+//! Rate limits in files, which change while the service runs.
+//!
+//! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree of
+//! descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run,
+//! and [`RuleLimiter`] checks requests against them on a store. Use the `tollgate` crate alone for limits that are constants,
+//! and its `TenantLimiters` for limits that a database holds.
+//!
+//! ```
+//! use tollgate::MemoryStore;
+//! use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = RuleSet::parse(
+//!     "
+//!     domain: shop
+//!     descriptors:
+//!       - key: tenant                 # every tenant, each with its own counter
+//!         rate_limit: {unit: minute, requests_per_unit: 2}
+//!       - key: tenant
+//!         value: internal             # an exception: no limit
+//!       - key: tenant
+//!         value: gold
+//!         rate_limit: {quota: 6000/min burst 200}
+//!         descriptors:
+//!           - key: route
+//!             value: /export*
+//!             rate_limit: {limits: [{quota: 1/s}, {quota: 20/h}]}
+//!     ",
+//!     Format::Yaml,
+//! )?;
+//! let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
+//!
+//! let request = [Descriptor::from([("tenant", "acme")])];
+//! assert!(limiter.check("shop", &request, 1).await?.is_allowed());
+//! assert!(limiter.check("shop", &request, 1).await?.is_allowed());
+//! assert!(limiter.check("shop", &request, 1).await?.is_denied());
+//!
+//! let request = [Descriptor::from([("tenant", "internal")])];
+//! assert!(limiter.check("shop", &request, 1_000).await?.is_allowed());
+//! # Ok(()) }
+//! ```
+//!
+//! # Files
+//!
+//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field, and refuses the whole
+//! load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
+//!
+//! | field | of | meaning |
+//! |---|---|---|
+//! | `domain` | file | the name under which requests find these rules |
+//! | `descriptors` | file, descriptor | the rules of one level |
+//! | `compat` + | file | `native` or `envoy`: see [`Compat`] |
+//! | `rate_limits` + | file | how descriptors are made of requests: see `Descriptors`, feature `http` |
+//! | `key` | descriptor | the key of an entry |
+//! | `value` | descriptor | the value of an entry, or a pattern in which `*` stands for any characters; without it, any value |
+//! | `rate_limit` | descriptor | the limit; without it, a descriptor that ends here is not limited |
+//! | `shadow_mode` | descriptor | requests over the limit pass and are counted |
+//! | `quota_mode` | descriptor | the limit denies only together with all other quotas of the request |
+//! | `share_threshold` | descriptor | all values that match the pattern share one counter |
+//! | `detailed_metric`, `value_to_metric` | descriptor | values of requests in [metrics](Match::metric_name) |
+//! | `metadata` | descriptor | any fields, returned for requests that pass |
+//! | `prefix_v6` + | descriptor | the bits of an IPv6 address that have one counter, 32 to 128 |
+//! | `on_outage` + | descriptor | `allow`, `fail` or `local`: the answer while the store is away |
+//! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
+//! | `unlimited` | limit | nothing is counted |
+//! | `name`, `replaces` | limit | limits with the names in `replaces` are not applied to a request beside this one |
+//! | `quota` + | limit | an amount, a period and a burst, as in `100/10m burst 20`: see [`Quota`](tollgate::Quota) |
+//! | `window` + | limit | any period in place of `unit`, as in `10m` |
+//! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
+//! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
+//! | `limits` + | limit | up to 8 limits that are charged together |
+//!
+//! Windows start at multiples of their length since the Unix epoch, in UTC. There are no calendar months and no time zones.
+//!
+//! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit, or else
+//! the path of the descriptor. A rule whose amount changes therefore continues its counters.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `toml` | yes | files that end in `.toml` |
+//! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
+//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests |
+//! | `axum` | no | `http`, with the matched route and the peer's address of axum |
+//! | `tonic` | no | `http`, with the peer's address of tonic |
+
+#[cfg(feature = "http")]
+mod actions;
+mod builder;
+mod compat;
+mod compile;
+mod descriptor;
+mod document;
+mod entries;
+mod entry;
+mod error;
+mod limiter;
+mod load;
+mod matching;
+mod pattern;
+mod reload;
+mod rule;
+mod rule_set;
+mod selector;
+mod unit;
+mod verdict;
+
+#[cfg(feature = "http")]
+pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
+pub use builder::RuleSetBuilder;
+pub use compat::Compat;
+pub use descriptor::{Descriptor, LimitOverride};
+pub use document::{Format, Limits};
+pub use entry::Entry;
+pub use error::{RuleError, RuleErrorKind, RuleErrors};
+pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
+pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
+#[cfg(feature = "watch")]
+pub use reload::ReloadGuard;
+pub use reload::{LoadCounts, Rules};
+pub use rule::{Limit, Metadata, Rule};
+pub use rule_set::RuleSet;
+pub use unit::{Unit, UnknownUnit};
+pub use verdict::{
+    Code, CurrentLimit, GlobalModes, LimitHeaders, Outcome, Plan, Planned, RequestError, Status, Treatment, Usage,
+    Verdict,
+};

@@ -1,0 +1,111 @@
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+
+use tollgate::{Limiter, Outage, Policy, Quota, Store};
+
+use super::rule_limiter::{RuleLimiter, Shared};
+use crate::{GlobalModes, Rules};
+
+impl RuleLimiter {
+    /// Creates a limiter with the default options.
+    #[must_use]
+    pub fn new(rules: Rules, store: impl Store) -> Self {
+        Self::builder(rules, store).build()
+    }
+
+    /// Returns a builder for the options.
+    pub fn builder(rules: Rules, store: impl Store) -> RuleLimiterBuilder {
+        RuleLimiterBuilder::new(rules, store)
+    }
+}
+
+/// Sets options and builds a [`RuleLimiter`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RuleLimiterBuilder {
+    rules: Rules,
+    store: Arc<dyn Store>,
+    name: Cow<'static, str>,
+    outage: Outage,
+    deadline: Option<Duration>,
+    modes: GlobalModes,
+}
+
+/// Takes the place of policies until a rule gives its own. It is never checked.
+const NONE: Policy = Policy::fixed_window("rules", Quota::per_second(1));
+
+impl RuleLimiterBuilder {
+    pub(super) fn new(rules: Rules, store: impl Store) -> Self {
+        Self {
+            rules,
+            store: Arc::new(store),
+            name: "rules".into(),
+            outage: Outage::default(),
+            deadline: None,
+            modes: GlobalModes::default(),
+        }
+    }
+
+    /// Sets the name in log lines and metrics. The default is `rules`.
+    pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the answer in an outage of the store, for rules without `on_outage`. The default is [`Outage::default`].
+    ///
+    /// When it is [`Outage::Local`], rules with `on_outage: local` have the same number of replicas.
+    pub fn on_outage(mut self, outage: Outage) -> Self {
+        self.outage = outage;
+        self
+    }
+
+    /// Sets the longest time that a decision may take. The default is that of a [`Limiter`].
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets modes for all rules.
+    pub fn modes(mut self, modes: GlobalModes) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// Builds the limiter.
+    #[must_use]
+    pub fn build(self) -> RuleLimiter {
+        let limiter = |outage| {
+            let builder = Limiter::builder(Arc::clone(&self.store)).policies(NONE);
+            let builder = builder.name(self.name.clone()).on_outage(outage);
+            match self.deadline {
+                Some(deadline) => builder.deadline(deadline).build(),
+                None => builder.build(),
+            }
+        };
+        let default = limiter(self.outage);
+        // The limiter with the same answer is shared, and with it the memory of an outage.
+        let other = |outage| if outage == self.outage { default.clone() } else { limiter(outage) };
+        let local = match self.outage {
+            Outage::Local { .. } => self.outage,
+            _ => Outage::default(),
+        };
+        RuleLimiter(Arc::new(Shared {
+            open: other(Outage::Open),
+            closed: other(Outage::Closed),
+            local: other(local),
+            default,
+            rules: self.rules,
+            modes: self.modes,
+        }))
+    }
+}
+
+impl fmt::Debug for RuleLimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleLimiterBuilder")
+            .field("rules", &self.rules)
+            .field("outage", &self.outage)
+            .field("deadline", &self.deadline)
+            .field("modes", &self.modes)
+            .finish_non_exhaustive()
+    }
+}

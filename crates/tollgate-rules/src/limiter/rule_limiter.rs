@@ -1,0 +1,121 @@
+use std::{fmt, sync::Arc};
+
+use tollgate::{Limiter, Outage};
+
+use super::{
+    charge::{charge, refund, settle_denied},
+    decision::{CheckError, RuleDecision},
+};
+use crate::{Descriptor, GlobalModes, Rule, Rules};
+
+/// Checks requests of several descriptors against [`Rules`] on a store.
+///
+/// In native mode, every descriptor with a limit is checked, all at the same time. When the request is denied, the
+/// descriptors that passed are refunded, so a denied request is free. The policies of one descriptor are decided in one
+/// atomic step. Several descriptors are several steps: for a moment a request that will be denied holds units of its other
+/// descriptors, and another request may be denied for them. A refund that does not reach the store leaves them spent.
+///
+/// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the rest of
+/// the window. Decisions are those of Envoy's service, apart from one point: a check of 0 units is denied when no unit is
+/// left, and not only after the limit was exceeded.
+///
+/// ```
+/// use tollgate::MemoryStore;
+/// use tollgate_rules::{Code, Descriptor, Format, RuleLimiter, RuleSet, Rules};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = RuleSet::parse(
+///     "
+///     domain: shop
+///     descriptors:
+///       - {key: tenant, rate_limit: {quota: 10/h}}
+///       - {key: route, value: /export, rate_limit: {quota: 1/h}}
+///     ",
+///     Format::Yaml,
+/// )?;
+/// let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
+/// let request = [Descriptor::from([("tenant", "acme")]), Descriptor::from([("route", "/export")])];
+///
+/// let decision = limiter.check("shop", &request, 1).await?;
+/// assert_eq!(decision.verdict().code(), Code::Ok);
+/// assert_eq!(decision.verdict().statuses()[0].remaining(), 9);
+///
+/// // The export is denied, and the tenant is not charged.
+/// let decision = limiter.check("shop", &request, 1).await?;
+/// assert!(decision.is_denied());
+/// let decision = limiter.check("shop", &request[..1], 1).await?;
+/// assert_eq!(decision.verdict().statuses()[0].remaining(), 8);
+/// # Ok(()) }
+/// ```
+///
+/// A clone is cheap, and shares the rules and the store.
+#[derive(Clone)]
+pub struct RuleLimiter(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) rules: Rules,
+    pub(super) modes: GlobalModes,
+    pub(super) default: Limiter,
+    /// The limiters for rules with another answer in an outage.
+    pub(super) open: Limiter,
+    pub(super) closed: Limiter,
+    pub(super) local: Limiter,
+}
+
+impl RuleLimiter {
+    /// Returns the rules.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// Spends units of all descriptors, and decides the request.
+    ///
+    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts as 1.
+    /// One set of rules decides the whole request. More units than a limit ever has are denied.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the domain is empty or when there are no descriptors, and when the store failed and a limit is
+    /// [closed](Outage::Closed) in an outage. Descriptors that were charged are refunded then.
+    ///
+    /// # Cancellation
+    ///
+    /// A dropped future may have spent units of some or all descriptors.
+    pub async fn check(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u32,
+    ) -> Result<RuleDecision, CheckError> {
+        let set = self.0.rules.current();
+        let plan = set.plan(domain, descriptors, hits)?;
+        let charges = charge(&plan, |rule| self.limiter(rule)).await?;
+        let outcomes = settle_denied(&plan, &charges).await;
+        let verdict = plan.verdict(&outcomes, self.0.modes);
+        if verdict.code() == crate::Code::OverLimit && !set.compat().is_envoy() {
+            refund(&charges).await;
+        }
+        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision)).collect();
+        Ok(RuleDecision::new(verdict, decisions))
+    }
+
+    /// Returns the limiter with the answer that a rule has in an outage.
+    fn limiter(&self, rule: &Rule) -> &Limiter {
+        match rule.on_outage() {
+            Some(Outage::Open) => &self.0.open,
+            Some(Outage::Closed) => &self.0.closed,
+            Some(_) => &self.0.local,
+            None => &self.0.default,
+        }
+    }
+}
+
+impl fmt::Debug for RuleLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleLimiter")
+            .field("rules", &self.0.rules)
+            .field("modes", &self.0.modes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! Tells step by step how a rule was found, for operators.
+
+use std::fmt;
+
+use super::{Level, MatchedBy};
+use crate::{Descriptor, Rule, RuleSet, rule::Limit, rule_set::Node};
+
+/// Tells why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
+///
+/// `Display` writes it for people. The values of the request are shown.
+///
+/// ```
+/// use tollgate_rules::{Descriptor, Format, RuleSet};
+///
+/// let rules = RuleSet::parse(
+///     "domain: shop
+/// descriptors:
+/// - {key: tenant, rate_limit: {unit: minute, requests_per_unit: 600}}
+/// - {key: tenant, value: free-*, rate_limit: {unit: minute, requests_per_unit: 60}}
+/// ",
+///     Format::Yaml,
+/// )?;
+/// let explanation = rules.explain("shop", &Descriptor::from([("tenant", "acme")]));
+/// assert_eq!(
+///     explanation.to_string(),
+///     "tenant=acme\n\
+///      \x20 value acme: no rule\n\
+///      \x20 pattern free-* (line 4): does not match\n\
+///      \x20 key without a value (line 3): selected\n\
+///      limit 600/min of shop.tenant (line 3)\n",
+/// );
+/// # Ok::<(), tollgate_rules::RuleErrors>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    levels: Vec<LevelTrace>,
+    outcome: String,
+}
+
+/// Tells what was tried for one entry.
+#[derive(Clone, Debug)]
+pub struct LevelTrace {
+    key: String,
+    value: String,
+    attempts: Vec<Attempt>,
+}
+
+/// Tells what became of one candidate.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    by: MatchedBy,
+    pattern: Option<String>,
+    place: Option<String>,
+    outcome: Outcome,
+}
+
+/// Tells why a candidate was selected or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// No rule of the level has this key and value.
+    NoRule,
+    /// The pattern does not match the value.
+    NoMatch,
+    /// The rule was selected.
+    Selected,
+    /// The rule matches, but one before it was selected.
+    NotTried,
+}
+
+impl Explanation {
+    /// Returns what was tried for each entry, from the root inwards.
+    #[must_use]
+    pub fn levels(&self) -> &[LevelTrace] {
+        &self.levels
+    }
+
+    /// Returns the result as a sentence.
+    #[must_use]
+    pub fn outcome(&self) -> &str {
+        &self.outcome
+    }
+}
+
+impl LevelTrace {
+    /// Returns the key of the entry.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the value of the entry.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Returns the candidates, in the order in which they are tried.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+}
+
+impl Attempt {
+    /// Returns what the candidate has to have in common with the entry.
+    #[must_use]
+    pub fn by(&self) -> MatchedBy {
+        self.by
+    }
+
+    /// Returns the text of the pattern.
+    #[must_use]
+    pub fn pattern(&self) -> Option<&str> {
+        self.pattern.as_deref()
+    }
+
+    /// Returns the file and the line of the candidate.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        self.place.as_deref()
+    }
+
+    /// Returns what became of the candidate.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+}
+
+impl RuleSet {
+    /// Tells how [`find`](Self::find) treats a descriptor.
+    #[must_use]
+    pub fn explain(&self, domain: &str, descriptor: &Descriptor<'_>) -> Explanation {
+        let mut levels = Vec::new();
+        let outcome = self.trace(domain, descriptor, &mut levels);
+        Explanation { levels, outcome }
+    }
+
+    fn trace(&self, domain: &str, descriptor: &Descriptor<'_>, levels: &mut Vec<LevelTrace>) -> String {
+        let Some(found) = self.domains.get(domain) else {
+            return format!("no limit: there is no domain {domain:?}");
+        };
+        if let Some(limit) = descriptor.limit() {
+            return format!(
+                "limit {} per {} of the request, the rules are not consulted",
+                limit.requests(),
+                limit.unit()
+            );
+        }
+        let mut level = Some(&found.root);
+        let mut rule = None;
+        for (at, entry) in descriptor.entries().iter().enumerate() {
+            let Some(here) = level else {
+                return format!("no limit: the rule for the first {at} entries has no rules below it");
+            };
+            let (attempts, selected) = self.attempts(here, entry.key(), entry.value());
+            levels.push(LevelTrace { key: entry.key().to_owned(), value: entry.value().to_owned(), attempts });
+            let Some(node) = selected else {
+                return format!("no limit: no rule for {}={} at level {}", entry.key(), entry.value(), at + 1);
+            };
+            (level, rule) = (node.children.as_deref(), Some(node));
+        }
+        match rule {
+            None => "no limit: the descriptor has no entries".to_owned(),
+            Some(Node { rule: Some(rule), .. }) => described(rule),
+            Some(Node { origin, .. }) => format!("no limit: the rule at {origin} has no rate_limit"),
+        }
+    }
+
+    fn attempts(&self, level: &Level, key: &str, value: &str) -> (Vec<Attempt>, Option<&Node>) {
+        let selected = level.find(&self.selectors, key, value);
+        let (exact, default) = level.exact_and_default(&self.selectors, key, value);
+        let node = |id: u32| &self.nodes[id as usize];
+        let selector = |id: u32| &self.selectors[id as usize];
+        let outcome = |id: u32, by: MatchedBy, is_match: bool| match selected {
+            Some(step) if step.node == id && step.by == by => Outcome::Selected,
+            _ if !is_match => Outcome::NoMatch,
+            _ => Outcome::NotTried,
+        };
+        let place = |id: u32| Some(node(id).origin.to_string());
+        let candidate = |id: Option<u32>, by: MatchedBy| Attempt {
+            by,
+            pattern: None,
+            place: id.and_then(place),
+            outcome: id.map_or(Outcome::NoRule, |id| outcome(id, by, true)),
+        };
+        let mut attempts = vec![candidate(exact, MatchedBy::Value)];
+        let composite = format!("{key}_{value}");
+        for (pattern, id) in level.patterns(key) {
+            let (text, shown) = match level {
+                Level::Native(_) => (value, selector(id).value().to_owned()),
+                Level::Envoy(_) => (composite.as_str(), selector(id).composite()),
+            };
+            let outcome = outcome(id, MatchedBy::Pattern, pattern.matches(text.as_bytes()));
+            attempts.push(Attempt { by: MatchedBy::Pattern, pattern: Some(shown), place: place(id), outcome });
+        }
+        attempts.push(candidate(default, MatchedBy::Default));
+        (attempts, selected.map(|step| node(step.node)))
+    }
+}
+
+/// Describes a rule in one line.
+fn described(rule: &Rule) -> String {
+    let limit = match &rule.limit {
+        Limit::Unlimited => "unlimited".to_owned(),
+        Limit::Blocked { .. } => "limit 0: every request is denied".to_owned(),
+        Limit::Policies(policies) => {
+            let quotas: Vec<_> = policies.iter().map(|policy| policy.quota().to_string()).collect();
+            format!("limit {}", quotas.join(" and "))
+        }
+    };
+    let mode = if rule.is_shadow { ", in shadow mode" } else { "" };
+    let quota = if rule.is_quota { ", in quota mode" } else { "" };
+    let place = rule.origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
+    format!("{limit} of {}{place}{mode}{quota}", rule.metric)
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for level in &self.levels {
+            writeln!(f, "{}={}", level.key, level.value)?;
+            for attempt in &level.attempts {
+                match (attempt.by, &attempt.pattern) {
+                    (MatchedBy::Value, _) => write!(f, "  value {}", level.value)?,
+                    (MatchedBy::Pattern, pattern) => write!(f, "  pattern {}", pattern.as_deref().unwrap_or_default())?,
+                    (MatchedBy::Default, _) => write!(f, "  key without a value")?,
+                }
+                if let Some(place) = &attempt.place {
+                    write!(f, " ({place})")?;
+                }
+                let outcome = match attempt.outcome {
+                    Outcome::NoRule => "no rule",
+                    Outcome::NoMatch => "does not match",
+                    Outcome::Selected => "selected",
+                    Outcome::NotTried => "not tried, an earlier one was selected",
+                };
+                writeln!(f, ": {outcome}")?;
+            }
+        }
+        writeln!(f, "{}", self.outcome)
+    }
+}

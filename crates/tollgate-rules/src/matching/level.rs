@@ -1,0 +1,191 @@
+//! The descriptors of one level, found by the key and the value of a request.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher},
+};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use crate::{
+    Compat,
+    pattern::{Pattern, PatternList},
+    selector::Selector,
+};
+
+/// Finds the node of an entry among the nodes of a level.
+#[derive(Debug)]
+pub(crate) enum Level {
+    Native(NativeLevel),
+    Envoy(EnvoyLevel),
+}
+
+/// A node and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) node: u32,
+    pub(crate) by: MatchedBy,
+}
+
+/// Tells how a rule matches an entry of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MatchedBy {
+    /// The rule has this key and this value.
+    Value,
+    /// The rule has a pattern that matches the value.
+    Pattern,
+    /// The rule has this key and no value.
+    Default,
+}
+
+impl Level {
+    /// Creates the level of these nodes, which are in the order of the file.
+    pub(crate) fn new(compat: Compat, ids: &[u32], selectors: &[Selector]) -> Self {
+        match compat {
+            Compat::Native => Self::Native(NativeLevel::new(ids, selectors)),
+            Compat::Envoy => Self::Envoy(EnvoyLevel::new(ids, selectors)),
+        }
+    }
+
+    /// Returns the node of an entry: by its exact value, else by the first pattern that matches, else by its key alone.
+    #[inline]
+    pub(crate) fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
+        match self {
+            Self::Native(level) => level.find(selectors, key, value),
+            Self::Envoy(level) => level.find(key, value),
+        }
+    }
+
+    /// Returns the nodes with a pattern that could match the key, in the order in which they are tried.
+    pub(crate) fn patterns(&self, key: &str) -> Vec<(&Pattern, u32)> {
+        match self {
+            Self::Native(level) => level.patterns.get(key).into_iter().flat_map(PatternList::iter).collect(),
+            Self::Envoy(level) => level.patterns.iter().collect(),
+        }
+    }
+
+    /// Returns the node with this exact value, and the node with the key alone.
+    pub(crate) fn exact_and_default(
+        &self,
+        selectors: &[Selector],
+        key: &str,
+        value: &str,
+    ) -> (Option<u32>, Option<u32>) {
+        match self {
+            Self::Native(level) => (level.exact(selectors, key, value), level.default(selectors, key)),
+            Self::Envoy(level) => {
+                (level.nodes.get(&*joined(key, value)).copied(), level.nodes.get(key.as_bytes()).copied())
+            }
+        }
+    }
+}
+
+/// A level whose nodes are found by pairs of key and value.
+#[derive(Debug)]
+pub(crate) struct NativeLevel {
+    /// The nodes with a literal value, by key and value.
+    exact: HashTable<u32>,
+    /// The nodes without a value, by key.
+    defaults: HashTable<u32>,
+    /// The nodes with a pattern, by key.
+    patterns: HashMap<Box<str>, PatternList, FixedState>,
+}
+
+/// The texts of the tables come from the file, so a client cannot make them collide.
+const STATE: FixedState = FixedState::with_seed(0);
+
+fn hash(key: &str, value: &str) -> u64 {
+    let mut hasher = STATE.build_hasher();
+    hasher.write(key.as_bytes());
+    hasher.write(value.as_bytes());
+    hasher.finish()
+}
+
+impl NativeLevel {
+    fn new(ids: &[u32], selectors: &[Selector]) -> Self {
+        let (mut exact, mut defaults) = (HashTable::new(), HashTable::new());
+        let mut patterns: HashMap<Box<str>, Vec<(Pattern, u32)>> = HashMap::new();
+        let selector = |id: &u32| &selectors[*id as usize];
+        for id in ids {
+            let found = selector(id);
+            match (&found.value, found.pattern()) {
+                (_, Some(pattern)) => patterns.entry(found.key.clone()).or_default().push((pattern, *id)),
+                (Some(value), None) => {
+                    let rehash = |id: &u32| hash(&selector(id).key, selector(id).value());
+                    exact.insert_unique(hash(&found.key, value), *id, rehash);
+                }
+                (None, None) => {
+                    defaults.insert_unique(hash(&found.key, ""), *id, |id| hash(&selector(id).key, ""));
+                }
+            }
+        }
+        let patterns = patterns.into_iter().map(|(key, list)| (key, PatternList::new(list))).collect();
+        Self { exact, defaults, patterns }
+    }
+
+    #[inline]
+    fn exact(&self, selectors: &[Selector], key: &str, value: &str) -> Option<u32> {
+        let is_same = |id: &u32| &*selectors[*id as usize].key == key && selectors[*id as usize].value() == value;
+        self.exact.find(hash(key, value), is_same).copied()
+    }
+
+    #[inline]
+    fn default(&self, selectors: &[Selector], key: &str) -> Option<u32> {
+        self.defaults.find(hash(key, ""), |id| &*selectors[*id as usize].key == key).copied()
+    }
+
+    #[inline]
+    fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
+        if let Some(node) = self.exact(selectors, key, value) {
+            return Some(Step { node, by: MatchedBy::Value });
+        }
+        if !self.patterns.is_empty() {
+            let found = self.patterns.get(key).and_then(|patterns| patterns.find(value.as_bytes()));
+            if let Some(node) = found {
+                return Some(Step { node, by: MatchedBy::Pattern });
+            }
+        }
+        self.default(selectors, key).map(|node| Step { node, by: MatchedBy::Default })
+    }
+}
+
+/// A level whose nodes are found by the text `key_value`, as in Envoy's service.
+#[derive(Debug)]
+pub(crate) struct EnvoyLevel {
+    /// All nodes by their composite keys, also those with patterns.
+    nodes: HashMap<Box<[u8]>, u32, FixedState>,
+    patterns: PatternList,
+}
+
+impl EnvoyLevel {
+    fn new(ids: &[u32], selectors: &[Selector]) -> Self {
+        let composite = |id: &u32| selectors[*id as usize].composite();
+        let patterns = ids.iter().filter_map(|id| Pattern::new(&composite(id)).map(|pattern| (pattern, *id)));
+        Self {
+            patterns: PatternList::new(patterns.collect()),
+            nodes: ids.iter().map(|id| (composite(id).into_bytes().into(), *id)).collect(),
+        }
+    }
+
+    fn find(&self, key: &str, value: &str) -> Option<Step> {
+        let text = joined(key, value);
+        if let Some(node) = self.nodes.get(&*text) {
+            return Some(Step { node: *node, by: MatchedBy::Value });
+        }
+        if let Some(node) = self.patterns.find(&text) {
+            return Some(Step { node, by: MatchedBy::Pattern });
+        }
+        self.nodes.get(key.as_bytes()).map(|node| Step { node: *node, by: MatchedBy::Default })
+    }
+}
+
+/// Joins a key and a value. Short texts need no allocation.
+fn joined(key: &str, value: &str) -> SmallVec<[u8; 128]> {
+    let mut text = SmallVec::from_slice(key.as_bytes());
+    text.push(b'_');
+    text.extend_from_slice(value.as_bytes());
+    text
+}

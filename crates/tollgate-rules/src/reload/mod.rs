@@ -1,0 +1,9 @@
+//! Replaces rules while requests run.
+
+mod rules;
+#[cfg(feature = "watch")]
+mod watch;
+
+pub use rules::{LoadCounts, Rules};
+#[cfg(feature = "watch")]
+pub use watch::ReloadGuard;

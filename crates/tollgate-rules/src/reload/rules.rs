@@ -1,0 +1,191 @@
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::{RuleErrors, RuleSet, RuleSetBuilder};
+
+/// Holds the rules in force, and replaces them while requests run.
+///
+/// Each request takes the [`current`](Self::current) set once and decides by it alone, so no request is decided by a mixture
+/// of two sets. A reload that fails leaves the rules in force. It is logged with the file, the line and the field of each
+/// mistake, counted, and returned by [`last_error`](Self::last_error) until a later reload succeeds.
+///
+/// Clones share the rules.
+///
+/// ```
+/// use tollgate_rules::{Descriptor, Rules};
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("rules.yaml");
+/// std::fs::write(&path, "domain: shop\ndescriptors:\n- {key: tenant, rate_limit: {quota: 5/s}}\n")?;
+/// let rules = Rules::load(&path)?;
+///
+/// std::fs::write(&path, "domain: shop\ndescriptors:\n- {key: tenant, rate_limit: {quota: 5/sec.}}\n")?;
+/// assert!(rules.reload().is_err());
+/// assert_eq!(rules.last_error().unwrap().iter().next().unwrap().line(), Some(3));
+///
+/// let current = rules.current();
+/// let descriptor = Descriptor::from([("tenant", "acme")]);
+/// assert_eq!(current.find("shop", &descriptor).unwrap().rule().amount().unwrap().0, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Rules(Arc<Shared>);
+
+struct Shared {
+    options: RuleSetBuilder,
+    path: Option<PathBuf>,
+    current: ArcSwap<RuleSet>,
+    last_error: ArcSwapOption<RuleErrors>,
+    /// Held from the start of a load until its result is in force, so that an older file never replaces a newer one.
+    loading: Mutex<()>,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Counts the loads of [`Rules`], the first one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadCounts {
+    /// The loads that put rules in force.
+    pub succeeded: u64,
+    /// The loads that were refused.
+    pub failed: u64,
+}
+
+impl Rules {
+    /// Loads a file, or all files of a directory, with the default options: see [`RuleSetBuilder::load`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn load(path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
+        Self::load_with(RuleSet::builder(), path)
+    }
+
+    /// Loads a file, or all files of a directory. Reloads use the same options.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn load_with(options: RuleSetBuilder, path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
+        let path = path.into();
+        let set = options.load(&path)?;
+        Ok(Self::with(options, Some(path), set))
+    }
+
+    /// Creates a handle on rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
+    #[must_use]
+    pub fn new(set: RuleSet) -> Self {
+        Self::with(RuleSet::builder(), None, set)
+    }
+
+    fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: RuleSet) -> Self {
+        Self(Arc::new(Shared {
+            options,
+            path,
+            current: ArcSwap::from_pointee(set),
+            last_error: ArcSwapOption::empty(),
+            loading: Mutex::new(()),
+            succeeded: AtomicU64::new(1),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// Returns the rules in force. Take them once for each request.
+    #[must_use]
+    pub fn current(&self) -> Arc<RuleSet> {
+        self.0.current.load_full()
+    }
+
+    /// Returns the file or directory of the rules.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Puts other rules in force, between two requests.
+    pub fn replace(&self, set: RuleSet) {
+        let _loading = self.lock();
+        self.put(set);
+    }
+
+    /// Loads the files again, and puts the rules in force when they are right.
+    ///
+    /// It reads files and so blocks the thread. Call it from `spawn_blocking` in an asynchronous program.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found. The rules from before stay in force.
+    pub fn reload(&self) -> Result<(), RuleErrors> {
+        let Some(path) = &self.0.path else { return Ok(()) };
+        let _loading = self.lock();
+        match self.0.options.load(path) {
+            Ok(set) => {
+                let rules = set.rules().count();
+                self.put(set);
+                tracing::info!(path = %path.display(), rules, "rate limit rules were loaded");
+                Ok(())
+            }
+            Err(errors) => {
+                self.0.failed.fetch_add(1, Ordering::Relaxed);
+                self.log(&errors);
+                self.0.last_error.store(Some(Arc::new(errors.clone())));
+                Err(errors)
+            }
+        }
+    }
+
+    /// Returns the mistakes of the last load, and `None` when it succeeded.
+    #[must_use]
+    pub fn last_error(&self) -> Option<RuleErrors> {
+        self.0.last_error.load().as_deref().cloned()
+    }
+
+    /// Returns how many loads succeeded and how many failed.
+    #[must_use]
+    pub fn loads(&self) -> LoadCounts {
+        LoadCounts {
+            succeeded: self.0.succeeded.load(Ordering::Relaxed),
+            failed: self.0.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn put(&self, set: RuleSet) {
+        self.0.current.store(Arc::new(set));
+        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
+        self.0.last_error.store(None);
+    }
+
+    /// Logs mistakes, once until they change.
+    fn log(&self, errors: &RuleErrors) {
+        let is_known = self.0.last_error.load().as_deref().is_some_and(|last| last.to_string() == errors.to_string());
+        if is_known {
+            return;
+        }
+        for error in errors.iter() {
+            tracing::error!(kind = error.kind().as_str(), "rate limit rules were refused, the old ones stay: {error}");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.0.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("path", &self.0.path)
+            .field("current", &self.current())
+            .field("loads", &self.loads())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota};
+
+use crate::{Compat, LimitOverride, Unit};
+
+/// Holds the limit of a descriptor and its options.
+///
+/// [`RuleSet::find`](crate::RuleSet::find) returns it for a descriptor of a request.
+#[derive(Clone)]
+pub struct Rule {
+    pub(crate) limit: Limit,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) replaces: Box<[Box<str>]>,
+    pub(crate) is_shadow: bool,
+    pub(crate) is_quota: bool,
+    pub(crate) has_detailed_metric: bool,
+    pub(crate) on_outage: Option<Outage>,
+    pub(crate) metadata: Option<Metadata>,
+    pub(crate) metric: Box<str>,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// The free fields of a descriptor, which are returned for requests that pass.
+pub type Metadata = serde_json::Map<String, serde_json::Value>;
+
+/// Selects what a rule allows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Every request passes, and nothing is counted.
+    Unlimited,
+    /// Every request is denied (`requests_per_unit: 0`), and nothing is counted.
+    Blocked {
+        /// The window that the rule names.
+        period: Duration,
+    },
+    /// Requests are counted against these policies. All of them have to allow a request.
+    Policies(PolicySet),
+}
+
+impl Limit {
+    /// Returns the limit of a fixed window.
+    fn window(name: &str, requests: u64, unit: Unit) -> Self {
+        let period = unit.duration();
+        let quota = Quota::try_new(requests, period);
+        match quota.and_then(|quota| Policy::try_new(name, Algorithm::FixedWindow, quota)) {
+            Ok(policy) => Self::Policies(policy.into()),
+            // The one quota of 32 bits that is refused has no requests.
+            Err(_) => Self::Blocked { period },
+        }
+    }
+}
+
+/// The file and the line of a rule.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub(crate) file: Option<Arc<Path>>,
+    pub(crate) line: u32,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}:{}", file.display(), self.line),
+            None => write!(f, "line {}", self.line),
+        }
+    }
+}
+
+impl Rule {
+    /// Creates the rule of an override. It has no options.
+    pub(crate) fn of_override(limit: LimitOverride, compat: Compat) -> Self {
+        let (requests, unit) = (limit.requests().into(), limit.unit());
+        // In Envoy's service, an override shares the counter of the rules.
+        let name = if compat.is_envoy() { unit.to_string() } else { format!("override.{unit}") };
+        Self {
+            limit: Limit::window(&name, requests, unit),
+            name: None,
+            replaces: Box::default(),
+            is_shadow: false,
+            is_quota: false,
+            has_detailed_metric: false,
+            on_outage: None,
+            metadata: None,
+            metric: Box::default(),
+            origin: None,
+        }
+    }
+
+    /// Returns what the rule allows.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Returns the policies, and `None` when nothing is counted.
+    #[must_use]
+    pub fn policies(&self) -> Option<&PolicySet> {
+        match &self.limit {
+            Limit::Policies(policies) => Some(policies),
+            _ => None,
+        }
+    }
+
+    /// Returns the amount and the period of the first policy: 0 units for a blocked rule, `None` for an unlimited one.
+    #[must_use]
+    pub fn amount(&self) -> Option<(u64, Duration)> {
+        match &self.limit {
+            Limit::Unlimited => None,
+            Limit::Blocked { period } => Some((0, *period)),
+            Limit::Policies(policies) => {
+                policies.iter().next().map(|policy| (policy.quota().amount(), policy.quota().period()))
+            }
+        }
+    }
+
+    /// Returns the length of the window as a unit of the language, and `None` for any other length.
+    #[must_use]
+    pub fn unit(&self) -> Option<Unit> {
+        self.amount().and_then(|(_, period)| Unit::from_duration(period))
+    }
+
+    /// Returns the name of the limit, by which another rule can replace it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Returns the names of the limits that are not applied to a request beside this one.
+    pub fn replaces(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.replaces.iter().map(AsRef::as_ref)
+    }
+
+    /// Returns whether a request over the limit passes, and is only counted.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.is_shadow
+    }
+
+    /// Returns whether the request passes while any other quota descriptor of it has units left.
+    #[must_use]
+    pub fn is_quota(&self) -> bool {
+        self.is_quota
+    }
+
+    /// Returns the answer to a check during an outage of the store, when the rule has its own.
+    #[must_use]
+    pub fn on_outage(&self) -> Option<Outage> {
+        self.on_outage
+    }
+
+    /// Returns the metadata.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// Returns the name of the rule in metrics: the domain, and the keys and configured values of each level.
+    ///
+    /// It is one name for each rule. [`Match::metric_name`](crate::Match::metric_name) may contain values of requests.
+    #[must_use]
+    pub fn metric_name(&self) -> &str {
+        &self.metric
+    }
+
+    /// Returns the file of the rule, and `None` for a rule that was not read from a file.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.origin.as_ref().and_then(|origin| origin.file.as_deref())
+    }
+
+    /// Returns the line of the rule in its file, from 1. `None` for the override of a request.
+    #[must_use]
+    pub fn line(&self) -> Option<u32> {
+        self.origin.as_ref().map(|origin| origin.line)
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("metric_name", &self.metric)
+            .field("limit", &self.limit)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

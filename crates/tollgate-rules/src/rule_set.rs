@@ -1,0 +1,102 @@
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use foldhash::fast::FixedState;
+
+use crate::{Compat, Rule, matching::Level, rule::Origin, selector::Selector};
+
+/// Holds the checked rules of one or more domains.
+///
+/// It is immutable. A load either returns a whole set, or every mistake that was found. [`Rules`](crate::Rules) replaces one
+/// set by another while requests run.
+///
+/// ```
+/// use tollgate_rules::{Descriptor, Format, RuleSet};
+///
+/// let rules = RuleSet::parse(
+///     "
+///     domain: shop
+///     descriptors:
+///       - key: tenant                 # for every tenant, each with its own counter
+///         rate_limit: {unit: minute, requests_per_unit: 600}
+///       - key: tenant
+///         value: gold
+///         rate_limit: {quota: 6000/min burst 200}
+///     ",
+///     Format::Yaml,
+/// )?;
+/// let acme = Descriptor::from([("tenant", "acme")]);
+/// assert_eq!(rules.find("shop", &acme).unwrap().rule().amount().unwrap().0, 600);
+/// let gold = Descriptor::from([("tenant", "gold")]);
+/// assert_eq!(rules.find("shop", &gold).unwrap().rule().amount().unwrap().0, 6_000);
+/// assert!(rules.find("shop", &Descriptor::from([("route", "/")])).is_none());
+/// # Ok::<(), tollgate_rules::RuleErrors>(())
+/// ```
+pub struct RuleSet {
+    pub(crate) compat: Compat,
+    pub(crate) domains: HashMap<Box<str>, Domain, FixedState>,
+    /// The keys and values of the descriptors of all domains and levels.
+    pub(crate) selectors: Vec<Selector>,
+    /// The descriptors, in the same order.
+    pub(crate) nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) root: Level,
+    #[cfg(feature = "http")]
+    pub(crate) descriptors: Option<crate::Descriptors>,
+}
+
+/// A descriptor of the file.
+pub(crate) struct Node {
+    pub(crate) rule: Option<Arc<Rule>>,
+    pub(crate) children: Option<Box<Level>>,
+    /// The runtime value is part of the metric's name.
+    pub(crate) value_to_metric: bool,
+    /// All values that match the pattern share one counter.
+    pub(crate) shares_counter: bool,
+    /// The bits of an IPv6 address that make a counter.
+    pub(crate) prefix_v6: Option<u8>,
+    pub(crate) origin: Origin,
+}
+
+impl RuleSet {
+    /// Returns the mode of the rules.
+    #[must_use]
+    pub fn compat(&self) -> Compat {
+        self.compat
+    }
+
+    /// Returns the names of the domains, in no order.
+    pub fn domains(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.domains.keys().map(AsRef::as_ref)
+    }
+
+    /// Returns whether there are rules for this domain.
+    #[must_use]
+    pub fn has_domain(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// Returns the `rate_limits` of a domain, and `None` when its file has none.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn descriptors(&self, domain: &str) -> Option<&crate::Descriptors> {
+        self.domains.get(domain)?.descriptors.as_ref()
+    }
+
+    /// Returns all rules, in the order of the files.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.nodes.iter().filter_map(|node| node.rule.as_deref())
+    }
+}
+
+impl fmt::Debug for RuleSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleSet")
+            .field("compat", &self.compat)
+            .field("domains", &self.domains.keys().collect::<Vec<_>>())
+            .field("rules", &self.rules().count())
+            .finish()
+    }
+}

@@ -1,0 +1,252 @@
+use std::{sync::Arc, time::Duration};
+
+use super::{Outcome, Plan, Planned, Treatment, Usage, merge::merge};
+use crate::{Metadata, Unit};
+
+/// Tells whether a request or a descriptor passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// It passes.
+    Ok,
+    /// It exceeds a limit.
+    OverLimit,
+}
+
+/// Sets modes for all rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobalModes {
+    /// Every request passes. The descriptors still tell which of them exceed a limit.
+    pub shadow: bool,
+    /// Every descriptor is a quota descriptor, also one without a limit.
+    pub quota: bool,
+}
+
+/// Holds the answer to a request.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    code: Code,
+    statuses: Vec<Status>,
+    is_shadowed: bool,
+    nearest: Option<usize>,
+    metadata: Metadata,
+}
+
+/// Holds the answer for one descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    code: Code,
+    limit: Option<CurrentLimit>,
+    remaining: u64,
+    reset_after: Option<Duration>,
+    usage: Usage,
+}
+
+/// Describes the limit of a descriptor in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentLimit {
+    requests: u64,
+    period: Duration,
+    name: Option<Arc<str>>,
+}
+
+/// Holds the values of the header fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitHeaders {
+    /// The units of the limit.
+    pub limit: u64,
+    /// The units that are left.
+    pub remaining: u64,
+    /// The seconds until units return.
+    pub reset_seconds: u64,
+}
+
+impl Plan<'_> {
+    /// Combines the outcomes of all descriptors that were charged.
+    ///
+    /// The request is over its limit when a descriptor exceeds a limit that is no quota, or when there are quota descriptors
+    /// and all of them exceed theirs. A rule in shadow mode never exceeds its limit.
+    ///
+    /// `outcomes` has one element for each descriptor. Elements of descriptors that were not
+    /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one without a limit.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    /// use tollgate_rules::{Code, Compat, Descriptor, Format, GlobalModes, Outcome, RuleSet};
+    ///
+    /// let rules = RuleSet::parse(
+    ///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: minute, requests_per_unit: 5}}]}",
+    ///     Format::Yaml,
+    /// )?;
+    /// let request = [Descriptor::from([("tenant", "acme")])];
+    /// let plan = rules.plan("shop", &request, 0).unwrap();
+    /// let outcome = |after| Outcome::from_count(5, Duration::from_secs(60), after, 1, Duration::ZERO, Compat::Native);
+    ///
+    /// let verdict = plan.verdict(&[Some(outcome(5))], GlobalModes::default());
+    /// assert_eq!((verdict.code(), verdict.statuses()[0].remaining()), (Code::Ok, 0));
+    /// let verdict = plan.verdict(&[Some(outcome(6))], GlobalModes::default());
+    /// assert_eq!(verdict.code(), Code::OverLimit);
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn verdict(&self, outcomes: &[Option<Outcome>], modes: GlobalModes) -> Verdict {
+        let outcomes = outcomes.iter().copied().chain(std::iter::repeat(None));
+        let statuses: Vec<_> =
+            self.planned.iter().zip(outcomes).map(|(planned, outcome)| planned.status(outcome)).collect();
+
+        let (mut is_over, mut quotas, mut failed_quotas) = (false, 0, 0);
+        let mut nearest: Option<(usize, u64)> = None;
+        let mut merged = Metadata::new();
+        for (at, (planned, status)) in self.planned.iter().zip(&statuses).enumerate() {
+            let least = nearest.map_or(u64::from(u32::MAX), |(_, remaining)| remaining);
+            if status.limit.is_some() && status.remaining < least {
+                nearest = Some((at, status.remaining));
+            }
+            if planned.treatment == Treatment::Unlimited {
+                continue;
+            }
+            let rule = planned.charged().map(|found| found.rule());
+            let is_quota = modes.quota || rule.is_some_and(|rule| rule.is_quota());
+            quotas += usize::from(is_quota);
+            match status.code {
+                Code::OverLimit if is_quota => failed_quotas += 1,
+                Code::OverLimit => {
+                    is_over = true;
+                    nearest = Some((at, 0));
+                }
+                Code::Ok => {
+                    if let Some(metadata) = planned.charged().and_then(|found| found.metadata()) {
+                        merge(&mut merged, metadata);
+                    }
+                }
+            }
+        }
+        let is_over = is_over || (quotas > 0 && quotas == failed_quotas);
+        Verdict {
+            code: if is_over && !modes.shadow { Code::OverLimit } else { Code::Ok },
+            statuses,
+            is_shadowed: is_over && modes.shadow,
+            nearest: nearest.map(|(at, _)| at),
+            metadata: merged,
+        }
+    }
+}
+
+impl Planned<'_> {
+    fn status(&self, outcome: Option<Outcome>) -> Status {
+        let passed = Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, usage: Usage::default() };
+        if self.treatment == Treatment::Unlimited {
+            return Status { remaining: u32::MAX.into(), ..passed };
+        }
+        let (Some(found), Some(outcome)) = (self.charged(), outcome) else { return passed };
+        let rule = found.rule();
+        let is_shadowed = outcome.is_over && rule.is_shadow();
+        Status {
+            code: if outcome.is_over && !is_shadowed { Code::OverLimit } else { Code::Ok },
+            limit: rule.amount().map(|(requests, period)| CurrentLimit { requests, period, name: rule.name.clone() }),
+            remaining: if outcome.is_over { 0 } else { outcome.remaining },
+            reset_after: Some(outcome.reset_after),
+            usage: if is_shadowed { outcome.usage.in_shadow_mode() } else { outcome.usage },
+        }
+    }
+}
+
+impl Verdict {
+    /// Returns whether the request passes.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Returns the answer for each descriptor, in the order of the request.
+    #[must_use]
+    pub fn statuses(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// Returns whether the request passes only because of the global shadow mode.
+    #[must_use]
+    pub fn is_shadowed(&self) -> bool {
+        self.is_shadowed
+    }
+
+    /// Returns the values for header fields: those of the last descriptor that denied the request, or else of the first one
+    /// with the fewest units left. `None` when no descriptor has a limit.
+    #[must_use]
+    pub fn headers(&self) -> Option<LimitHeaders> {
+        let status = self.statuses.get(self.nearest?)?;
+        Some(LimitHeaders {
+            limit: status.limit.as_ref()?.requests,
+            remaining: status.remaining,
+            reset_seconds: seconds(status.reset_after.unwrap_or_default()),
+        })
+    }
+
+    /// Returns the metadata of all limits whose descriptors pass. Of equal fields, the first descriptor's is kept.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// Returns whole seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+impl Status {
+    /// Returns whether the descriptor passes.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Returns the limit, and `None` when nothing was charged.
+    #[must_use]
+    pub fn limit(&self) -> Option<&CurrentLimit> {
+        self.limit.as_ref()
+    }
+
+    /// Returns the units that are left: 2³² − 1 for an unlimited descriptor, and 0 for one without a limit.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Returns the time until units return, and `None` when nothing was charged.
+    #[must_use]
+    pub fn reset_after(&self) -> Option<Duration> {
+        self.reset_after
+    }
+
+    /// Returns the units of the descriptor by where they lie, for metrics.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+impl CurrentLimit {
+    /// Returns the units in one period.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Returns the period.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Returns the period as a unit of the language, and `None` for any other period.
+    #[must_use]
+    pub fn unit(&self) -> Option<Unit> {
+        Unit::from_duration(self.period)
+    }
+
+    /// Returns the name of the limit.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}

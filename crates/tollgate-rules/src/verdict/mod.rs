@@ -1,0 +1,16 @@
+//! Decides what becomes of a request with several descriptors. Nothing here touches a store.
+//!
+//! [`RuleSet::plan`](crate::RuleSet::plan) tells which descriptors are charged. The caller charges them, and
+//! [`Plan::verdict`] combines the outcomes into the answer.
+
+mod combine;
+mod merge;
+mod metadata;
+mod outcome;
+mod plan;
+mod usage;
+
+pub use combine::{Code, CurrentLimit, GlobalModes, LimitHeaders, Status, Verdict};
+pub use outcome::Outcome;
+pub use plan::{Plan, Planned, RequestError, Treatment};
+pub use usage::Usage;

@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use tollgate::{Decision, PolicyState};
+
+use super::Usage;
+use crate::Compat;
+
+/// Holds what charging one descriptor has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub(super) is_over: bool,
+    pub(super) remaining: u64,
+    pub(super) reset_after: Duration,
+    pub(super) usage: Usage,
+}
+
+impl Outcome {
+    /// Derives the outcome from a counter of a fixed window: `after` units are counted after `hits` were added.
+    ///
+    /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied when no
+    /// unit is left. In the mode `envoy` it is denied only when the counter is above the limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_rules::{Compat, Outcome};
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let outcome = Outcome::from_count(10, minute, 8, 1, Duration::from_secs(130), Compat::Native);
+    /// assert_eq!((outcome.is_over(), outcome.remaining()), (false, 2));
+    /// assert_eq!(outcome.reset_after(), Duration::from_secs(50));
+    ///
+    /// let full = |compat| Outcome::from_count(10, minute, 10, 0, Duration::ZERO, compat).is_over();
+    /// assert!(full(Compat::Native));
+    /// assert!(!full(Compat::Envoy));
+    /// ```
+    #[must_use]
+    pub fn from_count(limit: u64, period: Duration, after: u64, hits: u64, now: Duration, compat: Compat) -> Self {
+        let tested = if hits == 0 && !compat.is_envoy() { after.saturating_add(1) } else { after };
+        Self {
+            is_over: tested > limit,
+            remaining: limit.saturating_sub(after),
+            reset_after: reset_after(period, now),
+            usage: Usage::new(limit, after, hits, compat),
+        }
+    }
+
+    /// Returns the outcome of a denial that is remembered and was not charged.
+    #[must_use]
+    pub fn remembered(period: Duration, hits: u64, now: Duration) -> Self {
+        let usage = Usage::remembered(hits);
+        Self { is_over: true, remaining: 0, reset_after: reset_after(period, now), usage }
+    }
+
+    /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
+    ///
+    /// Of several policies, the one that limits the request most is told. A decision of cost 0 is over the limit when a
+    /// policy has no unit left. A decision without the store, which tells of no policy, passes.
+    #[must_use]
+    pub fn from_decision(decision: &Decision) -> Self {
+        let hits = decision.cost().units();
+        let is_spent = |state: &PolicyState<'_>| hits == 0 && state.remaining() == 0;
+        let spent = decision.states().find(is_spent);
+        let is_over = decision.is_denied() || spent.is_some();
+        let Some(state) = spent.or_else(|| decision.binding()) else {
+            let usage = Usage { total: hits, within: hits, ..Usage::default() };
+            return Self { is_over, remaining: u64::from(u32::MAX), reset_after: Duration::ZERO, usage };
+        };
+        let limit = state.policy().quota().burst();
+        let spent = limit.saturating_sub(state.remaining());
+        let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
+        let wait = state.retry_after().unwrap_or_else(|| state.reset_after());
+        Self {
+            is_over,
+            remaining: if is_over { 0 } else { state.remaining() },
+            reset_after: wait,
+            usage: Usage::new(limit, after, hits, Compat::Native),
+        }
+    }
+
+    /// Returns the outcome of a rule with 0 requests, which counts nothing.
+    #[must_use]
+    pub fn blocked(period: Duration, hits: u64, now: Duration) -> Self {
+        let usage = Usage { total: hits, over: hits, ..Usage::default() };
+        Self { is_over: true, remaining: 0, reset_after: reset_after(period, now), usage }
+    }
+
+    /// Returns whether the limit was exceeded.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns the units that are left.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Returns the time until units return: the end of a fixed window.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.reset_after
+    }
+
+    /// Returns the units by where they lie.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+/// Returns the whole seconds to the end of a window that starts at a multiple of its length.
+fn reset_after(period: Duration, now: Duration) -> Duration {
+    let seconds = period.as_secs().max(1);
+    Duration::from_secs(seconds - now.as_secs() % seconds)
+}

@@ -1,0 +1,169 @@
+use std::{collections::HashSet, fmt};
+
+use crate::{Compat, Descriptor, Match, RuleSet, rule::Limit};
+
+/// Tells for each descriptor of a request whether it is charged.
+///
+/// ```
+/// use tollgate_rules::{Descriptor, Format, RuleSet, Treatment};
+///
+/// let rules = RuleSet::parse(
+///     "
+///     domain: shop
+///     descriptors:
+///       - key: tenant
+///         rate_limit: {name: tenant, quota: 600/min}
+///       - key: route
+///         rate_limit: {quota: 20/h, replaces: [{name: tenant}]}
+///     ",
+///     Format::Yaml,
+/// )?;
+/// let request = [Descriptor::from([("tenant", "acme")]), Descriptor::from([("route", "/export")])];
+/// let plan = rules.plan("shop", &request, 0).unwrap();
+/// assert_eq!(plan.iter().map(|planned| planned.treatment()).collect::<Vec<_>>(), [Treatment::Replaced, Treatment::Charged]);
+/// # Ok::<(), tollgate_rules::RuleErrors>(())
+/// ```
+#[derive(Debug)]
+pub struct Plan<'a> {
+    pub(super) compat: Compat,
+    pub(super) domain: &'a str,
+    pub(super) hits: u32,
+    pub(super) planned: Vec<Planned<'a>>,
+}
+
+/// Holds one descriptor of a [`Plan`].
+#[derive(Debug)]
+pub struct Planned<'a> {
+    pub(super) descriptor: &'a Descriptor<'a>,
+    pub(super) found: Option<Match<'a>>,
+    pub(super) treatment: Treatment,
+    hits: u64,
+}
+
+/// Tells what is done with a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Treatment {
+    /// No limit applies. The descriptor passes.
+    NotLimited,
+    /// The limit is `unlimited`. The descriptor passes, and nothing is counted.
+    Unlimited,
+    /// Another limit of the request replaces the one of the descriptor. It passes, and nothing is counted.
+    Replaced,
+    /// The descriptor is charged.
+    Charged,
+}
+
+/// Reports a request that cannot be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request names no domain.
+    EmptyDomain,
+    /// The request has no descriptors.
+    NoDescriptors,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EmptyDomain => "rate limit domain must not be empty",
+            Self::NoDescriptors => "rate limit descriptors must not be empty",
+        })
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl RuleSet {
+    /// Finds the limits of all descriptors of a request, and removes those that others replace.
+    ///
+    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts as 1.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the domain is empty or when there are no descriptors.
+    pub fn plan<'a>(
+        &'a self,
+        domain: &'a str,
+        descriptors: &'a [Descriptor<'a>],
+        hits: u32,
+    ) -> Result<Plan<'a>, RequestError> {
+        if domain.is_empty() {
+            return Err(RequestError::EmptyDomain);
+        }
+        if descriptors.is_empty() {
+            return Err(RequestError::NoDescriptors);
+        }
+        let planned = descriptors.iter().map(|descriptor| {
+            let found = self.find(domain, descriptor);
+            let treatment = match found.as_ref().map(|found| found.rule().limit()) {
+                None => Treatment::NotLimited,
+                Some(Limit::Unlimited) => Treatment::Unlimited,
+                Some(Limit::Blocked { .. } | Limit::Policies(_)) => Treatment::Charged,
+            };
+            let hits = descriptor.hits().unwrap_or_else(|| u64::from(hits.max(1)));
+            Planned { descriptor, found, treatment, hits }
+        });
+        let mut planned: Vec<_> = planned.collect();
+        replace(&mut planned);
+        Ok(Plan { compat: self.compat, domain, hits, planned })
+    }
+}
+
+/// Removes the limits that another limit of the request names. Two limits that name each other are both removed.
+fn replace(planned: &mut [Planned<'_>]) {
+    let mut names = HashSet::new();
+    for one in planned.iter() {
+        names.extend(one.found.iter().flat_map(|found| found.rule().replaces().map(str::to_owned)));
+    }
+    if names.is_empty() {
+        return;
+    }
+    for one in planned.iter_mut().filter(|one| one.treatment == Treatment::Charged) {
+        let name = one.found.as_ref().and_then(|found| found.rule().name());
+        if name.is_some_and(|name| names.contains(name)) {
+            one.treatment = Treatment::Replaced;
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Returns the descriptors, in the order of the request.
+    #[must_use]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Planned<'a>> {
+        self.planned.iter()
+    }
+
+    /// Returns the mode of the rules.
+    #[must_use]
+    pub fn compat(&self) -> Compat {
+        self.compat
+    }
+}
+
+impl<'a> Planned<'a> {
+    /// Returns what is done with the descriptor.
+    #[must_use]
+    pub fn treatment(&self) -> Treatment {
+        self.treatment
+    }
+
+    /// Returns the limit that is charged, and `None` when nothing is charged.
+    #[must_use]
+    pub fn charged(&self) -> Option<&Match<'a>> {
+        self.found.as_ref().filter(|_| self.treatment == Treatment::Charged)
+    }
+
+    /// Returns the limit that was found, also when it is not charged.
+    #[must_use]
+    pub fn found(&self) -> Option<&Match<'a>> {
+        self.found.as_ref()
+    }
+
+    /// Returns the units that the descriptor spends. 0 only tests the limit.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.hits
+    }
+}

@@ -1,0 +1,246 @@
+//! Requests of several descriptors on a store.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::{
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, MemoryStore, Outage, PolicySet, Store, StoreFuture,
+};
+use tollgate_rules::{
+    CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet, Rules, Unit,
+};
+
+use super::{envoy_rules, rules};
+
+fn on_memory(set: RuleSet) -> (RuleLimiter, Clock) {
+    let clock = Clock::manual(0);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    (RuleLimiter::new(Rules::new(set), store), clock)
+}
+
+fn keys(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
+    keys.iter().map(|key| Descriptor::from([(*key, "x")])).collect()
+}
+
+async fn remaining(limiter: &RuleLimiter, key: &'static str) -> u64 {
+    let request = [Descriptor::from([(key, "x")]).with_hits(0)];
+    limiter.check("d", &request, 0).await.unwrap().verdict().statuses()[0].remaining()
+}
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - {key: three, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: one, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: never, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: quota, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+";
+
+#[tokio::test]
+async fn a_denied_request_is_free_on_every_descriptor() {
+    let (limiter, _) = on_memory(rules(RULES));
+    let request = keys(&["three", "one"]);
+    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
+    for _ in 0..5 {
+        let decision = limiter.check("d", &request, 1).await.unwrap();
+        let codes: Vec<_> = decision.verdict().statuses().iter().map(|status| status.code()).collect();
+        assert_eq!((decision.is_denied(), codes), (true, vec![Code::Ok, Code::OverLimit]));
+        assert_eq!(decision.retry_after(), Some(Duration::from_secs(3_600)));
+    }
+    assert_eq!(remaining(&limiter, "three").await, 2);
+}
+
+#[tokio::test]
+async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
+    let (limiter, _) = on_memory(envoy_rules(RULES));
+    let request = keys(&["three", "one"]);
+    for expected in [true, false, false] {
+        assert_eq!(limiter.check("d", &request, 1).await.unwrap().is_allowed(), expected);
+    }
+    assert_eq!(remaining(&limiter, "three").await, 0);
+    // Two units do not fit into one, and use it up.
+    let (limiter, _) = on_memory(envoy_rules(RULES));
+    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
+    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_denied());
+    assert!(limiter.check("d", &keys(&["three"]), 1).await.unwrap().is_denied());
+    // In native mode the unit is left.
+    let (limiter, _) = on_memory(rules(RULES));
+    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
+    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_denied());
+    assert!(limiter.check("d", &keys(&["three"]), 1).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_rule_of_zero_requests_denies_and_the_others_are_refunded() {
+    let (limiter, _) = on_memory(rules(RULES));
+    let decision = limiter.check("d", &keys(&["three", "never"]), 1).await.unwrap();
+    assert!(decision.is_denied());
+    assert_eq!(decision.retry_after(), None, "no wait helps");
+    assert_eq!(remaining(&limiter, "three").await, 3);
+}
+
+#[tokio::test]
+async fn more_units_than_a_limit_has_are_denied() {
+    for set in [rules(RULES), envoy_rules(RULES)] {
+        let is_envoy = set.compat() == Compat::Envoy;
+        let (limiter, _) = on_memory(set);
+        let decision = limiter.check("d", &keys(&["three"]), 4).await.unwrap();
+        assert!(decision.is_denied());
+        assert_eq!(decision.retry_after(), None);
+        assert_eq!(remaining(&limiter, "three").await, if is_envoy { 0 } else { 3 });
+    }
+}
+
+#[tokio::test]
+async fn a_check_of_zero_units_tests_and_spends_nothing() {
+    let (limiter, _) = on_memory(rules(RULES));
+    let test = [Descriptor::from([("one", "x")]).with_hits(0)];
+    for _ in 0..3 {
+        assert!(limiter.check("d", &test, 5).await.unwrap().is_allowed());
+    }
+    assert!(limiter.check("d", &keys(&["one"]), 1).await.unwrap().is_allowed());
+    assert!(limiter.check("d", &test, 5).await.unwrap().is_denied());
+}
+
+#[tokio::test]
+async fn modes_of_rules_and_of_all_rules_pass_requests() {
+    let (limiter, _) = on_memory(rules(RULES));
+    for _ in 0..3 {
+        assert!(limiter.check("d", &keys(&["shadow"]), 1).await.unwrap().is_allowed());
+    }
+    // One of two quota descriptors is over its limit.
+    assert!(limiter.check("d", &keys(&["quota"]), 1).await.unwrap().is_allowed());
+    let other = Descriptor::from([("quota", "y")]);
+    let both = [Descriptor::from([("quota", "x")]), other];
+    assert!(limiter.check("d", &both, 1).await.unwrap().is_allowed());
+    assert!(limiter.check("d", &both, 1).await.unwrap().is_denied());
+
+    let modes = GlobalModes { shadow: true, ..GlobalModes::default() };
+    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), MemoryStore::new()).modes(modes).build();
+    for _ in 0..3 {
+        assert!(shadow.check("d", &keys(&["one"]), 1).await.unwrap().is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn several_limits_of_one_descriptor_are_charged_together() {
+    let text = "{domain: d, descriptors: [{key: a, rate_limit: {limits: [{quota: 2/min}, {quota: 3/day}]}}]}";
+    let (limiter, clock) = on_memory(rules(text));
+    let mut passed = 0;
+    for _ in 0..4 {
+        for _ in 0..5 {
+            passed += u32::from(limiter.check("d", &keys(&["a"]), 1).await.unwrap().is_allowed());
+        }
+        clock.advance(Duration::from_secs(60));
+    }
+    assert_eq!(passed, 3);
+}
+
+#[tokio::test]
+async fn a_reload_continues_the_counters() {
+    let (limiter, _) = on_memory(rules(RULES));
+    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
+    limiter.rules().replace(rules(&RULES.replace("requests_per_unit: 3", "requests_per_unit: 5")));
+    assert_eq!(remaining(&limiter, "three").await, 3);
+}
+
+#[tokio::test]
+async fn an_override_has_its_own_counter_in_native_mode_and_that_of_the_rules_in_envoy_mode() {
+    for (set, expected) in [(rules(RULES), 3), (envoy_rules(RULES), 1)] {
+        let (limiter, _) = on_memory(set);
+        let request = [Descriptor::from([("three", "x")]).with_limit(LimitOverride::new(9, Unit::Hour))];
+        assert!(limiter.check("d", &request, 2).await.unwrap().is_allowed());
+        assert_eq!(remaining(&limiter, "three").await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_an_error() {
+    let (limiter, _) = on_memory(rules(RULES));
+    let error = limiter.check("", &keys(&["one"]), 1).await.unwrap_err();
+    assert!(matches!(error, CheckError::Request(RequestError::EmptyDomain)), "{error}");
+    // A domain without rules limits nothing.
+    assert!(limiter.check("other", &keys(&["one"]), 1).await.unwrap().is_allowed());
+}
+
+/// A store that fails for the policy `bad`.
+struct Failing(MemoryStore);
+
+impl Store for Failing {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        if check.policies.iter().any(|policy| policy.name().starts_with("bad")) {
+            return StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is away")));
+        }
+        self.0.check(check)
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.0.refund(check, decision)
+    }
+
+    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+        self.0.reset(policies, key)
+    }
+}
+
+#[tokio::test]
+async fn each_rule_has_its_answer_in_an_outage_and_an_error_refunds_the_others() {
+    let text = "
+domain: d
+descriptors:
+  - {key: good, rate_limit: {quota: 5/h}}
+  - {key: a, on_outage: allow, rate_limit: {name: bad_a, quota: 1/h}}
+  - {key: f, on_outage: fail, rate_limit: {name: bad_f, quota: 1/h}}
+  - {key: l, on_outage: local, rate_limit: {name: bad_l, quota: 1/h}}
+  - {key: n, rate_limit: {name: bad_n, quota: 1/h}}
+";
+    let limiter =
+        RuleLimiter::builder(Rules::new(rules(text)), Failing(MemoryStore::new())).on_outage(Outage::Open).build();
+    for _ in 0..3 {
+        assert!(limiter.check("d", &keys(&["a"]), 1).await.unwrap().is_allowed());
+        assert!(limiter.check("d", &keys(&["n"]), 1).await.unwrap().is_allowed());
+        let error = limiter.check("d", &keys(&["good", "f"]), 1).await.unwrap_err();
+        assert!(matches!(error, CheckError::Store(_)), "{error}");
+    }
+    assert_eq!(remaining(&limiter, "good").await, 5);
+    assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_allowed());
+    assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_denied());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Compares decisions with counters that are raised by every request, as in Envoy's service.
+    #[test]
+    fn decisions_of_the_mode_envoy_are_those_of_counters_that_denied_requests_raise(
+        requests in prop::collection::vec((prop::collection::vec(0..3_usize, 1..4), 1..4_u32, 0..40_u64), 1..60),
+    ) {
+        const LIMITS: [u64; 3] = [2, 5, 9];
+        let leaf = |at: usize| format!("{{key: k{at}, rate_limit: {{unit: minute, requests_per_unit: {}}}}}", LIMITS[at]);
+        let text = format!("{{domain: d, descriptors: [{}, {}, {}]}}", leaf(0), leaf(1), leaf(2));
+        let (limiter, clock) = on_memory(envoy_rules(&text));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (mut now, mut counts) = (0, [(0, 0); 3]);
+        for (chosen, hits, seconds) in requests {
+            now += seconds;
+            clock.advance(Duration::from_secs(seconds));
+            let mut chosen = chosen;
+            chosen.sort_unstable();
+            chosen.dedup();
+            let mut is_over = false;
+            for at in &chosen {
+                let (window, count) = &mut counts[*at];
+                if *window != now / 60 {
+                    (*window, *count) = (now / 60, 0);
+                }
+                *count += u64::from(hits);
+                is_over |= *count > LIMITS[*at];
+            }
+            let names = ["k0", "k1", "k2"];
+            let request: Vec<_> = chosen.iter().map(|at| Descriptor::from([(names[*at], "x")])).collect();
+            let decision = runtime.block_on(limiter.check("d", &request, hits)).unwrap();
+            prop_assert_eq!(decision.is_denied(), is_over);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The rules as an application uses them.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod actions;
+mod any_input;
+mod bad_input;
+mod compat;
+mod documents;
+mod envoy;
+mod explain;
+mod files;
+mod limiter;
+mod limits;
+mod matching;
+mod model;
+mod names;
+mod reload;
+mod verdict;
+
+use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};
+
+/// Parses YAML in native mode.
+fn rules(yaml: &str) -> RuleSet {
+    RuleSet::parse(yaml, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Parses YAML in the mode of Envoy's service.
+fn envoy_rules(yaml: &str) -> RuleSet {
+    let set = RuleSet::builder().compat(Compat::Envoy).parse(yaml, Format::Yaml);
+    set.unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn refused(yaml: &str) -> RuleErrors {
+    RuleSet::parse(yaml, Format::Yaml).expect_err("the rules are wrong")
+}
+
+fn envoy_refused(yaml: &str) -> RuleErrors {
+    RuleSet::builder().compat(Compat::Envoy).parse(yaml, Format::Yaml).expect_err("the rules are wrong")
+}
+
+/// Returns the name of the limit that applies in the domain `d`, or else its amount.
+fn limit(rules: &RuleSet, entries: &[(&'static str, &'static str)]) -> Option<String> {
+    let descriptor: Descriptor<'_> = entries.iter().copied().collect();
+    let found = rules.find("d", &descriptor)?;
+    let rule = found.rule();
+    Some(
+        rule.name().map_or_else(|| rule.amount().map_or("unlimited".to_owned(), |(n, _)| n.to_string()), str::to_owned),
+    )
+}

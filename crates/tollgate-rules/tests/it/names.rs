@@ -1,0 +1,129 @@
+//! Names in metrics, and the counters of Envoy's service.
+
+use tollgate_rules::{Descriptor, LimitOverride, RuleSet, Unit};
+
+use super::{envoy_rules, rules};
+
+fn file(first: &str, second: &str, leaf: &str) -> String {
+    format!(
+        "
+domain: d
+descriptors:
+  - key: a
+    {first}
+    descriptors:
+      - key: b
+        {second}
+        {leaf}
+        metadata: {{x: 1}}
+        rate_limit: {{unit: minute, requests_per_unit: 5}}
+"
+    )
+}
+
+fn name(set: &RuleSet) -> String {
+    let descriptor = Descriptor::from([("a", "one"), ("b", "two")]);
+    set.find("d", &descriptor).unwrap().metric_name().into_owned()
+}
+
+#[test]
+fn a_metric_is_named_by_the_rule_or_by_the_values_of_the_request() {
+    for (first, second, leaf, expected) in [
+        ("value: one", "value: two", "", "d.a_one.b_two"),
+        ("value: o*", "value: t*", "", "d.a_o*.b_t*"),
+        ("", "", "", "d.a.b"),
+        ("", "value_to_metric: true", "", "d.a.b_two"),
+        ("value_to_metric: true", "", "", "d.a_one.b"),
+        ("value: o*\n    value_to_metric: true", "value: t*", "", "d.a_one.b_t*"),
+        ("", "", "detailed_metric: true", "d.a_one.b_two"),
+        ("detailed_metric: true", "", "", "d.a.b"),
+        ("value: o*\n    share_threshold: true\n    value_to_metric: true", "", "", "d.a_o*.b"),
+        ("value: o*\n    share_threshold: true", "", "detailed_metric: true", "d.a_o*.b_two"),
+    ] {
+        let text = file(first, second, leaf);
+        for set in [rules(&text), envoy_rules(&text)] {
+            assert_eq!(name(&set), expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_override_is_named_by_the_values_of_the_request() {
+    let text = "domain: d\n";
+    for set in [rules(text), envoy_rules(text)] {
+        let descriptor =
+            Descriptor::from([("ip", "192.0.2.7"), ("none", "")]).with_limit(LimitOverride::new(1, Unit::Day));
+        assert_eq!(set.find("d", &descriptor).unwrap().metric_name(), "d.ip_192_0_2_7.none");
+    }
+}
+
+#[test]
+fn metadata_is_lost_in_envoy_mode_where_the_metric_has_values_of_requests() {
+    for (second, leaf, is_kept) in
+        [("", "", true), ("value_to_metric: true", "", false), ("", "detailed_metric: true", false)]
+    {
+        let text = file("", second, leaf);
+        let descriptor = Descriptor::from([("a", "one"), ("b", "two")]);
+        let (native, envoy) = (rules(&text), envoy_rules(&text));
+        assert!(native.find("d", &descriptor).unwrap().metadata().is_some());
+        assert_eq!(envoy.find("d", &descriptor).unwrap().metadata().is_some(), is_kept, "{text}");
+    }
+}
+
+#[test]
+fn the_counter_of_envoys_service_ends_with_the_start_of_the_window() {
+    let set = envoy_rules(
+        "
+domain: d
+descriptors:
+  - {key: a, value: x*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: a, rate_limit: {unit: minute, requests_per_unit: 5}}
+",
+    );
+    let key = |value| {
+        let descriptor = Descriptor::from([("a", value)]);
+        set.find("d", &descriptor).unwrap().envoy_key(7_261)
+    };
+    assert_eq!(key("b"), "d_a_b_7260");
+    assert_eq!(key("xyz"), "d_a_x*_7200");
+}
+
+#[test]
+fn counters_collide_in_envoy_mode_as_in_envoys_service() {
+    let text = "
+domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: a_b, rate_limit: {unit: day, requests_per_unit: 1}}
+";
+    let keys = |set: &RuleSet| {
+        let (one, two) = (Descriptor::from([("a", "b_c")]), Descriptor::from([("a_b", "c")]));
+        (set.find("d", &one).unwrap().key(), set.find("d", &two).unwrap().key())
+    };
+    let (one, two) = keys(&envoy_rules(text));
+    assert_eq!(one, two);
+    let (one, two) = keys(&rules(text));
+    assert_ne!(one, two);
+}
+
+#[test]
+fn a_shared_counter_differs_from_that_of_a_value_with_the_text_of_the_pattern() {
+    let set = rules(
+        "
+domain: d
+descriptors:
+  - {key: a, value: \"*-x\", rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: a, value: \"y*\", share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: b, value: \"z*\", rate_limit: {unit: day, requests_per_unit: 1}}
+",
+    );
+    let key = |key, value| {
+        let descriptor = Descriptor::from([(key, value)]);
+        set.find("d", &descriptor).unwrap().key()
+    };
+    assert_eq!(key("a", "y1"), key("a", "y2"));
+    assert_ne!(key("b", "z*"), key("b", "z1"));
+    // No value of a request leads to the key of the pattern, but the pattern itself.
+    let text = key("a", "y1").encoded().to_owned();
+    assert_eq!(text, "d,(a,y%2a,shared)");
+}

@@ -1,0 +1,208 @@
+//! The state that all clones of a layer share.
+
+mod check;
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use http::{Response, request::Parts};
+use smallvec::SmallVec;
+use tollgate::{CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter};
+
+use crate::{
+    answer::{Admission, Verdict},
+    decisions::Decisions,
+    double_count::DoubleCountDetector,
+    headers::{ResponseDetails, partition_key},
+    key::{KeyError, KeyErrorKind},
+    labels::MetricLabels,
+    limit::{FixedLimit, LimitRef},
+    limiters::{LimiterSource, LimiterTable, Lookup, Selector},
+    metrics::{self, LabelIndex, LimitMetrics},
+    options::Options,
+    profile::{Profile, Profiles},
+    rejection::{Reason, Rejection, Respond, add_headers},
+    request_limiter::Charger,
+    rpc::RpcName,
+};
+
+/// Stores what all clones of a layer and all of its services share.
+pub(crate) struct Shared<K, R> {
+    fixed: Vec<FixedLimit>,
+    lookups: Vec<Box<dyn Lookup>>,
+    profiles: Profiles,
+    options: Options,
+    labels: MetricLabels,
+    key: K,
+    responder: R,
+    selector: Selector,
+    double_count: DoubleCountDetector,
+    has_logged_misconfiguration: AtomicBool,
+}
+
+impl<K, R> Shared<K, R> {
+    pub(crate) fn new(limiters: LimiterSource, options: Options, key: K, responder: R) -> Self {
+        let labels = options.labels.clone().or(limiters.labels).unwrap_or_default();
+        let LimiterTable { fixed, lookups } = limiters.limiters;
+        let fixed = fixed.into_iter().map(|limiter| {
+            let profile = Profile::new(limiter.policies(), options.headers, LimitMetrics::new(&labels));
+            FixedLimit { limiter, profile }
+        });
+        Self {
+            fixed: fixed.collect(),
+            lookups,
+            profiles: Profiles::new(),
+            options,
+            labels,
+            key,
+            responder,
+            selector: limiters.selector,
+            double_count: DoubleCountDetector::default(),
+            has_logged_misconfiguration: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the limiters of the layer, and the ways to look limiters up, for `Debug`.
+    pub(crate) fn limits(&self) -> impl fmt::Debug {
+        let fixed = self.fixed.iter().map(|limit| limit as &dyn fmt::Debug);
+        fixed.chain(self.lookups.iter().map(|lookup| lookup as &dyn fmt::Debug)).collect::<Vec<_>>()
+    }
+
+    /// Returns the names of a call, as the log shows them.
+    fn rpc_name<'a>(&self, parts: &'a Parts) -> RpcName<&'a str> {
+        self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
+    }
+
+    /// Counts and logs a decision.
+    fn record_decision(&self, profile: &Profile, decision: &Decision, labels: LabelIndex, rpc: &RpcName<&str>) {
+        let is_shadow = self.options.is_shadow;
+        profile.metrics.record_decision(decision, &self.labels, labels, is_shadow);
+        if decision.is_denied() {
+            tracing::debug!(
+                policy = decision.binding().map(|state| state.policy().name()),
+                shadow = is_shadow,
+                rpc.service = rpc.service,
+                rpc.method = rpc.method,
+                "denied"
+            );
+        }
+    }
+
+    /// Counts and logs that the service is not called.
+    fn record_rejection(&self, reason: Reason<'_>, labels: LabelIndex, rpc: &RpcName<&str>) {
+        metrics::count_rejection(reason.as_str(), &self.labels, labels);
+        // `record_decision` logs denials, because it does so in shadow mode too.
+        if !matches!(reason, Reason::Denied(_)) {
+            let reason = reason.as_str();
+            tracing::debug!(reason, rpc.service = rpc.service, rpc.method = rpc.method, "rejected");
+        }
+    }
+
+    /// Returns the details of a response to a request with this key.
+    #[inline]
+    fn details(&self, key: Option<&Key>) -> ResponseDetails {
+        let (jitter, secret) = (self.options.retry_jitter, &self.options.partition_secret);
+        ResponseDetails {
+            jitter: if jitter.is_zero() { Duration::ZERO } else { jitter.mul_f64(fastrand::f64()) },
+            partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
+        }
+    }
+
+    fn reject<B>(
+        &self,
+        reason: Reason<'_>,
+        profile: Option<&Profile>,
+        details: &ResponseDetails,
+        parts: &Parts,
+        labels: LabelIndex,
+    ) -> Response<B>
+    where
+        R: Respond<B>,
+    {
+        self.record_rejection(reason, labels, &self.rpc_name(parts));
+        let mut states = SmallVec::<[_; 4]>::new();
+        if let Reason::Denied(decision) = reason {
+            decision.states().for_each(|state| states.push(state));
+        }
+        let rejection = Rejection::new(reason, &states, details.jitter, parts);
+        let mut response = self.responder.respond(&rejection);
+        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        let writer = profile.map(|profile| &profile.headers);
+        add_headers(&rejection, writer, details, adds_retry_after, response.headers_mut());
+        if self.options.exposes_decisions
+            && let Some(decisions) = parts.extensions.get::<Decisions>()
+        {
+            response.extensions_mut().insert(decisions.clone());
+        }
+        response
+    }
+
+    #[cold]
+    fn judge_without_key<B>(&self, error: &KeyError, parts: &Parts) -> Verdict<B>
+    where
+        R: Respond<B>,
+    {
+        // The mistake is the same for every request, so it is logged once.
+        let is_misconfigured = error.kind() == KeyErrorKind::Misconfigured;
+        if is_misconfigured && !self.has_logged_misconfiguration.swap(true, Ordering::Relaxed) {
+            tracing::error!(hint = %error, "requests cannot be rate limited");
+        }
+        if self.options.is_shadow {
+            return Verdict::Admit(Admission::EXEMPT);
+        }
+        self.reject_unchecked(Reason::MissingKey(error), parts)
+    }
+
+    /// Rejects a request without a check.
+    fn reject_unchecked<B>(&self, reason: Reason<'_>, parts: &Parts) -> Verdict<B>
+    where
+        R: Respond<B>,
+    {
+        let labels = LabelIndex::of(parts, &self.labels);
+        Verdict::Reject(self.reject(reason, None, &ResponseDetails::default(), parts, labels))
+    }
+}
+
+impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
+    fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter {
+        limit.get(&self.fixed).limiter
+    }
+
+    fn check(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture {
+        limit.get(&self.fixed).check(key, cost, self.options.wait)
+    }
+
+    fn record(
+        &self,
+        limit: &LimitRef,
+        result: &Result<Decision, Error>,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+    ) -> bool {
+        let reason = match result {
+            Ok(decision) => {
+                self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc);
+                if decision.is_allowed() {
+                    return true;
+                }
+                Reason::Denied(decision)
+            }
+            Err(error) => reason_of(error),
+        };
+        if !self.options.is_shadow {
+            self.record_rejection(reason, labels, rpc);
+        }
+        self.options.is_shadow
+    }
+}
+
+/// Returns why a check without a decision rejects the request.
+fn reason_of(error: &Error) -> Reason<'_> {
+    match error.kind() {
+        ErrorKind::CostExceedsBurst => Reason::CostNeverFits(error),
+        _ => Reason::Unavailable(error),
+    }
+}

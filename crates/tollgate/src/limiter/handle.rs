@@ -1,0 +1,151 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+
+use super::Limiter;
+use crate::{CheckFuture, Cost, Decision, Error, Key, KeyState, PolicySet};
+
+/// Holds a limiter that can be replaced while checks run.
+///
+/// Clones share the limiter. A replacement takes effect between two checks: each decision is made by the policies of one
+/// limiter, and never by a mixture. Reading the limiter takes no lock.
+///
+/// Counters belong to the names of policies. A policy that keeps its name and its algorithm keeps the units that are
+/// spent. A raised quota can be used at once, and a lowered quota holds at once. A policy with a new name or another
+/// algorithm starts fresh.
+///
+/// A caller that [waits](Limiter::until_ready) when the limiter is replaced goes on waiting under the policies with which
+/// it began.
+///
+/// ```
+/// use tollgate::{LimiterHandle, Limiter, MemoryStore, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// const API: Policy = Policy::fixed_window("api", Quota::per_day(2));
+/// let handle = LimiterHandle::new(Limiter::new(MemoryStore::new(), API));
+/// assert!(handle.check("acme").await?.is_allowed());
+/// assert!(handle.check("acme").await?.is_allowed());
+/// assert!(handle.check("acme").await?.is_denied());
+///
+/// handle.replace_policies(API.with_quota(Quota::per_day(10))?);
+/// let decision = handle.check("acme").await?;
+/// assert_eq!(decision.state("api").unwrap().remaining(), 7);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct LimiterHandle(Arc<ArcSwap<Limiter>>);
+
+impl LimiterHandle {
+    /// Creates a handle that holds `limiter`.
+    #[must_use]
+    pub fn new(limiter: Limiter) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(limiter)))
+    }
+
+    /// Returns the limiter that is held now. A later replacement does not change it.
+    ///
+    /// Use it for several calls that have to see the same policies.
+    #[must_use]
+    pub fn load(&self) -> Limiter {
+        Limiter::clone(&self.0.load())
+    }
+
+    /// Replaces the limiter. Returns the one that was held before.
+    #[allow(clippy::must_use_candidate, reason = "few callers need the limiter from before")]
+    pub fn replace(&self, limiter: Limiter) -> Limiter {
+        Limiter::clone(&self.0.swap(Arc::new(limiter)))
+    }
+
+    /// Replaces the policies of the limiter. Returns those that were in force before.
+    ///
+    /// Store, name, deadline and all other options stay as they are, as with [`Limiter::with_policies`].
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies. The policies before then stay in force. Pass a set made by it
+    /// for policies that are known only at run time.
+    pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
+        let policies = policies.into();
+        // Another thread may replace the limiter at the same time. Its store and options must not be lost.
+        let before = self.0.rcu(|limiter| limiter.with_policies(policies.clone()));
+        before.policies().clone()
+    }
+
+    /// Spends one unit of every policy, or nothing: see [`Limiter::check`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check`].
+    pub fn check(&self, key: impl Into<Key>) -> CheckFuture {
+        self.0.load().check(key)
+    }
+
+    /// Spends `cost` units of every policy, or nothing: see [`Limiter::check_cost`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check_cost`].
+    pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
+        self.0.load().check_cost(key, cost)
+    }
+
+    /// Spends `cost` units of every policy, or nothing, for a borrowed key: see [`Limiter::check_key`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check_key`].
+    pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
+        self.0.load().check_key(key, cost)
+    }
+
+    /// Spends `cost` units of every policy, or nothing, and stores `tag` in every sliding log: see
+    /// [`Limiter::check_tagged`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check_tagged`].
+    pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
+        self.0.load().check_tagged(key, cost, tag)
+    }
+
+    /// Spends one unit, and waits up to `max_wait` until it is available: see [`Limiter::until_ready`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::until_ready`].
+    pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
+        self.load().until_ready(key, max_wait).await
+    }
+
+    /// Returns what every policy has left for the key, and spends nothing: see [`Limiter::peek`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::peek`].
+    pub async fn peek(&self, key: impl Into<Key>) -> Result<KeyState, Error> {
+        self.load().peek(key).await
+    }
+
+    /// Refunds up to `cost` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
+    ///
+    /// The units return to the policies of the decision, also when others are in force now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::refund_decision`].
+    pub async fn refund_decision(&self, key: impl Into<Key>, decision: &Decision, cost: Cost) -> Result<(), Error> {
+        self.load().refund_decision(key, decision, cost).await
+    }
+}
+
+impl From<Limiter> for LimiterHandle {
+    fn from(limiter: Limiter) -> Self {
+        Self::new(limiter)
+    }
+}
+
+impl fmt::Debug for LimiterHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LimiterHandle").field(&self.0.load()).finish()
+    }
+}

@@ -1,0 +1,98 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::options::Options;
+use crate::Limiter;
+
+/// Holds the limits of one tenant, and the state of their fetch.
+#[derive(Default)]
+pub(super) struct Entry(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    found: Option<Found>,
+    /// The earliest time of the next fetch, when the last one failed.
+    retry_at: Option<Instant>,
+    /// Closes when the fetch that is under way ends.
+    running: Option<watch::Receiver<()>>,
+}
+
+/// The limits that were fetched last.
+struct Found {
+    limiter: Option<Limiter>,
+    fetched_at: Instant,
+}
+
+/// Says how a request gets the limits of its tenant.
+pub(super) enum Lookup {
+    /// The limits are known.
+    Known(Option<Limiter>),
+    /// The limits are not known, and must not be fetched now.
+    Unknown,
+    /// A fetch is under way.
+    Running(watch::Receiver<()>),
+    /// The caller starts a fetch, and drops `begun` when it has ended.
+    Begin {
+        begun: watch::Sender<()>,
+        running: watch::Receiver<()>,
+        /// The old limits, when the request need not wait for the fetch.
+        known: Option<Option<Limiter>>,
+    },
+}
+
+impl Entry {
+    /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
+    pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
+        let mut state = self.lock();
+        let age = state.found.as_ref().map(|found| now.saturating_duration_since(found.fetched_at));
+        let found = || state.found.as_ref().map(|found| found.limiter.clone());
+        if age.is_some_and(|age| age < options.refresh_after)
+            && let Some(limiter) = found()
+        {
+            return Lookup::Known(limiter);
+        }
+        // After a failure, no request waits while the entry has limits, however old they are.
+        let is_usable = state.retry_at.is_some() || age.is_some_and(|age| age < options.time_to_live);
+        let known = if is_usable { found() } else { None };
+        if let Some(running) = &state.running {
+            return known.map_or_else(|| Lookup::Running(running.clone()), Lookup::Known);
+        }
+        let is_due = state.retry_at.is_none_or(|retry_at| now >= retry_at);
+        if !is_due || !may_fetch() {
+            return found().map_or(Lookup::Unknown, Lookup::Known);
+        }
+        let (begun, running) = watch::channel(());
+        state.running = Some(running.clone());
+        Lookup::Begin { begun, running, known }
+    }
+
+    /// Returns the limits that were fetched last.
+    pub(super) fn found(&self) -> Option<Option<Limiter>> {
+        self.lock().found.as_ref().map(|found| found.limiter.clone())
+    }
+
+    /// Stores what a fetch has found.
+    pub(super) fn succeed(&self, limiter: Option<Limiter>, now: Instant) {
+        let mut state = self.lock();
+        let before = state.found.take().map(|found| found.limiter);
+        // Equal limits stay as they are, so that all requests go on using one policy set.
+        let limiter = match (before, limiter) {
+            (Some(Some(before)), Some(limiter)) if before.is_same(&limiter) => Some(before),
+            (_, limiter) => limiter,
+        };
+        *state = State { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };
+    }
+
+    /// Notes that a fetch has failed. Returns whether it is the first failure since the last success.
+    pub(super) fn fail(&self, retry_at: Instant) -> bool {
+        let mut state = self.lock();
+        state.running = None;
+        state.retry_at.replace(retry_at).is_none()
+    }
+
+    /// A poisoned lock is used on: each change leaves a whole state behind.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

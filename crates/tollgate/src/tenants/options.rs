@@ -1,0 +1,26 @@
+use std::time::Duration;
+
+/// Selects the answer for a tenant whose limits are not in the cache and cannot be fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceOutage {
+    /// Limits the tenant by the default limiter. The default.
+    #[default]
+    Default,
+    /// Applies no limit.
+    Open,
+    /// Returns an error. The middleware responds with 503.
+    Closed,
+}
+
+/// Stores the options of the cache and of its source.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) max_entries: usize,
+    pub(super) time_to_live: Duration,
+    pub(super) refresh_after: Duration,
+    pub(super) fetch_timeout: Duration,
+    pub(super) retry_delay: Duration,
+    pub(super) max_fetches: usize,
+    pub(super) outage: SourceOutage,
+}

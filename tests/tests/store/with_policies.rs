@@ -1,0 +1,77 @@
+//! Limiters that differ in their policies alone.
+
+use tollgate::{
+    Check, CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Store, StoreFuture,
+};
+use tollgate_test_support::remaining;
+
+const API: Policy = Policy::token_bucket("api", Quota::per_day(10));
+
+/// Decides nothing.
+struct AwayStore;
+
+impl Store for AwayStore {
+    fn check(&self, _: Check<'_>) -> CheckFuture {
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+    }
+
+    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+    }
+
+    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
+    }
+}
+
+fn daily(amount: u64) -> Policy {
+    API.with_quota(Quota::per_day(amount)).expect("a policy")
+}
+
+#[tokio::test]
+async fn other_policies_share_the_store_and_the_name_of_the_limiter() {
+    let limiter = Limiter::builder(MemoryStore::new()).policies(API).name("calls").build();
+    let larger = limiter.with_policies(daily(100));
+    assert_eq!((larger.name(), larger.policies()), ("calls", &PolicySet::from(daily(100))));
+    let _ = limiter.check_cost("acme", Cost::new(4)).await.expect("a decision");
+    assert_eq!(remaining(&larger, "acme").await, 96, "the units stay spent");
+    assert_eq!(remaining(&limiter, "acme").await, 6);
+}
+
+#[tokio::test]
+async fn a_refund_goes_to_the_policies_of_the_decision() {
+    let limiter = Limiter::new(MemoryStore::new(), API);
+    let other = limiter.with_policies(Policy::fixed_window("other", Quota::per_day(10)));
+    for limiter in [&limiter, &other] {
+        let _ = limiter.check_cost("acme", Cost::new(5)).await.expect("a decision");
+    }
+    let decision = limiter.check_cost("acme", Cost::new(3)).await.expect("a decision");
+    other.refund_decision("acme", &decision, Cost::new(3)).await.expect("a refund");
+    assert_eq!((remaining(&limiter, "acme").await, remaining(&other, "acme").await), (5, 5));
+}
+
+#[tokio::test]
+async fn an_outage_limits_each_set_by_its_own_share() {
+    for (outage, shares) in [(Outage::local(2), [5, 50]), (Outage::local(1), [10, 100]), (Outage::local(4), [2, 25])] {
+        let limiter = Limiter::builder(AwayStore).policies(API).on_outage(outage).build();
+        for (amount, share) in [10, 100].into_iter().zip(shares) {
+            let (limiter, key) = (limiter.with_policies(daily(amount)), Key::new(amount));
+            let mut allowed = 0;
+            while limiter.check(&key).await.expect("a decision").is_allowed() {
+                allowed += 1;
+            }
+            assert_eq!(allowed, share, "{outage:?} of {amount}");
+            assert!(limiter.check(&key).await.expect("a decision").is_degraded());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_closed_and_an_open_limiter_answer_alike_for_other_policies() {
+    let build = |outage| Limiter::builder(AwayStore).policies(API).on_outage(outage).build().with_policies(daily(1));
+    let _ = build(Outage::Closed).check("acme").await.expect_err("closed");
+    for _ in 0..3 {
+        assert!(build(Outage::Open).check("acme").await.expect("a decision").is_allowed());
+    }
+}
