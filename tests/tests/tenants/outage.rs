@@ -228,7 +228,10 @@ fn without_a_runtime_cached_limits_are_known_and_a_fetch_is_an_error() {
     assert_eq!(amount_at_once(&tenants, 7), Some(500));
     assert_eq!(source.fetches(), 2);
     // Nor can a request wait for a fetch of another one.
-    let _begun = runtime.block_on(async { tenants.limiter_for(&9) });
+    let _begun = {
+        let _inside = runtime.enter();
+        tenants.limiter_for(&9)
+    };
     let answer = pin!(tenants.limiter_for(&9)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(answer, Poll::Ready(Err(error)) if error.kind() == ErrorKind::NoRuntime));
 }
@@ -240,7 +243,10 @@ fn a_fetch_whose_runtime_ends_is_a_failure_for_the_requests_on_others() {
     let tenants = source.builder().fetch_timeout(MINUTE).build();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let (first, second) = (runtime(), runtime());
-    let waiting = first.block_on(async { tenants.limiter_for(&7) });
+    let waiting = {
+        let _inside = first.enter();
+        tenants.limiter_for(&7)
+    };
     drop(first);
     assert_eq!(second.block_on(amount(&tenants, 7)), Some(10));
     assert!(second.block_on(waiting).expect("limits").is_some());
