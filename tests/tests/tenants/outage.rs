@@ -251,3 +251,21 @@ fn a_fetch_whose_runtime_ends_is_a_failure_for_the_requests_on_others() {
     assert_eq!(second.block_on(amount(&tenants, 7)), Some(10));
     assert!(second.block_on(waiting).expect("limits").is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn limits_whose_age_is_bounded_end_in_a_long_outage_and_return_after_it() {
+    let source = Source::new();
+    source.set_amount(7, 500);
+    let tenants = source.builder().time_to_live(MINUTE).stale_if_error(MINUTE).build();
+    assert_eq!(amount(&tenants, 7).await, Some(500));
+    source.set_mood(Mood::Fails);
+    advance(MINUTE + SECOND).await;
+    assert_eq!(amount(&tenants, 7).await, Some(500), "in force while the source fails");
+    advance(MINUTE - 2 * SECOND).await;
+    assert_eq!(amount(&tenants, 7).await, Some(500));
+    advance(2 * SECOND).await;
+    assert_eq!(amount(&tenants, 7).await, Some(10), "too old: the default limiter");
+    source.set_mood(Mood::Answers);
+    advance(2 * SECOND).await;
+    assert_eq!(amount(&tenants, 7).await, Some(500));
+}

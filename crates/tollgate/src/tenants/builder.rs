@@ -62,6 +62,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
                 max_entries: 100_000,
                 time_to_live: Duration::from_secs(300),
                 refresh_after: Duration::ZERO,
+                stale_if_error: Duration::MAX,
                 fetch_timeout: Duration::from_secs(1),
                 retry_delay: Duration::from_secs(1),
                 max_fetches: 32,
@@ -84,7 +85,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
 
     /// Sets how long fetched limits are in force. 5 minutes by default.
     ///
-    /// A request of a tenant whose limits are older waits for a fetch. When the fetch fails, the old limits stay in force.
+    /// A request of a tenant whose limits are older waits for a fetch. When the fetch fails, the old limits stay in force
+    /// for the time of [`stale_if_error`](Self::stale_if_error).
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.options.time_to_live = time_to_live;
         self
@@ -96,6 +98,16 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     /// The next request of the tenant starts the fetch, and uses the old limits.
     pub fn refresh_after(mut self, age: Duration) -> Self {
         self.refresh_after = Some(age);
+        self
+    }
+
+    /// Sets how long limits stay in force after their [time to live](Self::time_to_live) while the source fails.
+    /// Unlimited by default.
+    ///
+    /// A tenant whose limits are older gets the answer of [`on_outage`](Self::on_outage). The name is that of the
+    /// directive of HTTP caches in RFC 5861, section 4.
+    pub fn stale_if_error(mut self, time: Duration) -> Self {
+        self.options.stale_if_error = time;
         self
     }
 

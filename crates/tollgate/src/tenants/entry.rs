@@ -1,4 +1,7 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -24,6 +27,12 @@ struct Found {
     fetched_at: Instant,
 }
 
+impl Found {
+    fn is_younger(&self, age: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.fetched_at) < age
+    }
+}
+
 /// Says how a request gets the limits of its tenant.
 pub(super) enum Lookup {
     /// The limits are known.
@@ -45,31 +54,36 @@ impl Entry {
     /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
     pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
         let mut state = self.lock();
-        let age = state.found.as_ref().map(|found| now.saturating_duration_since(found.fetched_at));
-        let found = || state.found.as_ref().map(|found| found.limiter.clone());
-        if age.is_some_and(|age| age < options.refresh_after)
-            && let Some(limiter) = found()
-        {
-            return Lookup::Known(limiter);
+        let younger_than = |age| state.found.as_ref().filter(|found| found.is_younger(age, now));
+        if let Some(found) = younger_than(options.refresh_after) {
+            return Lookup::Known(found.limiter.clone());
         }
-        // After a failure, no request waits while the entry has limits, however old they are.
-        let is_usable = state.retry_at.is_some() || age.is_some_and(|age| age < options.time_to_live);
-        let known = if is_usable { found() } else { None };
+        let stale = || younger_than(options.longest_age()).map(|found| found.limiter.clone());
+        // After a failure, no request waits while the entry has limits that may still be used.
+        let known = match state.retry_at {
+            Some(_) => stale(),
+            None => younger_than(options.time_to_live).map(|found| found.limiter.clone()),
+        };
         if let Some(running) = &state.running {
             return known.map_or_else(|| Lookup::Running(running.clone()), Lookup::Known);
         }
         let is_due = state.retry_at.is_none_or(|retry_at| now >= retry_at);
         if !is_due || !may_fetch() {
-            return found().map_or(Lookup::Unknown, Lookup::Known);
+            return stale().map_or(Lookup::Unknown, Lookup::Known);
         }
         let (begun, running) = watch::channel(());
         state.running = Some(running.clone());
         Lookup::Begin { begun, running, known }
     }
 
-    /// Returns the limits that were fetched last.
-    pub(super) fn found(&self) -> Option<Option<Limiter>> {
-        self.lock().found.as_ref().map(|found| found.limiter.clone())
+    /// Returns the limits that were fetched last, unless they are too old to be used at all.
+    pub(super) fn found(&self, now: Instant, options: &Options) -> Option<Option<Limiter>> {
+        let state = self.lock();
+        state
+            .found
+            .as_ref()
+            .filter(|found| found.is_younger(options.longest_age(), now))
+            .map(|found| found.limiter.clone())
     }
 
     /// Stores what a fetch has found.

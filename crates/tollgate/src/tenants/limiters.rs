@@ -34,7 +34,7 @@ pub type LimiterFuture = StoreFuture<Option<Limiter>>;
 /// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a fetch in the background
 ///   and uses the old limits meanwhile.
 /// - **Calm in an outage.** A fetch takes 1 second at most. When it fails or panics, the old limits stay in force,
-///   however old they are. A tenant without limits in the cache gets the answer of [`SourceOutage`](crate::SourceOutage). A tenant is fetched
+///   however old they are, unless [`stale_if_error`](crate::TenantLimitersBuilder::stale_if_error) bounds their age. A tenant without limits in the cache gets the answer of [`SourceOutage`](crate::SourceOutage). A tenant is fetched
 ///   again after 1 second at the earliest. When the fetches of several tenants have failed one after the other, a single
 ///   fetch each second finds out whether the source is back, and no request waits for the others.
 ///
@@ -120,7 +120,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
                     // The fetch wakes this request. The timer is for a fetch whose runtime is blocked.
                     let longest = fetcher.options.fetch_timeout.saturating_mul(5) / 4;
                     let _ = timeout(longest, running.changed()).await;
-                    entry.found().map_or_else(|| fetcher.without_source(), Ok)
+                    entry.found(Instant::now(), &fetcher.options).map_or_else(|| fetcher.without_source(), Ok)
                 })
             }
         }

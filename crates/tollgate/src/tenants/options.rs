@@ -19,8 +19,17 @@ pub(super) struct Options {
     pub(super) max_entries: usize,
     pub(super) time_to_live: Duration,
     pub(super) refresh_after: Duration,
+    /// The time after `time_to_live` in which limits stay in force while they cannot be fetched.
+    pub(super) stale_if_error: Duration,
     pub(super) fetch_timeout: Duration,
     pub(super) retry_delay: Duration,
     pub(super) max_fetches: usize,
     pub(super) outage: SourceOutage,
+}
+
+impl Options {
+    /// Returns the age up to which limits may be in force.
+    pub(super) fn longest_age(&self) -> Duration {
+        self.time_to_live.saturating_add(self.stale_if_error)
+    }
 }
