@@ -41,17 +41,14 @@ for at = 0, #KEYS - each, each do
     --@ admitted
     if admitted then
       granted = granted + 1
-      if cost > 0 then
-        --@ each charge
-      end
+      --@ if cost_1 > 0 do charge
+      --@ free granted = count
     end
   until not admitted or granted == count
-  if cost == 0 then
-    granted = count
-  elseif granted > 0 then
-    --@ each store
+  if granted > 0 then
+    --@ if cost_1 > 0 do store
   else
-    --@ each mend
+    --@ if cost_1 > 0 do mend
   end
   --@ each words
   --@ replies

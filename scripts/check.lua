@@ -6,11 +6,11 @@
 --
 -- KEYS    one per policy, all with the same hash tag.
 -- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in
---         microseconds (below zero: the server's clock); the cost (0: read without charging); then
---         the numbers of each policy, see its file. 2: the tag, only if a policy is a log.
---         For use by hand, the numbers may be separate decimal arguments, with the tag after the
---         cost. The caller must check that cost <= burst, and the limits of each algorithm, see
---         README.md.
+--         microseconds (below zero: the server's clock); the cost for each policy (0: read without
+--         charging); then the numbers of each policy, see its file. 2: the tag, only if a policy
+--         is a log. For use by hand, the numbers may be separate decimal arguments, with the tag
+--         after the costs. The caller must check that cost <= burst, and the limits of each
+--         algorithm, see README.md.
 -- Stored  for each policy, see its file.
 -- Reply   the words of each policy, see its file; the first word is -1 - word if that policy
 --         denies. At the end the time. A single word is returned alone, without the time.
@@ -34,12 +34,9 @@ end
 --@ each fits
 --@ admitted
 if admitted then
-  if cost > 0 then
-    --@ each charge
-    --@ each store
-  end
-elseif cost > 0 then
-  --@ each mend
+  --@ if cost_1 > 0 do charge store
+else
+  --@ if cost_1 > 0 do mend
 end
 --@ each words
 --@ reply

@@ -31,10 +31,10 @@ if state_1 and #state_1 == 24 then
 end
 
 --@ fits
-local fits_1 = cost == 0 or count_1 + cost <= amount_1
+local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
 
 --@ charge
-count_1 = count_1 + cost
+count_1 = count_1 + cost_1
 
 --@ store
 if kept_1 then
@@ -46,7 +46,7 @@ end
 
 --@ refund
 if spent >= start_1 then
-  count_1 = count_1 - cost
+  count_1 = count_1 - cost_1
 end
 if count_1 > 0 then
   --@ store

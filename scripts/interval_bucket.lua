@@ -36,10 +36,10 @@ if state_1 and #state_1 == 16 then
 end
 
 --@ fits
-local fits_1 = used_1 + cost <= burst_1
+local fits_1 = used_1 + cost_1 <= burst_1
 
 --@ charge
-used_1 = used_1 + cost
+used_1 = used_1 + cost_1
 
 --@ store
 local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
@@ -47,7 +47,7 @@ call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - 
 
 --@ refund
 if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
-  used_1 = used_1 - cost
+  used_1 = used_1 - cost_1
 end
 if used_1 > 0 then
   --@ store

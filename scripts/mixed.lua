@@ -2,21 +2,23 @@
 --
 -- This file is a frame like check.lua, filled from the same files. The policies of all subjects have
 -- the same algorithms in the same order, and numbers of their own. The requests of a subject come
--- in runs: a run is some requests of one cost. The requests of a run are served one after the other
+-- in runs: a run is some requests of the same costs. The requests of a run are served one after the other
 -- until one is denied, then the next run begins. The result equals that many calls of check.lua at
--- the same instant. Where all subjects have the same numbers and one cost, batch.lua is cheaper.
+-- the same instant. Where all subjects have the same numbers and the same costs, batch.lua is cheaper.
 --
 -- KEYS    for each subject one per policy, in the order of the policies.
 -- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the
 --         server's clock); then for each subject the numbers of each policy, see its file, the
---         number of runs (at least 1), and for each run the cost (0: read without charging) and the
---         number of requests. 2 and the next ones, only if a policy is a log: the tag of each
+--         number of runs (at least 1), and for each run the cost for each policy (0: read without
+--         charging) and the number of requests. 2 and the next ones, only if a policy is a log: the tag of each
 --         subject.
 -- Stored  for each policy, see its file.
 -- Reply   for each run: the number of admitted requests; then all words of each policy after the
 --         last admitted request, the first word as -1 - word if that policy denies the next request.
 --         No word is left out. At the end the time. All are doubles in one string.
 -- Effects as check.lua, but each subject is written once for all its requests.
+-- Steps   `use_1` is 0 until a run asks the first policy for units, 1 while no such run was admitted,
+--         and then 2.
 -- Pitfalls all keys are read at the start, so no key may appear twice. If a policy is a log, each
 --         subject must have exactly one run: the words of a log are read from the stored list, so
 --         every run would have to be stored. A function takes at most 8000 values from a table, so
@@ -39,7 +41,7 @@ for at = 0, #KEYS - each, each do
   --@ numbers
   --@ each prepare
   --@ each settle
-  local is_tried, is_charged = false, false
+  --@ line local use_1 = 0
   for run = 1, runs do
     --@ each step
     local granted = 0
@@ -49,27 +51,18 @@ for at = 0, #KEYS - each, each do
       --@ admitted
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          --@ each charge
-        else
-          granted = count
-        end
+        --@ if cost_1 > 0 do charge
+        --@ free granted = count
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    --@ line if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
-        --@ each store
-      elseif is_tried then
-        --@ each mend
-      end
+      --@ if use_1 == 2 or use_1 == 1 and mended_1 do store
     end
     --@ each words
     --@ replies all
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      --@ run
     end
   end
 end

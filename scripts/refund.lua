@@ -4,7 +4,8 @@
 --
 -- KEYS    one per policy, all with the same hash tag.
 -- ARGV    1: numbers, packed as in check.lua: the time in microseconds (below zero: the server's
---         clock); the number of units; the time at which they were spent (below zero: now); then
+--         clock); the number of units for each policy; the time at which they were spent (below
+--         zero: now); then
 --         the numbers of each policy. As separate decimal arguments an empty time means the same
 --         as one below zero.
 -- Stored  for each policy, see its file.
@@ -28,5 +29,5 @@ end
 --@ each prepare
 --@ each step
 --@ each settle
---@ each refund
+--@ if cost_1 > 0 do refund
 return 1

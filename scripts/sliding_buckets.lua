@@ -59,16 +59,16 @@ if not (used_1 > 0) or from_1 > size_1 then
 end
 
 --@ fits
-local fits_1 = cost == 0 or used_1 + cost <= amount_1
+local fits_1 = cost_1 == 0 or used_1 + cost_1 <= amount_1
 
 --@ charge
-local to_1, sum_1 = #state_1, cost
+local to_1, sum_1 = #state_1, cost_1
 if used_1 > 0 and newest_1 >= now_at_1 then
-  sum_1, to_1 = cost + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+  sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
 else
   newest_1 = now_at_1
 end
-used_1 = used_1 + cost
+used_1 = used_1 + cost_1
 state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
 from_1 = 25
 
@@ -82,10 +82,10 @@ if used_1 > 0 then
   for from = from_1, #state_1, 6 do
     local at, count = unpack('<I2I4', state_1, from)
     if newest_1 - (newest_1 - at) % 65536 == at_spent then
-      exact = math.min(count, cost)
+      exact = math.min(count, cost_1)
     end
   end
-  local older, list, last = cost - exact, '', 0
+  local older, list, last = cost_1 - exact, '', 0
   used_1 = 0
   for from = from_1, #state_1, 6 do
     local at, count = unpack('<I2I4', state_1, from)
@@ -116,7 +116,7 @@ if used_1 > 0 then
   third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
   local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
   if not fits_1 then
-    all = used_1 + cost - amount_1
+    all = used_1 + cost_1 - amount_1
   end
   while (left < some or left < all) and from < #state_1 do
     local at, count = unpack('<I2I4', state_1, from)

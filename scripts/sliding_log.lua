@@ -66,10 +66,10 @@ end
 local add_1 = 0
 
 --@ fits
-local fits_1 = cost == 0 or used_1 + add_1 + cost <= amount_1
+local fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
 
 --@ charge
-add_1 = add_1 + cost
+add_1 = add_1 + cost_1
 if used_1 == 0 then
   newest_1, oldest_1 = now, now
 elseif newest_1 < now then
@@ -123,10 +123,10 @@ if used_1 > 0 then
       past = middle
     end
   end
-  while exact < cost and at + exact < used_1 and time_at(key_1, format('%d', at + exact), newest_1) == spent do
+  while exact < cost_1 and at + exact < used_1 and time_at(key_1, format('%d', at + exact), newest_1) == spent do
     exact = exact + 1
   end
-  used_1 = used_1 - math.min(cost - exact, used_1 - at - exact)
+  used_1 = used_1 - math.min(cost_1 - exact, used_1 - at - exact)
   if used_1 > exact then
     if mended_1 or used_1 ~= size_1 then
       --@ trim
@@ -156,8 +156,8 @@ if first_1 > 0 then
   end
   if not fits_1 then
     second_1 = oldest_1
-    if amount_1 - cost ~= first_1 - 1 then
-      second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
+    if amount_1 - cost_1 ~= first_1 - 1 then
+      second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost_1), newest_1), oldest_1)
     end
     second_1 = second_1 + period_1 - now
   end

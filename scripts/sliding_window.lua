@@ -42,16 +42,16 @@ end
 local left_1 = start_1 + period_1 - now
 
 --@ fits
-local fits_1 = cost == 0
-  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
-if wide_1 and cost > 0 then
+local fits_1 = cost_1 == 0
+  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
+if wide_1 and cost_1 > 0 then
   --@ muldiv
   local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-  fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+  fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
 end
 
 --@ charge
-current_1 = current_1 + cost
+current_1 = current_1 + cost_1
 
 --@ store
 local end_1 = start_1 + period_1
@@ -62,9 +62,9 @@ call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format(
 
 --@ refund
 if spent >= start_1 then
-  current_1 = math.max(current_1 - cost, 0)
+  current_1 = math.max(current_1 - cost_1, 0)
 elseif spent >= start_1 - period_1 then
-  previous_1 = math.max(previous_1 - cost, 0)
+  previous_1 = math.max(previous_1 - cost_1, 0)
 end
 if current_1 + previous_1 > 0 then
   --@ store

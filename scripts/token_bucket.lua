@@ -41,16 +41,16 @@ if rest_1 > 0 then
 end
 
 --@ step
-local step_1, step_part_1 = unit_1 * cost, 0
+local step_1, step_part_1 = unit_1 * cost_1, 0
 if rest_1 > 0 then
-  local parts = rest_1 * cost
+  local parts = rest_1 * cost_1
   if parts < 9007199254740992 then
     step_part_1 = parts % amount_1
     step_1 = step_1 + (parts - step_part_1) / amount_1
   else
     --@ muldiv
     local whole
-    whole, step_part_1 = muldiv(rest_1, cost, amount_1)
+    whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
     step_1 = step_1 + whole
   end
 end

@@ -3,13 +3,13 @@ local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1
+local now, cost_1, amount_1, period_1
 local next_arg = 2
 if #packed == 32 then
-  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
   next_arg = 5
@@ -45,31 +45,36 @@ for at = 0, #KEYS - each, each do
   local granted = 0
   local fits_1
   repeat
-    fits_1 = cost == 0 or count_1 + cost <= amount_1
+    fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
     local admitted = fits_1
     if admitted then
       granted = granted + 1
-      if cost > 0 then
-        count_1 = count_1 + cost
+      if cost_1 > 0 then
+        count_1 = count_1 + cost_1
+      end
+      if cost_1 == 0 then
+        granted = count
       end
     end
   until not admitted or granted == count
-  if cost == 0 then
-    granted = count
-  elseif granted > 0 then
-    if kept_1 then
-      call('SETRANGE', key_1, '8', pack('<d', count_1))
-    else
-      local end_1 = start_1 + period_1
-      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-    end
-  else
-    if mended_1 then
+  if granted > 0 then
+    if cost_1 > 0 then
       if kept_1 then
         call('SETRANGE', key_1, '8', pack('<d', count_1))
       else
         local end_1 = start_1 + period_1
         call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
+    end
+  else
+    if cost_1 > 0 then
+      if mended_1 then
+        if kept_1 then
+          call('SETRANGE', key_1, '8', pack('<d', count_1))
+        else
+          local end_1 = start_1 + period_1
+          call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        end
       end
     end
   end

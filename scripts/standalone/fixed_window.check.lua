@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1
+local now, cost_1, amount_1, period_1
 if #packed == 32 then
-  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
 end
@@ -32,11 +32,11 @@ if state_1 and #state_1 == 24 then
     end
   end
 end
-local fits_1 = cost == 0 or count_1 + cost <= amount_1
+local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
 local admitted = fits_1
 if admitted then
-  if cost > 0 then
-    count_1 = count_1 + cost
+  if cost_1 > 0 then
+    count_1 = count_1 + cost_1
     if kept_1 then
       call('SETRANGE', key_1, '8', pack('<d', count_1))
     else
@@ -44,13 +44,15 @@ if admitted then
       call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
     end
   end
-elseif cost > 0 then
-  if mended_1 then
-    if kept_1 then
-      call('SETRANGE', key_1, '8', pack('<d', count_1))
-    else
-      local end_1 = start_1 + period_1
-      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      if kept_1 then
+        call('SETRANGE', key_1, '8', pack('<d', count_1))
+      else
+        local end_1 = start_1 + period_1
+        call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
     end
   end
 end

@@ -12,8 +12,8 @@ local each = 1
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
-  local amount_1, period_1, runs, cost, count
-  amount_1, period_1, runs, cost, count, next_byte = unpack('<ddddd', packed, next_byte)
+  local amount_1, period_1, runs, cost_1, count
+  amount_1, period_1, runs, cost_1, count, next_byte = unpack('<ddddd', packed, next_byte)
   local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
   local state_1 = states[at + 1]
   if state_1 and #state_1 == 24 then
@@ -30,41 +30,31 @@ for at = 0, #KEYS - each, each do
       end
     end
   end
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = cost == 0 or count_1 + cost <= amount_1
+      fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          count_1 = count_1 + cost
-        else
+        if cost_1 > 0 then
+          count_1 = count_1 + cost_1
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         if kept_1 then
           call('SETRANGE', key_1, '8', pack('<d', count_1))
         else
           local end_1 = start_1 + period_1
           call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-        end
-      elseif is_tried then
-        if mended_1 then
-          if kept_1 then
-            call('SETRANGE', key_1, '8', pack('<d', count_1))
-          else
-            local end_1 = start_1 + period_1
-            call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-          end
         end
       end
     end
@@ -75,7 +65,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 3] = second_1
     place = place + 3
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1, burst_1
+local now, cost_1, amount_1, period_1, burst_1
 if #packed == 40 then
-  now, cost, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
+  now, cost_1, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
   burst_1 = ARGV[5] + 0
@@ -38,18 +38,20 @@ if state_1 and #state_1 == 16 then
     end
   end
 end
-local fits_1 = used_1 + cost <= burst_1
+local fits_1 = used_1 + cost_1 <= burst_1
 local admitted = fits_1
 if admitted then
-  if cost > 0 then
-    used_1 = used_1 + cost
+  if cost_1 > 0 then
+    used_1 = used_1 + cost_1
     local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
     call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
   end
-elseif cost > 0 then
-  if mended_1 then
-    local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-    call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+      call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+    end
   end
 end
 local first_1, second_1 = used_1, start_1 + period_1 - now

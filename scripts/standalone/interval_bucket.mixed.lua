@@ -12,8 +12,8 @@ local each = 1
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
-  local amount_1, period_1, burst_1, runs, cost, count
-  amount_1, period_1, burst_1, runs, cost, count, next_byte = unpack('<dddddd', packed, next_byte)
+  local amount_1, period_1, burst_1, runs, cost_1, count
+  amount_1, period_1, burst_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
   local used_1, start_1, mended_1 = 0, now, false
   local state_1 = states[at + 1]
   if state_1 and #state_1 == 16 then
@@ -35,34 +35,28 @@ for at = 0, #KEYS - each, each do
       end
     end
   end
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = used_1 + cost <= burst_1
+      fits_1 = used_1 + cost_1 <= burst_1
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          used_1 = used_1 + cost
-        else
+        if cost_1 > 0 then
+          used_1 = used_1 + cost_1
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
         call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
-      elseif is_tried then
-        if mended_1 then
-          local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-          call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
-        end
       end
     end
     local first_1, second_1 = used_1, start_1 + period_1 - now
@@ -72,7 +66,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 3] = second_1
     place = place + 3
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

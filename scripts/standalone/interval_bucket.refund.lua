@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, spent, amount_1, period_1, burst_1
+local now, cost_1, spent, amount_1, period_1, burst_1
 if #packed == 48 then
-  now, cost, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
+  now, cost_1, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   spent = ARGV[3] == '' and -1 or ARGV[3] + 0
   amount_1 = ARGV[4] + 0
   period_1 = ARGV[5] + 0
@@ -42,13 +42,15 @@ if state_1 and #state_1 == 16 then
     end
   end
 end
-if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
-  used_1 = used_1 - cost
-end
-if used_1 > 0 then
-  local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-  call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
-else
-  call('DEL', key_1)
+if cost_1 > 0 then
+  if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
+    used_1 = used_1 - cost_1
+  end
+  if used_1 > 0 then
+    local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+    call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+  else
+    call('DEL', key_1)
+  end
 end
 return 1

@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1, burst_1
+local now, cost_1, amount_1, period_1, burst_1
 if #packed == 40 then
-  now, cost, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
+  now, cost_1, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
   burst_1 = ARGV[5] + 0
@@ -46,9 +46,9 @@ if rest_1 > 0 then
     top_1 = top_1 + whole
   end
 end
-local step_1, step_part_1 = unit_1 * cost, 0
+local step_1, step_part_1 = unit_1 * cost_1, 0
 if rest_1 > 0 then
-  local parts = rest_1 * cost
+  local parts = rest_1 * cost_1
   if parts < 9007199254740992 then
     step_part_1 = parts % amount_1
     step_1 = step_1 + (parts - step_part_1) / amount_1
@@ -68,7 +68,7 @@ if rest_1 > 0 then
       return whole, rest
     end
     local whole
-    whole, step_part_1 = muldiv(rest_1, cost, amount_1)
+    whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
     step_1 = step_1 + whole
   end
 end
@@ -101,7 +101,7 @@ end
 local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1
 local admitted = fits_1
 if admitted then
-  if cost > 0 then
+  if cost_1 > 0 then
     ahead_1, part_1 = next_1, next_part_1
     local full_1 = now + ahead_1
     local second_of_1 = full_1 - full_1 % 1000000
@@ -111,14 +111,16 @@ if admitted then
       call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
     end
   end
-elseif cost > 0 then
-  if mended_1 then
-    local full_1 = now + ahead_1
-    local second_of_1 = full_1 - full_1 % 1000000
-    if second_of_1 == kept_1 then
-      call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
-    else
-      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      local full_1 = now + ahead_1
+      local second_of_1 = full_1 - full_1 % 1000000
+      if second_of_1 == kept_1 then
+        call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+      else
+        call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+      end
     end
   end
 end

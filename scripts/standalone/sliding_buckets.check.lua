@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, width_1, buckets_1
+local now, cost_1, amount_1, width_1, buckets_1
 if #packed == 40 then
-  now, cost, amount_1, width_1, buckets_1 = unpack('<ddddd', packed)
+  now, cost_1, amount_1, width_1, buckets_1 = unpack('<ddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   width_1 = ARGV[4] + 0
   buckets_1 = ARGV[5] + 0
@@ -57,26 +57,28 @@ end
 if not (used_1 > 0) or from_1 > size_1 then
   used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
 end
-local fits_1 = cost == 0 or used_1 + cost <= amount_1
+local fits_1 = cost_1 == 0 or used_1 + cost_1 <= amount_1
 local admitted = fits_1
 if admitted then
-  if cost > 0 then
-    local to_1, sum_1 = #state_1, cost
+  if cost_1 > 0 then
+    local to_1, sum_1 = #state_1, cost_1
     if used_1 > 0 and newest_1 >= now_at_1 then
-      sum_1, to_1 = cost + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+      sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
     else
       newest_1 = now_at_1
     end
-    used_1 = used_1 + cost
+    used_1 = used_1 + cost_1
     state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
     from_1 = 25
     local end_1 = (newest_1 + buckets_1 + 1) * width_1
     call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   end
-elseif cost > 0 then
-  if mended_1 then
-    local end_1 = (newest_1 + buckets_1 + 1) * width_1
-    call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      local end_1 = (newest_1 + buckets_1 + 1) * width_1
+      call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
   end
 end
 local first_1, second_1, third_1, fourth_1 = used_1, 0, 0, 0
@@ -84,7 +86,7 @@ if used_1 > 0 then
   third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
   local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
   if not fits_1 then
-    all = used_1 + cost - amount_1
+    all = used_1 + cost_1 - amount_1
   end
   while (left < some or left < all) and from < #state_1 do
     local at, count = unpack('<I2I4', state_1, from)

@@ -12,8 +12,8 @@ local each = 1
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
-  local amount_1, width_1, buckets_1, runs, cost, count
-  amount_1, width_1, buckets_1, runs, cost, count, next_byte = unpack('<dddddd', packed, next_byte)
+  local amount_1, width_1, buckets_1, runs, cost_1, count
+  amount_1, width_1, buckets_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
   local now_at_1 = (now - now % width_1) / width_1
   local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
   local state_1 = states[at + 1]
@@ -54,42 +54,36 @@ for at = 0, #KEYS - each, each do
   if not (used_1 > 0) or from_1 > size_1 then
     used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
   end
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = cost == 0 or used_1 + cost <= amount_1
+      fits_1 = cost_1 == 0 or used_1 + cost_1 <= amount_1
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          local to_1, sum_1 = #state_1, cost
+        if cost_1 > 0 then
+          local to_1, sum_1 = #state_1, cost_1
           if used_1 > 0 and newest_1 >= now_at_1 then
-            sum_1, to_1 = cost + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+            sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
           else
             newest_1 = now_at_1
           end
-          used_1 = used_1 + cost
+          used_1 = used_1 + cost_1
           state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
           from_1 = 25
-        else
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         local end_1 = (newest_1 + buckets_1 + 1) * width_1
         call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-      elseif is_tried then
-        if mended_1 then
-          local end_1 = (newest_1 + buckets_1 + 1) * width_1
-          call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-        end
       end
     end
     local first_1, second_1, third_1, fourth_1 = used_1, 0, 0, 0
@@ -97,7 +91,7 @@ for at = 0, #KEYS - each, each do
       third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
       local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
       if not fits_1 then
-        all = used_1 + cost - amount_1
+        all = used_1 + cost_1 - amount_1
       end
       while (left < some or left < all) and from < #state_1 do
         local at, count = unpack('<I2I4', state_1, from)
@@ -119,7 +113,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 5] = fourth_1
     place = place + 5
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

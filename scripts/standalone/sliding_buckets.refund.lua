@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, spent, amount_1, width_1, buckets_1
+local now, cost_1, spent, amount_1, width_1, buckets_1
 if #packed == 48 then
-  now, cost, spent, amount_1, width_1, buckets_1 = unpack('<dddddd', packed)
+  now, cost_1, spent, amount_1, width_1, buckets_1 = unpack('<dddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   spent = ARGV[3] == '' and -1 or ARGV[3] + 0
   amount_1 = ARGV[4] + 0
   width_1 = ARGV[5] + 0
@@ -61,37 +61,39 @@ end
 if not (used_1 > 0) or from_1 > size_1 then
   used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
 end
-if used_1 > 0 then
-  local at_spent, exact = (spent - spent % width_1) / width_1, 0
-  for from = from_1, #state_1, 6 do
-    local at, count = unpack('<I2I4', state_1, from)
-    if newest_1 - (newest_1 - at) % 65536 == at_spent then
-      exact = math.min(count, cost)
+if cost_1 > 0 then
+  if used_1 > 0 then
+    local at_spent, exact = (spent - spent % width_1) / width_1, 0
+    for from = from_1, #state_1, 6 do
+      local at, count = unpack('<I2I4', state_1, from)
+      if newest_1 - (newest_1 - at) % 65536 == at_spent then
+        exact = math.min(count, cost_1)
+      end
     end
+    local older, list, last = cost_1 - exact, '', 0
+    used_1 = 0
+    for from = from_1, #state_1, 6 do
+      local at, count = unpack('<I2I4', state_1, from)
+      at = newest_1 - (newest_1 - at) % 65536
+      local back = 0
+      if at == at_spent then
+        back = exact
+      elseif at < at_spent then
+        back = math.min(count, older)
+        older = older - back
+      end
+      if count > back then
+        list, last, used_1 = pack('<c0I2I4', list, at % 65536, count - back), at, used_1 + count - back
+      end
+    end
+    newest_1 = last
+    state_1 = pack('<dddc0', width_1, last, used_1, list)
   end
-  local older, list, last = cost - exact, '', 0
-  used_1 = 0
-  for from = from_1, #state_1, 6 do
-    local at, count = unpack('<I2I4', state_1, from)
-    at = newest_1 - (newest_1 - at) % 65536
-    local back = 0
-    if at == at_spent then
-      back = exact
-    elseif at < at_spent then
-      back = math.min(count, older)
-      older = older - back
-    end
-    if count > back then
-      list, last, used_1 = pack('<c0I2I4', list, at % 65536, count - back), at, used_1 + count - back
-    end
+  if used_1 > 0 then
+    local end_1 = (newest_1 + buckets_1 + 1) * width_1
+    call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  else
+    call('DEL', key_1)
   end
-  newest_1 = last
-  state_1 = pack('<dddc0', width_1, last, used_1, list)
-end
-if used_1 > 0 then
-  local end_1 = (newest_1 + buckets_1 + 1) * width_1
-  call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-else
-  call('DEL', key_1)
 end
 return 1

@@ -13,15 +13,15 @@ local function time_at(key, at, latest)
 end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1
+local now, cost_1, amount_1, period_1
 local tag
 local next_arg = 3
 if #packed == 32 then
-  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
   tag = ARGV[2]
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[4] + 0
   period_1 = ARGV[5] + 0
   tag = ARGV[3]
@@ -78,56 +78,25 @@ for at = 0, #KEYS - each, each do
   local granted = 0
   local fits_1
   repeat
-    fits_1 = cost == 0 or used_1 + add_1 + cost <= amount_1
+    fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
     local admitted = fits_1
     if admitted then
       granted = granted + 1
-      if cost > 0 then
-        add_1 = add_1 + cost
+      if cost_1 > 0 then
+        add_1 = add_1 + cost_1
         if used_1 == 0 then
           newest_1, oldest_1 = now, now
         elseif newest_1 < now then
           newest_1 = now
         end
       end
+      if cost_1 == 0 then
+        granted = count
+      end
     end
   until not admitted or granted == count
-  if cost == 0 then
-    granted = count
-  elseif granted > 0 then
-    if mended_1 or used_1 ~= size_1 then
-      if used_1 == 0 then
-        call('DEL', key_1)
-      elseif mended_1 then
-        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-        call('DEL', key_1)
-        for at, entry in ipairs(list) do
-          if #entry >= 8 and unpack('<d', entry) > now then
-            list[at] = pack('<dc0', now, entry:sub(9))
-          end
-        end
-        for at = 1, used_1, 1000 do
-          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-        end
-      else
-        call('LTRIM', key_1, '0', format('%d', used_1 - 1))
-      end
-    end
-    if add_1 == 1 then
-      call('LPUSH', key_1, pack('<dc0', newest_1, tag))
-    elseif add_1 > 0 then
-      local entry, many = pack('<dc0', newest_1, tag), {}
-      for at = 1, math.min(add_1, 1000) do
-        many[at] = entry
-      end
-      for left = add_1, 1, -1000 do
-        call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
-      end
-    end
-    local end_1 = newest_1 + period_1
-    call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-  else
-    if mended_1 then
+  if granted > 0 then
+    if cost_1 > 0 then
       if mended_1 or used_1 ~= size_1 then
         if used_1 == 0 then
           call('DEL', key_1)
@@ -160,6 +129,42 @@ for at = 0, #KEYS - each, each do
       local end_1 = newest_1 + period_1
       call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
     end
+  else
+    if cost_1 > 0 then
+      if mended_1 then
+        if mended_1 or used_1 ~= size_1 then
+          if used_1 == 0 then
+            call('DEL', key_1)
+          elseif mended_1 then
+            local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+            call('DEL', key_1)
+            for at, entry in ipairs(list) do
+              if #entry >= 8 and unpack('<d', entry) > now then
+                list[at] = pack('<dc0', now, entry:sub(9))
+              end
+            end
+            for at = 1, used_1, 1000 do
+              call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+            end
+          else
+            call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+          end
+        end
+        if add_1 == 1 then
+          call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+        elseif add_1 > 0 then
+          local entry, many = pack('<dc0', newest_1, tag), {}
+          for at = 1, math.min(add_1, 1000) do
+            many[at] = entry
+          end
+          for left = add_1, 1, -1000 do
+            call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+          end
+        end
+        local end_1 = newest_1 + period_1
+        call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
+    end
   end
   local first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
   if first_1 > 0 then
@@ -169,8 +174,8 @@ for at = 0, #KEYS - each, each do
     end
     if not fits_1 then
       second_1 = oldest_1
-      if amount_1 - cost ~= first_1 - 1 then
-        second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
+      if amount_1 - cost_1 ~= first_1 - 1 then
+        second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost_1), newest_1), oldest_1)
       end
       second_1 = second_1 + period_1 - now
     end

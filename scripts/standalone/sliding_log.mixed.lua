@@ -23,8 +23,8 @@ local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
   local tag = ARGV[at / each + 2]
-  local amount_1, period_1, runs, cost, count
-  amount_1, period_1, runs, cost, count, next_byte = unpack('<ddddd', packed, next_byte)
+  local amount_1, period_1, runs, cost_1, count
+  amount_1, period_1, runs, cost_1, count, next_byte = unpack('<ddddd', packed, next_byte)
   local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
   local size_1 = pcall('LLEN', key_1)
   if size_1 == 0 then
@@ -61,32 +61,31 @@ for at = 0, #KEYS - each, each do
     mended_1 = mended_1 and used_1 > 0
   end
   local add_1 = 0
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = cost == 0 or used_1 + add_1 + cost <= amount_1
+      fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          add_1 = add_1 + cost
+        if cost_1 > 0 then
+          add_1 = add_1 + cost_1
           if used_1 == 0 then
             newest_1, oldest_1 = now, now
           elseif newest_1 < now then
             newest_1 = now
           end
-        else
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         if mended_1 or used_1 ~= size_1 then
           if used_1 == 0 then
             call('DEL', key_1)
@@ -118,40 +117,6 @@ for at = 0, #KEYS - each, each do
         end
         local end_1 = newest_1 + period_1
         call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-      elseif is_tried then
-        if mended_1 then
-          if mended_1 or used_1 ~= size_1 then
-            if used_1 == 0 then
-              call('DEL', key_1)
-            elseif mended_1 then
-              local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-              call('DEL', key_1)
-              for at, entry in ipairs(list) do
-                if #entry >= 8 and unpack('<d', entry) > now then
-                  list[at] = pack('<dc0', now, entry:sub(9))
-                end
-              end
-              for at = 1, used_1, 1000 do
-                call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-              end
-            else
-              call('LTRIM', key_1, '0', format('%d', used_1 - 1))
-            end
-          end
-          if add_1 == 1 then
-            call('LPUSH', key_1, pack('<dc0', newest_1, tag))
-          elseif add_1 > 0 then
-            local entry, many = pack('<dc0', newest_1, tag), {}
-            for at = 1, math.min(add_1, 1000) do
-              many[at] = entry
-            end
-            for left = add_1, 1, -1000 do
-              call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
-            end
-          end
-          local end_1 = newest_1 + period_1
-          call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-        end
       end
     end
     local first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
@@ -162,8 +127,8 @@ for at = 0, #KEYS - each, each do
       end
       if not fits_1 then
         second_1 = oldest_1
-        if amount_1 - cost ~= first_1 - 1 then
-          second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost), newest_1), oldest_1)
+        if amount_1 - cost_1 ~= first_1 - 1 then
+          second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost_1), newest_1), oldest_1)
         end
         second_1 = second_1 + period_1 - now
       end
@@ -177,7 +142,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 5] = fourth_1
     place = place + 5
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

@@ -12,12 +12,12 @@ local function time_at(key, at, latest)
 end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, spent, amount_1, period_1
+local now, cost_1, spent, amount_1, period_1
 if #packed == 40 then
-  now, cost, spent, amount_1, period_1 = unpack('<ddddd', packed)
+  now, cost_1, spent, amount_1, period_1 = unpack('<ddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   spent = ARGV[3] == '' and -1 or ARGV[3] + 0
   amount_1 = ARGV[4] + 0
   period_1 = ARGV[5] + 0
@@ -66,52 +66,54 @@ else
   mended_1 = mended_1 and used_1 > 0
 end
 local add_1 = 0
-if used_1 > 0 then
-  local at, past, exact = 0, used_1, 0
-  while at < past do
-    local middle = math.floor((at + past) / 2)
-    if time_at(key_1, format('%d', middle), newest_1) > spent then
-      at = middle + 1
-    else
-      past = middle
-    end
-  end
-  while exact < cost and at + exact < used_1 and time_at(key_1, format('%d', at + exact), newest_1) == spent do
-    exact = exact + 1
-  end
-  used_1 = used_1 - math.min(cost - exact, used_1 - at - exact)
-  if used_1 > exact then
-    if mended_1 or used_1 ~= size_1 then
-      if used_1 == 0 then
-        call('DEL', key_1)
-      elseif mended_1 then
-        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-        call('DEL', key_1)
-        for at, entry in ipairs(list) do
-          if #entry >= 8 and unpack('<d', entry) > now then
-            list[at] = pack('<dc0', now, entry:sub(9))
-          end
-        end
-        for at = 1, used_1, 1000 do
-          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-        end
+if cost_1 > 0 then
+  if used_1 > 0 then
+    local at, past, exact = 0, used_1, 0
+    while at < past do
+      local middle = math.floor((at + past) / 2)
+      if time_at(key_1, format('%d', middle), newest_1) > spent then
+        at = middle + 1
       else
-        call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+        past = middle
       end
     end
-    if exact > 0 then
-      for gone = at, at + exact - 1 do
-        call('LSET', key_1, format('%d', gone), '')
-      end
-      call('LREM', key_1, format('%d', exact), '')
-      newest_1 = time_at(key_1, '0', newest_1)
+    while exact < cost_1 and at + exact < used_1 and time_at(key_1, format('%d', at + exact), newest_1) == spent do
+      exact = exact + 1
     end
-    local end_1 = newest_1 + period_1
-    call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-  else
+    used_1 = used_1 - math.min(cost_1 - exact, used_1 - at - exact)
+    if used_1 > exact then
+      if mended_1 or used_1 ~= size_1 then
+        if used_1 == 0 then
+          call('DEL', key_1)
+        elseif mended_1 then
+          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+          call('DEL', key_1)
+          for at, entry in ipairs(list) do
+            if #entry >= 8 and unpack('<d', entry) > now then
+              list[at] = pack('<dc0', now, entry:sub(9))
+            end
+          end
+          for at = 1, used_1, 1000 do
+            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+          end
+        else
+          call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+        end
+      end
+      if exact > 0 then
+        for gone = at, at + exact - 1 do
+          call('LSET', key_1, format('%d', gone), '')
+        end
+        call('LREM', key_1, format('%d', exact), '')
+        newest_1 = time_at(key_1, '0', newest_1)
+      end
+      local end_1 = newest_1 + period_1
+      call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    else
+      call('DEL', key_1)
+    end
+  elseif size_1 ~= 0 then
     call('DEL', key_1)
   end
-elseif size_1 ~= 0 then
-  call('DEL', key_1)
 end
 return 1

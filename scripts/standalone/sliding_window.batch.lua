@@ -3,13 +3,13 @@ local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1
+local now, cost_1, amount_1, period_1
 local next_arg = 2
 if #packed == 32 then
-  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
   next_arg = 5
@@ -50,9 +50,9 @@ for at = 0, #KEYS - each, each do
   local granted = 0
   local fits_1
   repeat
-    fits_1 = cost == 0
-      or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
-    if wide_1 and cost > 0 then
+    fits_1 = cost_1 == 0
+      or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
+    if wide_1 and cost_1 > 0 then
       local function muldiv(a, b, c)
         local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
         while power * base <= b do
@@ -68,31 +68,36 @@ for at = 0, #KEYS - each, each do
         return whole, rest
       end
       local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-      fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+      fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
     end
     local admitted = fits_1
     if admitted then
       granted = granted + 1
-      if cost > 0 then
-        current_1 = current_1 + cost
+      if cost_1 > 0 then
+        current_1 = current_1 + cost_1
+      end
+      if cost_1 == 0 then
+        granted = count
       end
     end
   until not admitted or granted == count
-  if cost == 0 then
-    granted = count
-  elseif granted > 0 then
-    local end_1 = start_1 + period_1
-    if current_1 > 0 then
-      end_1 = end_1 + period_1
-    end
-    call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-  else
-    if mended_1 then
+  if granted > 0 then
+    if cost_1 > 0 then
       local end_1 = start_1 + period_1
       if current_1 > 0 then
         end_1 = end_1 + period_1
       end
       call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  else
+    if cost_1 > 0 then
+      if mended_1 then
+        local end_1 = start_1 + period_1
+        if current_1 > 0 then
+          end_1 = end_1 + period_1
+        end
+        call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
     end
   end
   local first_1, second_1, third_1 = current_1, previous_1, left_1

@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, amount_1, period_1
+local now, cost_1, amount_1, period_1
 if #packed == 32 then
-  now, cost, amount_1, period_1 = unpack('<dddd', packed)
+  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   amount_1 = ARGV[3] + 0
   period_1 = ARGV[4] + 0
 end
@@ -37,9 +37,9 @@ if state_1 and #state_1 == 24 then
   end
 end
 local left_1 = start_1 + period_1 - now
-local fits_1 = cost == 0
-  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
-if wide_1 and cost > 0 then
+local fits_1 = cost_1 == 0
+  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
+if wide_1 and cost_1 > 0 then
   local function muldiv(a, b, c)
     local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
     while power * base <= b do
@@ -55,25 +55,27 @@ if wide_1 and cost > 0 then
     return whole, rest
   end
   local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-  fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+  fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
 end
 local admitted = fits_1
 if admitted then
-  if cost > 0 then
-    current_1 = current_1 + cost
+  if cost_1 > 0 then
+    current_1 = current_1 + cost_1
     local end_1 = start_1 + period_1
     if current_1 > 0 then
       end_1 = end_1 + period_1
     end
     call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   end
-elseif cost > 0 then
-  if mended_1 then
-    local end_1 = start_1 + period_1
-    if current_1 > 0 then
-      end_1 = end_1 + period_1
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      local end_1 = start_1 + period_1
+      if current_1 > 0 then
+        end_1 = end_1 + period_1
+      end
+      call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
     end
-    call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   end
 end
 local first_1, second_1, third_1 = current_1, previous_1, left_1

@@ -12,8 +12,8 @@ local each = 1
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
-  local amount_1, period_1, runs, cost, count
-  amount_1, period_1, runs, cost, count, next_byte = unpack('<ddddd', packed, next_byte)
+  local amount_1, period_1, runs, cost_1, count
+  amount_1, period_1, runs, cost_1, count, next_byte = unpack('<ddddd', packed, next_byte)
   local wide_1 = amount_1 * period_1 >= 9007199254740992
   local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
   local state_1 = states[at + 1]
@@ -35,14 +35,14 @@ for at = 0, #KEYS - each, each do
     end
   end
   local left_1 = start_1 + period_1 - now
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = cost == 0
-        or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1
-      if wide_1 and cost > 0 then
+      fits_1 = cost_1 == 0
+        or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
+      if wide_1 and cost_1 > 0 then
         local function muldiv(a, b, c)
           local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
           while power * base <= b do
@@ -58,36 +58,27 @@ for at = 0, #KEYS - each, each do
           return whole, rest
         end
         local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-        fits_1 = share < amount_1 - current_1 - cost or share == amount_1 - current_1 - cost and part == 0
+        fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
       end
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
-          current_1 = current_1 + cost
-        else
+        if cost_1 > 0 then
+          current_1 = current_1 + cost_1
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         local end_1 = start_1 + period_1
         if current_1 > 0 then
           end_1 = end_1 + period_1
         end
         call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-      elseif is_tried then
-        if mended_1 then
-          local end_1 = start_1 + period_1
-          if current_1 > 0 then
-            end_1 = end_1 + period_1
-          end
-          call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-        end
       end
     end
     local first_1, second_1, third_1 = current_1, previous_1, left_1
@@ -98,7 +89,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 4] = third_1
     place = place + 4
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

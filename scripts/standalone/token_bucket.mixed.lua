@@ -12,8 +12,8 @@ local each = 1
 local replies, place = {}, 0
 for at = 0, #KEYS - each, each do
   local key_1 = KEYS[at + 1]
-  local amount_1, period_1, burst_1, runs, cost, count
-  amount_1, period_1, burst_1, runs, cost, count, next_byte = unpack('<dddddd', packed, next_byte)
+  local amount_1, period_1, burst_1, runs, cost_1, count
+  amount_1, period_1, burst_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
   local pace_1 = period_1 / amount_1
   local rest_1 = period_1 % amount_1
   local unit_1 = (period_1 - rest_1) / amount_1
@@ -65,11 +65,11 @@ for at = 0, #KEYS - each, each do
       end
     end
   end
-  local is_tried, is_charged = false, false
+  local use_1 = 0
   for run = 1, runs do
-    local step_1, step_part_1 = unit_1 * cost, 0
+    local step_1, step_part_1 = unit_1 * cost_1, 0
     if rest_1 > 0 then
-      local parts = rest_1 * cost
+      local parts = rest_1 * cost_1
       if parts < 9007199254740992 then
         step_part_1 = parts % amount_1
         step_1 = step_1 + (parts - step_part_1) / amount_1
@@ -89,7 +89,7 @@ for at = 0, #KEYS - each, each do
           return whole, rest
         end
         local whole
-        whole, step_part_1 = muldiv(rest_1, cost, amount_1)
+        whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
         step_1 = step_1 + whole
       end
     end
@@ -104,34 +104,23 @@ for at = 0, #KEYS - each, each do
       local admitted = fits_1
       if admitted then
         granted = granted + 1
-        if cost > 0 then
+        if cost_1 > 0 then
           ahead_1, part_1 = next_1, next_part_1
-        else
+        end
+        if cost_1 == 0 then
           granted = count
         end
       end
     until not admitted or granted == count
-    if cost > 0 then
-      is_tried, is_charged = true, is_charged or granted > 0
-    end
+    if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if is_charged then
+      if use_1 == 2 or use_1 == 1 and mended_1 then
         local full_1 = now + ahead_1
         local second_of_1 = full_1 - full_1 % 1000000
         if second_of_1 == kept_1 then
           call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
         else
           call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
-        end
-      elseif is_tried then
-        if mended_1 then
-          local full_1 = now + ahead_1
-          local second_of_1 = full_1 - full_1 % 1000000
-          if second_of_1 == kept_1 then
-            call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
-          else
-            call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
-          end
         end
       end
     end
@@ -142,7 +131,7 @@ for at = 0, #KEYS - each, each do
     replies[place + 3] = second_1
     place = place + 3
     if run < runs then
-      cost, count, next_byte = unpack('<dd', packed, next_byte)
+      cost_1, count, next_byte = unpack('<dd', packed, next_byte)
     end
   end
 end

@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, spent, amount_1, period_1, burst_1
+local now, cost_1, spent, amount_1, period_1, burst_1
 if #packed == 48 then
-  now, cost, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
+  now, cost_1, spent, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   spent = ARGV[3] == '' and -1 or ARGV[3] + 0
   amount_1 = ARGV[4] + 0
   period_1 = ARGV[5] + 0
@@ -50,9 +50,9 @@ if rest_1 > 0 then
     top_1 = top_1 + whole
   end
 end
-local step_1, step_part_1 = unit_1 * cost, 0
+local step_1, step_part_1 = unit_1 * cost_1, 0
 if rest_1 > 0 then
-  local parts = rest_1 * cost
+  local parts = rest_1 * cost_1
   if parts < 9007199254740992 then
     step_part_1 = parts % amount_1
     step_1 = step_1 + (parts - step_part_1) / amount_1
@@ -72,7 +72,7 @@ if rest_1 > 0 then
       return whole, rest
     end
     local whole
-    whole, step_part_1 = muldiv(rest_1, cost, amount_1)
+    whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
     step_1 = step_1 + whole
   end
 end
@@ -98,19 +98,21 @@ if state_1 and #state_1 == 24 then
     end
   end
 end
-if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
-  call('DEL', key_1)
-else
-  ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
-  if part_1 < 0 then
-    ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
-  end
-  local full_1 = now + ahead_1
-  local second_of_1 = full_1 - full_1 % 1000000
-  if second_of_1 == kept_1 then
-    call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+if cost_1 > 0 then
+  if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
+    call('DEL', key_1)
   else
-    call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+    ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
+    if part_1 < 0 then
+      ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
+    end
+    local full_1 = now + ahead_1
+    local second_of_1 = full_1 - full_1 % 1000000
+    if second_of_1 == kept_1 then
+      call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+    else
+      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+    end
   end
 end
 return 1

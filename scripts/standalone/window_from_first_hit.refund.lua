@@ -2,12 +2,12 @@
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
-local now, cost, spent, amount_1, period_1
+local now, cost_1, spent, amount_1, period_1
 if #packed == 40 then
-  now, cost, spent, amount_1, period_1 = unpack('<ddddd', packed)
+  now, cost_1, spent, amount_1, period_1 = unpack('<ddddd', packed)
 else
   now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost = ARGV[2] + 0
+  cost_1 = ARGV[2] + 0
   spent = ARGV[3] == '' and -1 or ARGV[3] + 0
   amount_1 = ARGV[4] + 0
   period_1 = ARGV[5] + 0
@@ -33,17 +33,19 @@ if state_1 and #state_1 == 24 then
     end
   end
 end
-if spent >= start_1 then
-  count_1 = count_1 - cost
-end
-if count_1 > 0 then
-  if kept_1 then
-    call('SETRANGE', key_1, '8', pack('<d', count_1))
-  else
-    local end_1 = start_1 + period_1
-    call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+if cost_1 > 0 then
+  if spent >= start_1 then
+    count_1 = count_1 - cost_1
   end
-else
-  call('DEL', key_1)
+  if count_1 > 0 then
+    if kept_1 then
+      call('SETRANGE', key_1, '8', pack('<d', count_1))
+    else
+      local end_1 = start_1 + period_1
+      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  else
+    call('DEL', key_1)
+  end
 end
 return 1

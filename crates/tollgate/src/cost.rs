@@ -1,9 +1,15 @@
+mod charge;
+mod costs;
+
 use std::fmt;
+
+pub(crate) use charge::{Charge, ChargeRef, EachCost};
+pub use costs::Costs;
 
 #[cfg(feature = "redis")]
 use crate::quota::MAX_EXACT;
 
-/// Counts the units that one request spends from every policy.
+/// Counts the units that one request spends from every policy. [`Costs`] names a cost for each policy.
 ///
 /// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
 /// as a whole or not at all. A cost above the burst of a policy can never fit and is an

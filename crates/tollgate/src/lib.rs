@@ -115,7 +115,7 @@ mod wait;
 
 pub use algorithm::Algorithm;
 pub use clock::Clock;
-pub use cost::Cost;
+pub use cost::{Cost, Costs};
 pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};

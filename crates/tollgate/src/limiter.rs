@@ -11,7 +11,10 @@ pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 pub use handle::LimiterHandle;
 
-use crate::{CheckFuture, Cost, Decision, Entry, Error, Key, KeyState, PolicySet, Store, wait::queue::WaitQueues};
+use crate::{
+    CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
+    wait::queue::WaitQueues,
+};
 use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.
@@ -84,7 +87,28 @@ impl Limiter {
     ///
     /// As [`check_cost`](Self::check_cost).
     pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
-        self.inner.check(&self.policies, key, cost, &[])
+        self.inner.check(&self.policies, key, ChargeRef::from(cost), &[])
+    }
+
+    /// Spends from each policy the units that `costs` names for it, or nothing.
+    ///
+    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] for policies that
+    /// count several keys in one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name
+    /// a policy that the limiter does not have, or do not name each of them.
+    pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> CheckFuture {
+        let costs: Costs = costs.into();
+        match costs.charge(&self.policies) {
+            Ok(charge) => self.check_charge(&key.into(), charge.borrow()),
+            Err(error) => self.inner.refuse(&self.policies, error),
+        }
+    }
+
+    pub(crate) fn check_charge(&self, key: &Key, charge: ChargeRef<'_>) -> CheckFuture {
+        self.inner.check(&self.policies, key, charge, &[])
     }
 
     /// Spends `cost` units of every policy, or nothing, and stores `tag` beside them in every
@@ -112,7 +136,7 @@ impl Limiter {
     ///
     /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than 64 bytes.
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
-        self.inner.check(&self.policies, &key.into(), cost, tag.as_ref())
+        self.inner.check(&self.policies, &key.into(), cost.into(), tag.as_ref())
     }
 
     /// Returns what every policy has left for the key, and spends nothing.
@@ -143,10 +167,11 @@ impl Limiter {
     ///
     /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
     pub async fn refund(&self, key: impl Into<Key>, cost: Cost) -> Result<(), Error> {
-        self.inner.refund(&self.policies, &key.into(), cost, None).await
+        self.inner.refund(&self.policies, &key.into(), cost.into(), None).await
     }
 
-    /// Refunds up to `cost` of the units that `decision` spent on `key`.
+    /// Refunds up to `costs` of the units that `decision` spent on `key`: one [`Cost`] for all policies, or [`Costs`] for
+    /// each.
     ///
     /// Never refunds more than is spent now, and nothing to a window that opened after the decision. A decision that
     /// spent nothing (a denial, or a decision without the store) refunds nothing.
@@ -165,13 +190,22 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`refund`](Self::refund).
-    pub async fn refund_decision(&self, key: impl Into<Key>, decision: &Decision, cost: Cost) -> Result<(), Error> {
+    /// As [`refund`](Self::refund). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy
+    /// that did not decide, or do not name each of them.
+    pub async fn refund_decision(
+        &self,
+        key: impl Into<Key>,
+        decision: &Decision,
+        costs: impl Into<Costs>,
+    ) -> Result<(), Error> {
+        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
+        let policies = decision.policies();
+        let charge = costs.into().charge(policies)?;
         if decision.is_denied() || decision.is_degraded() {
             return Ok(());
         }
-        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
-        self.inner.refund(decision.policies(), &key.into(), cost.min(decision.cost()), Some(decision)).await
+        let charge = charge.borrow().at_most(decision.charge(), policies.len());
+        self.inner.refund(policies, &key.into(), charge.borrow(), Some(decision)).await
     }
 
     /// Makes the key fresh: every policy has its whole burst again.

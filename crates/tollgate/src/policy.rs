@@ -7,6 +7,9 @@ use std::{fmt, hash::Hash, sync::Arc};
 use crate::{Algorithm, Error, Quota, algorithm::Buckets};
 use validity::check;
 
+/// The most policies of a set. With more, one script call would block the Redis server for too long.
+pub(crate) const MAX_POLICIES: usize = 8;
+
 /// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
 ///
 /// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same

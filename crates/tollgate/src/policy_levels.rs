@@ -1,4 +1,4 @@
-use crate::{Policy, PolicySet, algorithm::PolicyLevel};
+use crate::{Policy, PolicySet, algorithm::PolicyLevel, cost::EachCost};
 
 /// Holds the levels of all policies of a set at one instant, in the order of the set.
 ///
@@ -10,8 +10,17 @@ pub(crate) struct PolicyLevels {
     /// One bit for each policy, set when the policy denies.
     denying: u8,
     words: [u64; INLINE],
+    /// What does not fit in place.
+    more: Option<Box<More>>,
+}
+
+/// Holds what few decisions have.
+#[derive(Clone, Debug, Default)]
+struct More {
     /// The words after the first [`INLINE`].
-    more: Option<Box<[u64; MORE]>>,
+    words: [u64; MORE],
+    /// The cost for each policy, when the costs differ.
+    costs: Option<EachCost>,
 }
 
 /// The number of words that are stored without an allocation.
@@ -41,7 +50,7 @@ impl PolicyLevels {
             for &word in &level.words[..policy.algorithm().words()] {
                 match all.words.get_mut(at) {
                     Some(slot) => *slot = word,
-                    None => all.more.get_or_insert_default()[at - INLINE] = word,
+                    None => all.more.get_or_insert_default().words[at - INLINE] = word,
                 }
                 at += 1;
             }
@@ -55,13 +64,27 @@ impl PolicyLevels {
     pub(crate) fn map<'a>(
         &'a self,
         policies: &'a PolicySet,
-        change: impl Fn(&Policy, &PolicyLevel) -> PolicyLevel,
+        change: impl Fn(usize, &Policy, &PolicyLevel) -> PolicyLevel,
     ) -> Self {
-        let mut each = self.iter(policies).map(|(policy, level)| (policy, change(policy, &level)));
+        let each = self.iter(policies).enumerate();
+        let mut each = each.map(|(at, (policy, level))| (policy, change(at, policy, &level)));
         match (self.len, each.next()) {
             (1, Some((_, alone))) => Self::one(alone),
             (_, first) => Self::collect(first.into_iter().chain(each)),
         }
+    }
+
+    /// Keeps the cost for each policy beside the levels.
+    #[cold]
+    pub(crate) fn with_costs(mut self, costs: &EachCost) -> Self {
+        self.more.get_or_insert_default().costs = Some(costs.clone());
+        self
+    }
+
+    /// Returns the cost for each policy, when the costs differ.
+    #[inline]
+    pub(crate) fn costs(&self) -> Option<&EachCost> {
+        self.more.as_ref().and_then(|more| more.costs.as_ref())
     }
 
     /// Returns `true` when no policy denies.
@@ -89,7 +112,7 @@ impl PolicyLevels {
     fn word(&self, at: usize) -> u64 {
         match (self.words.get(at), &self.more) {
             (Some(word), _) => *word,
-            (None, Some(more)) => more[at - INLINE],
+            (None, Some(more)) => more.words[at - INLINE],
             (None, None) => 0,
         }
     }
@@ -139,7 +162,7 @@ mod tests {
         };
         for set in [PolicySet::from(bucket.clone()), PolicySet::from([bucket, log])] {
             let levels = PolicyLevels::collect(set.iter().map(|policy| (policy, level(policy, 10))));
-            let denied = levels.map(&set, |policy, read| {
+            let denied = levels.map(&set, |_, policy, read| {
                 assert_eq!(*read, level(policy, 10));
                 PolicyLevel { fits: false, ..level(policy, 20) }
             });

@@ -13,7 +13,11 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::redis::{self, Shape};
-use crate::{Algorithm, Cost, Error, ErrorKind, Key, Policy};
+use crate::{
+    Algorithm, Cost, Error, ErrorKind, Key, Policy,
+    cost::{Charge, ChargeRef},
+    policy::MAX_POLICIES,
+};
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
@@ -60,9 +64,6 @@ struct Share {
     replicas: NonZeroU32,
     policies: PolicySet,
 }
-
-/// With more policies, one script call would block the Redis server for too long.
-const MAX_POLICIES: usize = 8;
 
 impl PolicySet {
     /// Creates a set of policies that are known only at run time.
@@ -200,10 +201,21 @@ impl PolicySet {
         Cost::new(self.0.max_cost)
     }
 
+    /// Returns the charge with each cost cut to the burst of its policy. One cost for all policies stays one cost.
+    pub(crate) fn cut(&self, charge: ChargeRef<'_>) -> Charge {
+        match charge.each {
+            None => charge.cost.min(self.most()).into(),
+            Some(_) => {
+                let each = self.iter().zip(charge.iter(self.len()));
+                Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))))
+            }
+        }
+    }
+
     /// Refuses a cost that can never fit, before the store is called.
     #[inline]
-    pub(crate) fn admits(&self, cost: Cost) -> Result<(), Error> {
-        if cost <= self.most() { Ok(()) } else { self.refuse(cost) }
+    pub(crate) fn admits(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        if charge.cost <= self.most() { Ok(()) } else { self.refuse(charge) }
     }
 
     /// Returns `true` when a policy meters an outer level, so that keys may share a state.
@@ -236,11 +248,13 @@ impl PolicySet {
     }
 
     #[cold]
-    fn refuse(&self, cost: Cost) -> Result<(), Error> {
+    fn refuse(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        let exceeding = self.iter().zip(charge.iter(self.len()));
+        let exceeding = exceeding.filter(|(policy, cost)| cost.units() > policy.quota().burst());
         // The smallest burst is named, so that a cost that is lowered to it fits.
-        match self.iter().min_by_key(|policy| policy.quota().burst()) {
+        match exceeding.min_by_key(|(policy, _)| policy.quota().burst()) {
             None => Ok(()),
-            Some(policy) => Err(Error::new(
+            Some((policy, cost)) => Err(Error::new(
                 ErrorKind::CostExceedsBurst,
                 format!(
                     "cost {} exceeds the burst {} of policy {}",

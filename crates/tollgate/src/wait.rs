@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout, timeout_at},
 };
 
-use crate::{Algorithm, Check, CheckFuture, Cost, Decision, Error, Key, Limiter, runtime};
+use crate::{Algorithm, Check, CheckFuture, Cost, Costs, Decision, Error, Key, Limiter, cost::Charge, runtime};
 use queue::Denial;
 
 impl Limiter {
@@ -63,7 +63,8 @@ impl Limiter {
         self.until_ready_cost(key, Cost::ONE, max_wait).await
     }
 
-    /// Spends `cost` units at once, and waits up to `max_wait` until all are available.
+    /// Spends `costs` at once, and waits up to `max_wait` until all are available: one [`Cost`] for all policies, or
+    /// [`Costs`] for each.
     ///
     /// Waiting works as in [`until_ready`](Self::until_ready).
     ///
@@ -81,15 +82,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The same as [`check_cost`](Self::check_cost).
+    /// The same as [`check_costs`](Self::check_costs).
     pub async fn until_ready_cost(
         &self,
         key: impl Into<Key>,
-        cost: Cost,
+        costs: impl Into<Costs>,
         max_wait: Duration,
     ) -> Result<Decision, Error> {
         runtime::current()?;
-        let waiter = Waiter { limiter: self, key: key.into(), cost, deadline: Instant::now().checked_add(max_wait) };
+        let charge = costs.into().charge(self.policies())?;
+        let waiter = Waiter { limiter: self, key: key.into(), charge, deadline: Instant::now().checked_add(max_wait) };
         let decision = waiter.admit().await?;
         if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
     }
@@ -99,7 +101,7 @@ impl Limiter {
 struct Waiter<'a> {
     limiter: &'a Limiter,
     key: Key,
-    cost: Cost,
+    charge: Charge,
     /// `None` when the deadline is later than an [`Instant`] can be.
     deadline: Option<Instant>,
 }
@@ -152,7 +154,7 @@ impl Waiter<'_> {
 
     /// Checks once. A caller that is cancelled before the decision arrives gets a refund.
     async fn check(&self) -> Result<Decision, Error> {
-        let check = self.limiter.check_cost(&self.key, self.cost);
+        let check = self.limiter.check_charge(&self.key, self.charge.borrow());
         let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
         let decision = match &mut guard.check {
             Some(check) => check.await,
@@ -188,7 +190,7 @@ impl Waiter<'_> {
                 let _ = refund.await;
             }
             let peeked = self.limiter.check_key(&self.key, Cost::ZERO).await.unwrap_or(decision);
-            return peeked.turned_away(self.cost, left);
+            return peeked.turned_away(self.charge.borrow(), left);
         }
         let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
         sleep_until_some(at).await;
@@ -254,7 +256,7 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandl
     if decision.is_denied() || decision.is_degraded() {
         return None;
     }
-    let check = Check::new(limiter.policies(), key, decision.cost());
+    let check = Check::of(decision.policies(), key, decision.charge());
     let refund = limiter.store().refund(check, Some(decision)).into_ready().err()?;
     let deadline = limiter.timeout();
     let task = async move {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollgate::{
-    Algorithm, Cost, Key, Policy, PolicySet,
+    Algorithm, Cost, Costs, Key, Policy, PolicySet,
     testing::{self, MixedBatch, MixedSubject, Script},
 };
 
@@ -51,13 +51,15 @@ impl MixedStream {
             let most = policies.iter().map(|policy| policy.quota().burst()).min().expect("a policy");
             let runs = if is_tagged { 1 } else { 1 + dice.below(if is_long { 400 } else { 5 }) };
             let runs = (0..runs).map(|_| {
-                let few = 1 + dice.below(most.min(5));
-                let some = 1 + dice.below(most);
-                let cost = dice.pick(&[0, 1, 1, 1, few, few, some, most, (1 << 32) - 1, 999_999_999_999_999]).min(most);
-                // A log stores each unit, so large costs would take most of the time.
-                let cost = if is_tagged && cost > 1_000 && dice.below(8) > 0 { 1 + cost % 1_000 } else { cost };
+                let costs = Costs::new(draw_cost(dice, most, is_tagged));
+                let costs = match dice.below(2) {
+                    0 => costs,
+                    _ => policies.iter().fold(costs, |costs, policy| {
+                        costs.with(policy.name().to_owned(), draw_cost(dice, policy.quota().burst(), is_tagged))
+                    }),
+                };
                 let count = if is_long { 1 } else { dice.pick(&[1, 1, 1, 2, 5, 30]) };
-                (Cost::new(cost), count)
+                (costs, count)
             });
             let runs = runs.collect();
             subjects.push(MixedSubject { policies, key: Key::from(at), tag: format!("caller {at}"), runs });
@@ -86,6 +88,16 @@ impl MixedStream {
             _ => redis.run(&["SADD", &at, "no state"]),
         };
     }
+}
+
+/// Draws a cost up to the burst of a policy.
+fn draw_cost(dice: &mut Dice, most: u64, is_tagged: bool) -> Cost {
+    let few = 1 + dice.below(most.min(5));
+    let some = 1 + dice.below(most);
+    let cost = dice.pick(&[0, 1, 1, 1, few, few, some, most, (1 << 32) - 1, 999_999_999_999_999]).min(most);
+    // A log stores each unit, so large costs would take most of the time.
+    let is_cut = is_tagged && cost > 1_000 && dice.below(8) > 0;
+    Cost::new(if is_cut { 1 + cost % 1_000 } else { cost })
 }
 
 /// Sends the next `rounds` batches of a stream to a server, with a script that `alter` may change, and the same checks
@@ -137,15 +149,15 @@ pub fn compare(
         let decided = batch.decisions(reply.bytes()).map_err(|error| format!("round {round}: {error}"))?;
         for (subject, decided) in subjects.iter().zip(decided) {
             let place = || format!("round {round} at {now}: {subject:?}");
-            for (&(cost, count), decided) in subject.runs.iter().zip(decided) {
-                assert_eq!(decided.len(), count);
+            for ((costs, count), decided) in subject.runs.iter().zip(decided) {
+                assert_eq!(decided.len(), *count);
                 for (at, decision) in decided.iter().enumerate() {
-                    let expected = single.check_tagged(&subject.policies, &subject.key, cost.units(), &subject.tag);
+                    let expected = single.check_costs(&subject.policies, &subject.key, costs, &subject.tag);
                     checks += 1;
                     let is_alike = figures(decision) == figures(&expected) && decision.delay() == expected.delay();
                     if !is_alike || testing::at_us(decision) != now {
                         let place = place();
-                        return Err(format!("{place}: check {at} of {cost:?}: {decision:?}, not {expected:?}"));
+                        return Err(format!("{place}: check {at} of {costs:?}: {decision:?}, not {expected:?}"));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Decision, Key, PolicySet,
+    Algorithm, Cost, Costs, Decision, Key, PolicySet,
     testing::{Script, Stored},
 };
 
@@ -25,8 +25,8 @@ pub fn figures(decision: &Decision) -> Figures {
 
 #[derive(Debug)]
 enum Step {
-    Check { cost: u64, expected: Figures },
-    Refund { cost: u64, spent_us: u64 },
+    Check { costs: Costs, expected: Figures },
+    Refund { costs: Costs, spent_us: u64 },
     Reset,
 }
 
@@ -115,8 +115,47 @@ impl Stream {
         let now_us = next.clamp(START_US - 1_000_000_000_000_000, START_US + 1_000_000_000_000_000);
         self.oracle.set_now(now_us);
         let key = (self.draw_key)(&mut self.dice);
-        let burst = self.policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
-        let left = self.last.as_ref().and_then(|(_, decision)| decision.states().map(|state| state.remaining()).min());
+        let costs = self.draw_costs();
+        let step = match self.dice.below(64) {
+            0..=2 => {
+                let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));
+                self.oracle.refund_costs(&self.policies, &key, &costs, spent_us);
+                Step::Refund { costs, spent_us }
+            }
+            3 => {
+                self.oracle.reset(&self.policies, &key);
+                Step::Reset
+            }
+            _ => {
+                let decision = self.oracle.check_costs(&self.policies, &key, &costs, "");
+                let expected = figures(&decision);
+                self.last = Some((now_us, decision));
+                Step::Check { costs, expected }
+            }
+        };
+        let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
+        Taken { step, policies: self.policies.clone(), key, now_us, states }
+    }
+
+    /// Draws one cost for all policies, or a cost for each.
+    fn draw_costs(&mut self) -> Costs {
+        let policies = self.policies.clone();
+        let states = || self.last.iter().flat_map(|(_, decision)| decision.states());
+        let left: Vec<u64> = states().map(|state| state.remaining()).collect();
+        let burst = policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
+        let one = self.draw_cost(burst, left.iter().min().copied());
+        let costs = Costs::new(Cost::new(one));
+        if self.dice.below(2) == 0 {
+            return costs;
+        }
+        policies.iter().enumerate().fold(costs, |costs, (at, policy)| {
+            let cost = self.draw_cost(policy.quota().burst(), left.get(at).copied());
+            costs.with(policy.name().to_owned(), cost)
+        })
+    }
+
+    /// Draws a cost for a burst of which this was left at the last check.
+    fn draw_cost(&mut self, burst: u64, left: Option<u64>) -> u64 {
         let cost = match self.dice.below(16) {
             0 | 1 => 0,
             2 => burst,
@@ -129,26 +168,7 @@ impl Stream {
         };
         // A log stores each unit, so large costs would take most of the time.
         let is_dear = cost > 1_000 && self.first == Algorithm::SlidingLog;
-        let cost = if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst);
-        let step = match self.dice.below(64) {
-            0..=2 => {
-                let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));
-                self.oracle.refund(&self.policies, &key, cost, spent_us);
-                Step::Refund { cost, spent_us }
-            }
-            3 => {
-                self.oracle.reset(&self.policies, &key);
-                Step::Reset
-            }
-            _ => {
-                let decision = self.oracle.check(&self.policies, &key, cost);
-                let expected = figures(&decision);
-                self.last = Some((now_us, decision));
-                Step::Check { cost, expected }
-            }
-        };
-        let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
-        Taken { step, policies: self.policies.clone(), key, now_us, states }
+        if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst)
     }
 }
 
@@ -156,9 +176,9 @@ impl Stream {
 fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>> {
     let script = Script::new(taken.policies.clone());
     let keys = script.keys(&taken.key);
-    let mut step = match taken.step {
-        Step::Check { cost, .. } => script.check(&taken.key, Cost::new(cost), Some(taken.now_us)),
-        Step::Refund { cost, spent_us } => script.refund(&taken.key, Cost::new(cost), Some(taken.now_us), spent_us),
+    let mut step = match &taken.step {
+        Step::Check { costs, .. } => script.check(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
         Step::Reset => {
             // `DEL` needs a key, also where no state belongs to the key alone.
             let names = ["DEL", "absent"].map(str::to_owned).into_iter();
@@ -203,9 +223,9 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) ->
         if reply.is_error() {
             return Err(format!("{}: {}", place(), reply.text()));
         }
-        if let Step::Check { cost, expected } = &taken.step {
+        if let Step::Check { costs, expected } = &taken.step {
             let script = Script::new(taken.policies.clone());
-            match script.decision(Cost::new(*cost), &integers(&reply)) {
+            match script.decision(costs.clone(), &integers(&reply)) {
                 Ok(decision) if figures(&decision) == *expected => {}
                 other => return Err(format!("{}: decided {other:?}", place())),
             }

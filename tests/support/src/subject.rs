@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tollgate::{
-    Algorithm, Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
     testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply};
@@ -14,18 +14,23 @@ pub trait Subject {
     fn set_now(&mut self, now_us: u64);
     /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
-    /// Checks a key at a cost, with a tag for the logs among the policies.
-    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision;
+    /// Checks a key at costs, with a tag for the logs among the policies.
+    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
     /// Refunds units that were spent at `spent_us`.
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64);
+    fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
 
-    /// Checks a key at a cost.
+    /// Checks a key at one cost for all policies.
     fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
-        self.check_tagged(policies, key, cost, "")
+        self.check_costs(policies, key, &Costs::new(Cost::new(cost)), "")
+    }
+
+    /// Refunds units of all policies that were spent at `spent_us`.
+    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
+        self.refund_costs(policies, key, &Costs::new(Cost::new(cost)), spent_us);
     }
 
     /// Moves the clock forward.
@@ -75,13 +80,13 @@ impl Subject for InMemory {
         self.clock.now_us()
     }
 
-    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision {
-        let check = Check::new(policies, key, Cost::new(cost)).with_tag(tag.as_bytes());
-        self.store.check(check).into_ready().expect("in process").expect("a decision")
+    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
+        let check = |check: Check<'_>| self.store.check(check.with_tag(tag.as_bytes()));
+        testing::with_check(policies, key, costs, check).into_ready().expect("in process").expect("a decision")
     }
 
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
-        testing::refund(&self.store, Check::new(policies, key, Cost::new(cost)), spent_us);
+    fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
+        testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
@@ -168,17 +173,17 @@ impl Subject for InRedis {
         self.now_us
     }
 
-    fn check_tagged(&mut self, policies: &PolicySet, key: &Key, cost: u64, tag: &str) -> Decision {
+    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
         let script = Script::new(policies.clone());
         self.load(script.text());
-        let reply = self.run(&script.check_tagged(key, Cost::new(cost), tag, Some(self.now_us)));
-        script.decision(Cost::new(cost), &integers(&reply)).expect("a decision")
+        let reply = self.run(&script.check_tagged(key, costs.clone(), tag, Some(self.now_us)));
+        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
     }
 
-    fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
+    fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         let script = Script::new(policies.clone());
         self.load(script.refund_text());
-        let reply = self.run(&script.refund(key, Cost::new(cost), Some(self.now_us), spent_us));
+        let reply = self.run(&script.refund(key, costs.clone(), Some(self.now_us), spent_us));
         assert_eq!(reply.int(), 1);
     }
 

@@ -1,7 +1,7 @@
 //! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust functions do.
 
 use tollgate::{
-    Algorithm, Cost, ErrorKind, Key, Policy, PolicySet, Quota,
+    Algorithm, Cost, Costs, ErrorKind, Key, Policy, PolicySet, Quota,
     testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
 };
 use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
@@ -59,6 +59,17 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
     }
 }
 
+/// Returns one cost for all policies, or a cost for each.
+fn costs(set: &PolicySet, draw: u64) -> Costs {
+    let costs = Costs::new(Cost::new(draw % 4));
+    match draw % 3 {
+        0 => costs,
+        _ => {
+            (draw..).zip(set.iter()).fold(costs, |costs, (draw, policy)| costs.with(policy.name().to_owned(), draw % 3))
+        }
+    }
+}
+
 /// A reply has more numbers than one call of a Lua function may take.
 #[test]
 fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
@@ -73,7 +84,7 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
             policies: set.clone(),
             key: Key::from(key),
             tag: format!("caller {key}"),
-            runs: (0..runs).map(|run| (Cost::new((key + run) % 4), 1 + (key % 3) as usize)).collect(),
+            runs: (0..runs).map(|run| (costs(&set, key + run), 1 + (key % 3) as usize)).collect(),
         };
         let batch = MixedBatch::new((0..480).map(subject).collect());
         redis.load(batch.text());
@@ -82,9 +93,9 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
         assert!(reply.bytes().len() > WORDS * 8, "{}", reply.bytes().len());
         for (key, decided) in (0..).zip(batch.decisions(reply.bytes()).expect("decisions")) {
             let MixedSubject { key, tag, runs, .. } = subject(key);
-            for (decided, (cost, _)) in decided.iter().zip(runs) {
+            for (decided, (costs, _)) in decided.iter().zip(runs) {
                 for decision in decided {
-                    let expected = oracle.check_tagged(&set, &key, cost.units(), &tag);
+                    let expected = oracle.check_costs(&set, &key, &costs, &tag);
                     assert_eq!(figures(decision), figures(&expected), "{key:?} of {set:?}");
                 }
             }

@@ -68,7 +68,7 @@ const MUTANTS: &[Mutant] = &[
         "local full_1 = ((now + ahead_1) .. '') + 0",
     ),
     mutant("a clock step back is kept for ever", TokenBucket, "if ahead_1 > top_1", "if false and ahead_1 > top_1"),
-    mutant("a state ahead is not mended on denial", TokenBucket, "elseif cost > 0 then", "elseif false then"),
+    mutant("a state ahead is not mended on denial", TokenBucket, "else\n  if cost_1 > 0", "else\n  if false"),
     mutant(
         "a rate change keeps the old wait",
         TokenBucket,
@@ -117,7 +117,7 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "the time of a large cost is that of the burst",
         LeakyBucket,
-        "muldiv(rest_1, cost, amount_1)",
+        "muldiv(rest_1, cost_1, amount_1)",
         "muldiv(rest_1, burst_1, amount_1)",
     ),
     mutant(
@@ -128,7 +128,12 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant("a denial writes", TokenBucket, "if mended_1 then", "if true then"),
     mutant("a denial is charged", TokenBucket, "if admitted then", "if true then"),
-    mutant("a peek is charged", TokenBucket, "if cost > 0 then", "if true then"),
+    mutant("the second policy has the cost of the first", FixedWindow, "cost_2 <= amount_2", "cost_1 <= amount_2"),
+    mutant("the second policy is charged the cost of the first", FixedWindow, "+ cost_2\n", "+ cost_1\n"),
+    mutant("a policy without a cost is charged", FixedWindow, "  if cost_2 > 0 then", "  if cost_1 > 0 then"),
+    mutant("a policy without a cost is refunded", FixedWindow, "\nif cost_2 > 0 then", "\nif true then"),
+    mutant("a refund to the second policy is that to the first", FixedWindow, "- cost_2", "- cost_1"),
+    mutant("a peek is charged", TokenBucket, "if cost_1 > 0 then", "if true then"),
     mutant(
         "only one policy of a set is asked",
         TokenBucket,
@@ -143,7 +148,7 @@ const MUTANTS: &[Mutant] = &[
         "local end_1 = now + period_1",
     ),
     mutant("no expiry of a window", FixedWindow, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
-    mutant("one more than the window holds", FixedWindow, "count_1 + cost <= amount_1", "count_1 <= amount_1"),
+    mutant("one more than the window holds", FixedWindow, "count_1 + cost_1 <= amount_1", "count_1 <= amount_1"),
     mutant(
         "a window's last microsecond counts to the next",
         FixedWindow,
@@ -168,7 +173,7 @@ const MUTANTS: &[Mutant] = &[
         "now - start <= period_1",
     ),
     mutant("a first hit ahead of the clock is believed", WindowFromFirstHit, "if start > now then", "if false then"),
-    mutant("one more than is left", IntervalBucket, "used_1 + cost <= burst_1", "used_1 < burst_1"),
+    mutant("one more than is left", IntervalBucket, "used_1 + cost_1 <= burst_1", "used_1 < burst_1"),
     mutant(
         "the part of a period that has passed is lost",
         IntervalBucket,
@@ -224,26 +229,26 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "the share is rounded down",
         SlidingWindow,
-        "previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost) * period_1",
-        "math.floor(previous_1 * math.min(left_1, period_1) / period_1) <= amount_1 - current_1 - cost",
+        "previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1",
+        "math.floor(previous_1 * math.min(left_1, period_1) / period_1) <= amount_1 - current_1 - cost_1",
     ),
     mutant(
         "the last share is not let through",
         SlidingWindow,
-        "<= (amount_1 - current_1 - cost) * period_1",
-        "< (amount_1 - current_1 - cost) * period_1",
+        "<= (amount_1 - current_1 - cost_1) * period_1",
+        "< (amount_1 - current_1 - cost_1) * period_1",
     ),
     mutant(
         "a large share lets one more through",
         SlidingWindow,
-        "fits_1 = share < amount_1 - current_1 - cost or",
-        "fits_1 = share <= amount_1 - current_1 - cost or",
+        "fits_1 = share < amount_1 - current_1 - cost_1 or",
+        "fits_1 = share <= amount_1 - current_1 - cost_1 or",
     ),
     mutant(
         "a large share that is whole is not let through",
         SlidingWindow,
-        "amount_1 - current_1 - cost and part == 0",
-        "amount_1 - current_1 - cost and false",
+        "amount_1 - current_1 - cost_1 and part == 0",
+        "amount_1 - current_1 - cost_1 and false",
     ),
     mutant("the counters expire with their window", SlidingWindow, "end_1 = end_1 + period_1", "end_1 = end_1 + 0"),
     mutant(
@@ -270,7 +275,7 @@ const MUTANTS: &[Mutant] = &[
         "used_1, from_1 = used_1 - count, from_1 + 6",
         "from_1 = from_1 + 6",
     ),
-    mutant("one more than the buckets hold", BUCKETS, "used_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant("one more than the buckets hold", BUCKETS, "used_1 + cost_1 <= amount_1", "used_1 < amount_1"),
     mutant(
         "a clock step back opens an older bucket",
         BUCKETS,
@@ -282,7 +287,7 @@ const MUTANTS: &[Mutant] = &[
         "denied attempts are stored",
         SlidingLog,
         "local admitted = fits_1",
-        "if cost > 0 and not fits_1 then call('LPUSH', key_1, pack('<dc0', now, tag)) end\nlocal admitted = fits_1",
+        "if cost_1 > 0 and not fits_1 then call('LPUSH', key_1, pack('<dc0', now, tag)) end\nlocal admitted = fits_1",
     ),
     mutant(
         "what has left is never trimmed",
@@ -290,7 +295,7 @@ const MUTANTS: &[Mutant] = &[
         "call('LTRIM', key_1, '0', format('%d', used_1 - 1))",
         "local untrimmed = true",
     ),
-    mutant("one more than the log holds", SlidingLog, "used_1 + add_1 + cost <= amount_1", "used_1 < amount_1"),
+    mutant("one more than the log holds", SlidingLog, "used_1 + add_1 + cost_1 <= amount_1", "used_1 < amount_1"),
     mutant("an entry leaves a microsecond late", SlidingLog, "if time > edge then", "if time >= edge then"),
     mutant("a cost is logged once", SlidingLog, "for left = add_1, 1, -1000 do", "for left = 1, 1, -1000 do"),
     mutant(

@@ -4,6 +4,7 @@ mod batches;
 mod blocking;
 mod breaker;
 mod cluster;
+mod costs;
 mod deadline;
 mod diagnosis;
 mod distance;

@@ -12,6 +12,7 @@ use crate::{
     Algorithm, Cost, ErrorKind, PolicySet,
     algorithm::{delay_us, numbers},
     clock::micros,
+    cost::ChargeRef,
     policy_levels::PolicyLevels,
 };
 
@@ -50,13 +51,17 @@ pub struct Decision {
 
 impl Decision {
     #[inline]
-    pub(crate) fn from_levels(policies: &PolicySet, levels: PolicyLevels, cost: Cost, at_us: u64) -> Self {
-        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost, degraded: 0, remembered: 0 }
+    pub(crate) fn from_levels(policies: &PolicySet, levels: PolicyLevels, charge: ChargeRef<'_>, at_us: u64) -> Self {
+        let levels = match charge.each {
+            Some(costs) => levels.with_costs(costs),
+            None => levels,
+        };
+        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost: charge.cost, degraded: 0, remembered: 0 }
     }
 
     /// Allows a request without asking any policy.
-    pub(crate) fn open(policies: &PolicySet, cost: Cost, cause: ErrorKind) -> Self {
-        Self::from_levels(policies, PolicyLevels::new(), cost, 0).degraded_by(cause)
+    pub(crate) fn open(policies: &PolicySet, charge: ChargeRef<'_>, cause: ErrorKind) -> Self {
+        Self::from_levels(policies, PolicyLevels::new(), charge, 0).degraded_by(cause)
     }
 
     pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
@@ -77,10 +82,13 @@ impl Decision {
         self.remembered > 0
     }
 
-    /// Turns a look at the state into the denial of a request of `cost` whose turn comes after `max_wait`.
-    pub(crate) fn turned_away(mut self, cost: Cost, max_wait: Duration) -> Self {
+    /// Turns a look at the state into the denial of a request of this charge whose turn comes after `max_wait`.
+    pub(crate) fn turned_away(mut self, charge: ChargeRef<'_>, max_wait: Duration) -> Self {
         let late = self.delay().saturating_sub(max_wait);
-        self.cost = cost;
+        self.cost = charge.cost;
+        if let Some(costs) = charge.each {
+            self.levels = self.levels.with_costs(costs);
+        }
         self.late_us = micros(late).max(1);
         self
     }
@@ -133,10 +141,16 @@ impl Decision {
         self.degraded > 0
     }
 
-    /// Returns the units that the request spends, or would have spent.
+    /// Returns the units that the request spends, or would have spent. The greatest cost of a request with a cost for
+    /// each policy: see [`PolicyState::cost`].
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+
+    #[inline]
+    pub(crate) fn charge(&self) -> ChargeRef<'_> {
+        ChargeRef { cost: self.cost, each: self.levels.costs() }
     }
 
     /// Returns the policies that were checked.
@@ -149,15 +163,16 @@ impl Decision {
     /// [`Outage::Open`](crate::Outage::Open).
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
-        let (cost, is_allowed) = (self.cost.units(), self.is_allowed());
-        self.levels.iter(&self.policies).map(move |(policy, level)| {
+        let (charge, is_allowed) = (self.charge(), self.is_allowed());
+        self.levels.iter(&self.policies).enumerate().map(move |(at, (policy, level))| {
+            let cost = charge.of(at).units();
             let mut numbers = numbers(policy, &level, cost);
             let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
             if is_late {
                 numbers.retry_us = numbers.retry_us.max(self.late_us);
             }
             let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
-            PolicyState::new(policy, !level.fits || is_late, numbers, delay_us)
+            PolicyState::new(policy, !level.fits || is_late, numbers, delay_us, cost)
         })
     }
 

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use crate::{Policy, algorithm::Numbers};
+use crate::{Cost, Policy, algorithm::Numbers};
 
 /// Describes one policy for a key at the moment of a decision, after the charge if there was one.
 #[derive(Clone, Copy)]
@@ -9,11 +9,12 @@ pub struct PolicyState<'a> {
     is_exceeded: bool,
     numbers: Numbers,
     delay_us: u64,
+    cost: u64,
 }
 
 impl<'a> PolicyState<'a> {
-    pub(super) fn new(policy: &'a Policy, is_exceeded: bool, numbers: Numbers, delay_us: u64) -> Self {
-        Self { policy, is_exceeded, numbers, delay_us }
+    pub(super) fn new(policy: &'a Policy, is_exceeded: bool, numbers: Numbers, delay_us: u64, cost: u64) -> Self {
+        Self { policy, is_exceeded, numbers, delay_us, cost }
     }
 
     /// Returns the policy.
@@ -26,6 +27,12 @@ impl<'a> PolicyState<'a> {
     #[must_use]
     pub fn is_exceeded(&self) -> bool {
         self.is_exceeded
+    }
+
+    /// Returns the units that the request spends from this policy, or would have spent.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        Cost::new(self.cost)
     }
 
     /// Returns how many more requests of cost one would pass at this instant.

@@ -10,7 +10,7 @@ use std::{
 use tokio::runtime::{Builder, Handle};
 
 use super::Limiter;
-use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, KeyState, StoreFuture};
+use crate::{Cost, Costs, Decision, Entry, Error, ErrorKind, Key, KeyState, StoreFuture};
 
 /// Calls a limiter from threads without a runtime, and waits in the thread. [`Limiter::blocking`] returns it.
 ///
@@ -66,6 +66,15 @@ impl BlockingLimiter<'_> {
         self.check_key(&key.into(), cost)
     }
 
+    /// Spends from each policy the units that `costs` names for it, or nothing: see [`Limiter::check_costs`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check_costs`].
+    pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> Result<Decision, Error> {
+        finish(self.0.check_costs(key, costs))
+    }
+
     /// Spends `cost` units of every policy, or nothing, for a borrowed key: see [`Limiter::check_key`].
     ///
     /// # Errors
@@ -106,14 +115,19 @@ impl BlockingLimiter<'_> {
         self.wait(self.0.until_ready(key, max_wait))
     }
 
-    /// Spends `cost` units at once, and waits up to `max_wait` until all are available: see
+    /// Spends `costs` at once, and waits up to `max_wait` until all are available: see
     /// [`Limiter::until_ready_cost`].
     ///
     /// # Errors
     ///
     /// As [`Limiter::until_ready_cost`].
-    pub fn until_ready_cost(&self, key: impl Into<Key>, cost: Cost, max_wait: Duration) -> Result<Decision, Error> {
-        self.wait(self.0.until_ready_cost(key, cost, max_wait))
+    pub fn until_ready_cost(
+        &self,
+        key: impl Into<Key>,
+        costs: impl Into<Costs>,
+        max_wait: Duration,
+    ) -> Result<Decision, Error> {
+        self.wait(self.0.until_ready_cost(key, costs, max_wait))
     }
 
     /// Returns what every policy has left for the key, and spends nothing: see [`Limiter::peek`].
@@ -134,13 +148,18 @@ impl BlockingLimiter<'_> {
         self.wait(self.0.refund(key, cost))
     }
 
-    /// Refunds up to `cost` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
+    /// Refunds up to `costs` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
     ///
     /// # Errors
     ///
     /// As [`Limiter::refund_decision`].
-    pub fn refund_decision(&self, key: impl Into<Key>, decision: &Decision, cost: Cost) -> Result<(), Error> {
-        self.wait(self.0.refund_decision(key, decision, cost))
+    pub fn refund_decision(
+        &self,
+        key: impl Into<Key>,
+        decision: &Decision,
+        costs: impl Into<Costs>,
+    ) -> Result<(), Error> {
+        self.wait(self.0.refund_decision(key, decision, costs))
     }
 
     /// Makes the key fresh: see [`Limiter::reset`].

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::Limiter;
-use crate::{CheckFuture, Cost, Decision, Error, Key, KeyState, PolicySet};
+use crate::{CheckFuture, Cost, Costs, Decision, Error, Key, KeyState, PolicySet};
 
 /// Holds a limiter that can be replaced while checks run.
 ///
@@ -89,6 +89,15 @@ impl LimiterHandle {
         self.0.load().check_cost(key, cost)
     }
 
+    /// Spends from each policy the units that `costs` names for it, or nothing: see [`Limiter::check_costs`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::check_costs`].
+    pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> CheckFuture {
+        self.0.load().check_costs(key, costs)
+    }
+
     /// Spends `cost` units of every policy, or nothing, for a borrowed key: see [`Limiter::check_key`].
     ///
     /// # Errors
@@ -126,15 +135,20 @@ impl LimiterHandle {
         self.load().peek(key).await
     }
 
-    /// Refunds up to `cost` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
+    /// Refunds up to `costs` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
     ///
     /// The units return to the policies of the decision, also when others are in force now.
     ///
     /// # Errors
     ///
     /// As [`Limiter::refund_decision`].
-    pub async fn refund_decision(&self, key: impl Into<Key>, decision: &Decision, cost: Cost) -> Result<(), Error> {
-        self.load().refund_decision(key, decision, cost).await
+    pub async fn refund_decision(
+        &self,
+        key: impl Into<Key>,
+        decision: &Decision,
+        costs: impl Into<Costs>,
+    ) -> Result<(), Error> {
+        self.load().refund_decision(key, decision, costs).await
     }
 }
 

@@ -4,6 +4,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture,
+    cost::ChargeRef,
     entry::TAG_BYTES,
     outage::Fallback,
     runtime,
@@ -22,15 +23,21 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn check(self: &Arc<Self>, policies: &PolicySet, key: &Key, cost: Cost, tag: &[u8]) -> CheckFuture {
+    pub(super) fn check(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        key: &Key,
+        charge: ChargeRef<'_>,
+        tag: &[u8],
+    ) -> CheckFuture {
         if tag.len() > TAG_BYTES {
             return self
                 .refuse(policies, Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
         }
-        if let Err(error) = policies.admits(cost).and_then(|()| policies.reaches(key)) {
+        if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
             return self.refuse(policies, error);
         }
-        let check = Check::new(policies, key, cost).with_tag(tag);
+        let check = Check::of(policies, key, charge).with_tag(tag);
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
             let answer = self.store.check(check);
@@ -66,7 +73,7 @@ impl Inner {
 
     /// Answers a check that is not valid, without the store.
     #[cold]
-    fn refuse(&self, policies: &PolicySet, error: Error) -> CheckFuture {
+    pub(super) fn refuse(&self, policies: &PolicySet, error: Error) -> CheckFuture {
         self.fallback.refused(policies, &error);
         StoreFuture::ready(Err(error))
     }
@@ -78,11 +85,11 @@ impl Inner {
         check: Check<'_>,
     ) -> CheckFuture {
         let (inner, policies) = (Arc::clone(self), check.policies.clone());
-        let (key, cost, tag) = (check.key.clone(), check.cost, Box::<[u8]>::from(check.tag));
+        let (key, charge, tag) = (check.key.clone(), check.charge().to_owned(), Box::<[u8]>::from(check.tag));
         let deadline = check.deadline;
         StoreFuture::pending(async move {
             let outcome = answer.await;
-            let check = Check { deadline, ..Check::new(&policies, &key, cost).with_tag(&tag) };
+            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()).with_tag(&tag) };
             match outcome {
                 Ok(decision) => {
                     inner.fallback.decided(&decision, || check);
@@ -97,14 +104,14 @@ impl Inner {
         &self,
         policies: &PolicySet,
         key: &Key,
-        cost: Cost,
+        charge: ChargeRef<'_>,
         decision: Option<&Decision>,
     ) -> Result<(), Error> {
-        if cost == Cost::ZERO {
+        if charge.cost == Cost::ZERO {
             return Ok(());
         }
         policies.reaches(key)?;
-        let check = Check::new(policies, key, cost);
+        let check = Check::of(policies, key, charge);
         self.within_timeout(self.store.refund(check, decision)).await
     }
 

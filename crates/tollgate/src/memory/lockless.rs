@@ -26,7 +26,7 @@ impl Lockless {
     /// Decides at `now_us`.
     pub fn check(&mut self, check: Check<'_>, now_us: u64) -> Decision {
         let levels = self.0.check(hash(check.key), check, now_us);
-        Decision::from_levels(check.policies, levels, check.cost, now_us)
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds at `now_us` the cost that `check` spent at `spent_us`.

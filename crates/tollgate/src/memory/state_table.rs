@@ -106,11 +106,13 @@ impl StateTable {
     }
 
     fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        let cost = check.cost.units();
         let mut loaded = self.load(hash, check, now_us);
-        let is_charged = cost > 0 && loaded.iter().all(|loaded| loaded.fits);
-        let levels = PolicyLevels::collect(check.policies.shared().iter().zip(&mut loaded).map(|(policy, loaded)| {
+        let is_admitted = loaded.iter().all(|loaded| loaded.fits);
+        let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
+        let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
             let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
+            let cost = check.cost_of(at).units();
+            let is_charged = is_admitted && cost > 0;
             if is_charged {
                 state.charge(policy, now_us, cost, check.tag);
             }
@@ -125,7 +127,7 @@ impl StateTable {
 
     /// Loads the states of a decision. A state that was moved out has to be written or put back.
     fn load(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[LoadedState; 4]> {
-        let load = |policy: &Arc<Policy>| {
+        let load = |(at, policy): (usize, &Arc<Policy>)| {
             let (slot, key) = (slot(&self.hasher, hash, check.key, policy), probe(check.key, policy));
             let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
             let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
@@ -134,12 +136,12 @@ impl StateTable {
             };
             LoadedState {
                 index,
-                fits: settled.state.fits(policy, now_us, check.cost.units()),
+                fits: settled.state.fits(policy, now_us, check.cost_of(at).units()),
                 settled,
                 is_written: false,
             }
         };
-        check.policies.shared().iter().map(load).collect()
+        check.policies.shared().iter().enumerate().map(load).collect()
     }
 
     /// Writes the states that were charged or mended, and puts back the states that were moved out.
@@ -167,11 +169,14 @@ impl StateTable {
     /// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
     pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
         // A refund may name more units than any request can cost, so it does not ask whether they fit.
-        let mut loaded = self.load(hash, Check { cost: Cost::ZERO, ..check }, now_us);
+        let mut loaded = self.load(hash, Check::new(check.policies, check.key, Cost::ZERO), now_us);
         let mut fresh = SmallVec::<[_; 4]>::new();
-        for (policy, loaded) in check.policies.shared().iter().zip(&mut loaded) {
-            let state = &mut loaded.settled.state;
-            state.refund(policy, now_us, spent_us, check.cost.units());
+        for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
+            let (cost, state) = (check.cost_of(at).units(), &mut loaded.settled.state);
+            if cost == 0 {
+                continue;
+            }
+            state.refund(policy, now_us, spent_us, cost);
             loaded.is_written = state.fresh_at(policy) > now_us;
             if !loaded.is_written {
                 fresh.push(policy);

@@ -100,7 +100,7 @@ impl MemoryStore {
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let levels = timed.shard.check(hash, check, now_us);
         drop(timed);
-        Decision::from_levels(check.policies, levels, check.cost, now_us)
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds the cost that `check` spent at `spent_us`.

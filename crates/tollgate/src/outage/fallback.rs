@@ -118,7 +118,7 @@ impl Fallback {
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
-            _ => Ok(Decision::open(check.policies, check.cost, kind)),
+            _ => Ok(Decision::open(check.policies, check.charge(), kind)),
         }
     }
 }

@@ -32,8 +32,8 @@ impl LocalShare {
     pub(super) fn decide(&self, check: Check<'_>) -> Decision {
         check.policies.with_share(self.replicas(), |policies| {
             // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
-            let cost = check.cost.min(policies.most());
-            self.store.decide(Check { policies, cost, ..check })
+            let charge = policies.cut(check.charge());
+            self.store.decide(Check { policies, ..check }.with_charge(&charge))
         })
     }
 }

@@ -162,13 +162,13 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
-        let (policies, key, cost) = (check.policies.clone(), check.key.clone(), check.cost);
+        let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
             let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*protocol::pack_refund(server.now(), cost, spent, &policies));
+                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies));
             });
             let reply = reply.await;
             inner.forget(&key);

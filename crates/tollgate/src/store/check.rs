@@ -3,7 +3,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Cost, Key, PolicySet, runtime};
+use crate::{
+    Cost, Key, PolicySet,
+    cost::{Charge, ChargeRef, EachCost},
+    runtime,
+};
 
 /// Describes one check for a [`Store`](crate::Store).
 #[derive(Clone, Copy)]
@@ -14,7 +18,8 @@ pub struct Check<'a> {
     /// The key that is charged. It has at least as many levels as each policy meters: a [`Limiter`](crate::Limiter)
     /// refuses other keys. A policy charges the levels that it [meters](crate::Policy::at_level).
     pub key: &'a Key,
-    /// The units to charge. At most the smallest burst of the policies.
+    /// The units to charge on every policy. When the policies have costs of their own, the greatest of them: see
+    /// [`cost_of`](Self::cost_of). A cost is at most the burst of its policy.
     pub cost: Cost,
     /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each unit. At most 64
     /// bytes; empty by default. Other algorithms ignore the tag.
@@ -22,13 +27,38 @@ pub struct Check<'a> {
     /// The time limit of the caller. A [`Limiter`](crate::Limiter) sets it for every store that is not
     /// [in process](crate::Store::is_in_process).
     pub deadline: Option<Deadline>,
+    /// The cost for each policy, when the costs differ.
+    pub(crate) each: Option<&'a EachCost>,
 }
 
 impl<'a> Check<'a> {
     /// Creates a check of `cost` units for `key`, without a tag and without a deadline.
     #[must_use]
     pub fn new(policies: &'a PolicySet, key: &'a Key, cost: Cost) -> Self {
-        Self { policies, key, cost, tag: &[], deadline: None }
+        Self { policies, key, cost, tag: &[], deadline: None, each: None }
+    }
+
+    /// Creates a check with the cost for each policy.
+    pub(crate) fn of(policies: &'a PolicySet, key: &'a Key, charge: ChargeRef<'a>) -> Self {
+        Self { each: charge.each, ..Self::new(policies, key, charge.cost) }
+    }
+
+    /// Returns the units to charge on the policy at this place of the set, counted from 0.
+    #[must_use]
+    #[inline]
+    pub fn cost_of(&self, at: usize) -> Cost {
+        self.charge().of(at)
+    }
+
+    #[inline]
+    pub(crate) fn charge(&self) -> ChargeRef<'a> {
+        ChargeRef { cost: self.cost, each: self.each }
+    }
+
+    /// Returns the same check with another charge.
+    pub(crate) fn with_charge(self, charge: &'a Charge) -> Self {
+        let charge = charge.borrow();
+        Self { cost: charge.cost, each: charge.each, ..self }
     }
 
     /// Returns the same check with a tag.

@@ -1,8 +1,8 @@
 use redis::Value;
 
-use super::script::{call, keys, time};
+use super::script::{call, charge, keys, time};
 use crate::{
-    Cost, Decision, Error, Key, PolicySet,
+    Costs, Decision, Error, Key, PolicySet,
     redis::{MixedArgs, MixedReply},
 };
 
@@ -22,8 +22,8 @@ pub struct MixedSubject {
     pub key: Key,
     /// The tag of the checks, for a log among the policies.
     pub tag: String,
-    /// The checks in order of arrival: a cost, and the number of checks of this cost.
-    pub runs: Vec<(Cost, usize)>,
+    /// The checks in order of arrival: the costs, and the number of checks of these costs.
+    pub runs: Vec<(Costs, usize)>,
 }
 
 impl MixedBatch {
@@ -58,7 +58,10 @@ impl MixedBatch {
         let mut args = MixedArgs::new(time(now_us), self.subjects.len());
         for subject in &self.subjects {
             args.subject(&subject.policies);
-            subject.runs.iter().for_each(|&(cost, count)| args.run(cost, count));
+            for (costs, count) in &subject.runs {
+                let charge = charge(costs.clone(), &subject.policies);
+                args.run(charge.borrow(), subject.policies.len(), *count);
+            }
         }
         let names: Vec<String> =
             self.subjects.iter().flat_map(|subject| keys(&subject.policies, &subject.key)).collect();
@@ -86,9 +89,10 @@ impl MixedBatch {
         let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
         let mut reply = MixedReply::new(self.subjects[0].policies.shape(), runs, reply)?;
         let decisions = |subject: &MixedSubject| {
-            let decisions = |&(cost, count): &(Cost, usize)| {
-                let outcome = reply.next(&subject.policies, count)?;
-                Ok((0..count).map(|at| outcome.decision(at, &subject.policies, cost)).collect())
+            let decisions = |(costs, count): &(Costs, usize)| {
+                let outcome = reply.next(&subject.policies, *count)?;
+                let charge = charge(costs.clone(), &subject.policies);
+                Ok((0..*count).map(|at| outcome.decision(at, &subject.policies, charge.borrow())).collect())
             };
             subject.runs.iter().map(decisions).collect()
         };

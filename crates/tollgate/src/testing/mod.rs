@@ -7,7 +7,7 @@ mod mixed;
 #[cfg(feature = "redis")]
 mod script;
 
-use crate::{Algorithm, Check, Decision, Key, MemoryStore, Policy};
+use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet};
 pub use crate::{
     algorithm::{Stored, Value},
     memory::lockless::Lockless,
@@ -24,6 +24,16 @@ pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
     store.stored(policy, key)
+}
+
+/// Runs `run` with a check that has these costs.
+///
+/// # Panics
+///
+/// Panics when the costs do not name the policies of the set.
+pub fn with_check<R>(policies: &PolicySet, key: &Key, costs: &Costs, run: impl FnOnce(Check<'_>) -> R) -> R {
+    let charge = costs.charge(policies).expect("costs for the policies of the set");
+    run(Check::of(policies, key, charge.borrow()))
 }
 
 /// Refunds what `check` spent at `spent_us`, in microseconds since the Unix epoch.

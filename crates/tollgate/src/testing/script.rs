@@ -1,7 +1,8 @@
 use redis::Value;
 
 use crate::{
-    Cost, Decision, Error, Key, PolicySet,
+    Costs, Decision, Error, Key, PolicySet,
+    cost::Charge,
     redis::{self as protocol, Outcome},
 };
 
@@ -59,14 +60,14 @@ impl Script {
 
     /// Returns the words of `EVALSHA` for a check at `now_us`, or at the server's time.
     #[must_use]
-    pub fn check(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        self.check_tagged(key, cost, "", now_us)
+    pub fn check(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<Vec<u8>> {
+        self.check_tagged(key, costs, "", now_us)
     }
 
     /// Returns the words of a check as a person types them, in decimal.
     #[must_use]
-    pub fn check_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>) -> Vec<String> {
-        let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
+    pub fn check_by_hand(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<String> {
+        let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.sha().to_owned(), keys.len().to_string()].into_iter();
         let tag = self.policies.is_tagged().then(String::new);
@@ -75,11 +76,33 @@ impl Script {
 
     /// Returns the words of a refund as a person types them, in decimal.
     #[must_use]
-    pub fn refund_by_hand(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<String> {
-        let own = [now_us.map_or_else(String::new, |now_us| now_us.to_string()), cost.units().to_string()];
+    pub fn refund_by_hand(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+        spent_us: u64,
+    ) -> Vec<String> {
+        let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
         call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).collect()
+    }
+
+    /// Returns the time and the costs in decimal.
+    fn own_by_hand(&self, now_us: Option<u64>, costs: impl Into<Costs>) -> Vec<String> {
+        let charge = self.charge(costs);
+        let costs = charge.borrow().iter(self.policies.len()).map(|cost| cost.units().to_string());
+        [now_us.map_or_else(String::new, |now_us| now_us.to_string())].into_iter().chain(costs).collect()
+    }
+
+    /// Returns the cost for each policy.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the costs name a policy that is not in the set.
+    fn charge(&self, costs: impl Into<Costs>) -> Charge {
+        charge(costs, &self.policies)
     }
 
     fn numbers(&self) -> impl Iterator<Item = String> {
@@ -88,8 +111,8 @@ impl Script {
 
     /// Returns the words of a check with a tag. The tag is sent when one of the policies is a log.
     #[must_use]
-    pub fn check_tagged(&self, key: &Key, cost: Cost, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let packed = protocol::pack(time(now_us), cost, &self.policies);
+    pub fn check_tagged(&self, key: &Key, costs: impl Into<Costs>, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
+        let packed = protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
         let mut call = call(self.sha(), &self.keys(key), &packed);
         call.extend(self.policies.is_tagged().then(|| tag.as_bytes().to_vec()));
         call
@@ -97,8 +120,8 @@ impl Script {
 
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
-    pub fn refund(&self, key: &Key, cost: Cost, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
-        let packed = protocol::pack_refund(time(now_us), cost, spent_us as f64, &self.policies);
+    pub fn refund(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
+        let packed = protocol::pack_refund(time(now_us), self.charge(costs).borrow(), spent_us as f64, &self.policies);
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
@@ -107,12 +130,12 @@ impl Script {
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn decision(&self, cost: Cost, words: &[i64]) -> Result<Decision, Error> {
+    pub fn decision(&self, costs: impl Into<Costs>, words: &[i64]) -> Result<Decision, Error> {
         let value = match words {
             [word] => Value::Int(*word),
             words => Value::Array(words.iter().copied().map(Value::Int).collect()),
         };
-        self.read(cost, &value)
+        self.read(costs, &value)
     }
 
     /// Reads the decision in any reply.
@@ -120,8 +143,8 @@ impl Script {
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn read(&self, cost: Cost, reply: &Value) -> Result<Decision, Error> {
-        protocol::decision(&self.policies, cost, reply)
+    pub fn read(&self, costs: impl Into<Costs>, reply: &Value) -> Result<Decision, Error> {
+        protocol::decision(&self.policies, self.charge(costs).borrow(), reply)
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.
@@ -138,9 +161,10 @@ impl Script {
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
     #[must_use]
-    pub fn batch(&self, keys: &[(Key, usize)], cost: Cost, now_us: Option<u64>) -> Vec<Vec<u8>> {
+    pub fn batch(&self, keys: &[(Key, usize)], costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call = call(self.batch_sha(), &names, &protocol::pack(time(now_us), cost, &self.policies));
+        let mut call =
+            call(self.batch_sha(), &names, &protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies));
         call.extend(self.policies.is_tagged().then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
@@ -156,10 +180,10 @@ impl Script {
     pub fn batch_decisions(
         &self,
         keys: &[(Key, usize)],
-        cost: Cost,
+        costs: impl Into<Costs>,
         reply: &[u8],
     ) -> Result<Vec<Vec<Decision>>, Error> {
-        self.read_batch(keys, cost, &Value::BulkString(reply.to_vec()))
+        self.read_batch(keys, costs, &Value::BulkString(reply.to_vec()))
     }
 
     /// Reads the decisions in any reply to a [batch](Self::batch).
@@ -167,16 +191,31 @@ impl Script {
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn read_batch(&self, keys: &[(Key, usize)], cost: Cost, reply: &Value) -> Result<Vec<Vec<Decision>>, Error> {
+    pub fn read_batch(
+        &self,
+        keys: &[(Key, usize)],
+        costs: impl Into<Costs>,
+        reply: &Value,
+    ) -> Result<Vec<Vec<Decision>>, Error> {
+        let charge = self.charge(costs);
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
         let counts = keys.iter().map(|&(_, count)| count);
         let outcomes = protocol::outcomes(&self.policies, counts, is_counted, reply)?;
         let decisions = |(outcome, &(_, count)): (Result<Outcome, Error>, &(Key, usize))| {
             let outcome = outcome?;
-            Ok((0..count).map(|at| outcome.decision(at, &self.policies, cost)).collect())
+            Ok((0..count).map(|at| outcome.decision(at, &self.policies, charge.borrow())).collect())
         };
         outcomes.zip(keys).map(decisions).collect()
     }
+}
+
+/// Returns the cost for each policy of a set.
+///
+/// # Panics
+///
+/// Panics when the costs name a policy that is not in the set.
+pub(super) fn charge(costs: impl Into<Costs>, policies: &PolicySet) -> Charge {
+    costs.into().charge(policies).expect("costs for the policies of the set")
 }
 
 /// Returns the keys on the server, with the usual prefix.

@@ -5,7 +5,10 @@ use std::{
 
 use super::table::{self, EpochTable};
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Key, PolicySet, algorithm::later, policy_levels::PolicyLevels,
+    Check, CheckFuture, Deadline, Decision, Key, PolicySet,
+    algorithm::later,
+    cost::{Charge, ChargeRef},
+    policy_levels::PolicyLevels,
     runtime::now,
 };
 
@@ -51,7 +54,7 @@ struct Denial {
     key: Key,
     outermost: Option<Outermost>,
     policies: PolicySet,
-    cost: Cost,
+    charge: Charge,
     sent: Instant,
     until: Instant,
     at_us: u64,
@@ -73,7 +76,7 @@ impl DenyCache {
     #[inline]
     pub(in crate::redis) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
         self.table.find(hash, |denial| {
-            if !denial.is_of(check.policies, check.key, check.cost) || !self.is_current(denial) {
+            if !denial.is_of(check.policies, check.key, check.charge()) || !self.is_current(denial) {
                 return None;
             }
             // The start of the check saves a look at the clock, which takes a fifth of the time of this answer.
@@ -100,7 +103,7 @@ impl DenyCache {
         }
         let denial = Denial {
             policies: decision.policies().clone(),
-            cost: decision.cost(),
+            charge: decision.charge().to_owned(),
             sent,
             until,
             at_us: decision.at_us(),
@@ -110,7 +113,7 @@ impl DenyCache {
         };
         // Replaces the entry of the same check, or the entry that ends first.
         self.table.insert(hash, epoch.whole, denial, |held| {
-            held.filter(|held| !held.is_of(decision.policies(), key, decision.cost())).map(|held| held.until)
+            held.filter(|held| !held.is_of(decision.policies(), key, decision.charge())).map(|held| held.until)
         });
     }
 
@@ -130,16 +133,18 @@ impl DenyCache {
 }
 
 impl Denial {
-    fn is_of(&self, policies: &PolicySet, key: &Key, cost: Cost) -> bool {
-        self.key == *key && self.cost == cost && self.policies.is_same(policies)
+    fn is_of(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> bool {
+        self.key == *key && self.charge == charge && self.policies.is_same(policies)
     }
 
     /// Returns the decision that the server would make now, marked as remembered.
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
-        let cost = self.cost.units();
-        let levels = self.levels.map(&self.policies, |policy, level| later(policy, level, self.at_us, passed_us, cost));
-        Decision::from_levels(&self.policies, levels, self.cost, self.at_us).marked_remembered()
+        let charge = self.charge.borrow();
+        let levels = self.levels.map(&self.policies, |at, policy, level| {
+            later(policy, level, self.at_us, passed_us, charge.of(at).units())
+        });
+        Decision::from_levels(&self.policies, levels, charge, self.at_us).marked_remembered()
     }
 }
 
@@ -152,7 +157,7 @@ impl fmt::Debug for DenyCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryStore, Policy, Quota};
+    use crate::{Cost, MemoryStore, Policy, Quota};
 
     /// The hash of all keys, as if all had the same.
     const HASH: u64 = 7;

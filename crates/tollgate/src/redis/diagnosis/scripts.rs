@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
     Cost, Error, Key, Policy, PolicySet, Quota,
+    cost::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
         replicas,
@@ -19,7 +20,7 @@ const TRIED: u64 = 600;
 const COSTS: [u64; 3] = [200, 1, 1];
 
 /// Packs the arguments of a call with a cost.
-type PackArgs<'a> = &'a dyn Fn(Cost) -> Vec<u8>;
+type PackArgs<'a> = &'a dyn Fn(ChargeRef<'_>) -> Vec<u8>;
 
 /// Calls every script of the policies on a key of its own, which expires after a minute at most.
 pub(super) async fn try_policies(
@@ -46,14 +47,14 @@ pub(super) async fn try_policies(
         }
         command
     };
-    let charged = |cost| protocol::pack(server.now(), cost, &set).to_vec();
-    let mixed = |cost| {
+    let charged = |charge: ChargeRef<'_>| protocol::pack(server.now(), charge, &set).to_vec();
+    let mixed = |charge: ChargeRef<'_>| {
         let mut args = MixedArgs::new(server.now(), 1);
         args.subject(&set);
-        args.run(cost, 1);
+        args.run(charge, set.len(), 1);
         args.into_bytes()
     };
-    let refunded = |cost| protocol::pack_refund(server.now(), cost, -1.0, &set).to_vec();
+    let refunded = |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set).to_vec();
     let tried: [(&Script, PackArgs<'_>, bool); 4] = [
         (shape.check(), &charged, false),
         (shape.batch(), &charged, false),
@@ -66,7 +67,8 @@ pub(super) async fn try_policies(
         // By its body first: the user may lack the right to load a script that the server happens to know.
         let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
         for ((command, body), cost) in calls.into_iter().zip(COSTS) {
-            let call = call(command, body, &packed(Cost::new(cost)), is_refund);
+            let charge = Charge::from(Cost::new(cost));
+            let call = call(command, body, &packed(charge.borrow()), is_refund);
             let Some(reply) = granted(server.query_in_time(&call).await)? else {
                 findings.push(Finding::new(
                         ACL,
@@ -81,7 +83,7 @@ pub(super) async fn try_policies(
                 break;
             };
             if script.sha == shape.check().sha {
-                let decision = protocol::decision(&set, Cost::new(cost), &reply)?;
+                let decision = protocol::decision(&set, charge.borrow(), &reply)?;
                 left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
             }
         }

@@ -4,7 +4,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::request::{CheckRequest, ReplySender};
 use crate::{
-    Cost, Decision, Error,
+    Decision, Error,
+    cost::Charge,
     redis::{
         protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
         server::{Call, CallError, CallResult, ScriptCall, Server},
@@ -19,7 +20,7 @@ pub(super) struct Group {
     pub(super) checks: usize,
     /// The number of runs, of all keys together.
     runs: usize,
-    /// Tells whether all checks have the same policies, cost and tag, so that the call names them once.
+    /// Tells whether all checks have the same policies, costs and tag, so that the call names them once.
     is_uniform: bool,
     /// Tells whether the script is sent by its body.
     pub(super) by_body: bool,
@@ -27,7 +28,7 @@ pub(super) struct Group {
 
 /// The checks of one key and one policy set, in the order in which they came. At least one.
 ///
-/// Checks of the same cost in a row are a *run*.
+/// Checks of the same costs in a row are a *run*.
 pub(super) type Subject = SmallVec<[ReplySender; 1]>;
 
 /// The number of keys up to which the counts of a reply need no allocation.
@@ -58,7 +59,7 @@ impl Group {
 
     /// Adds a check that the subject [accepts](Self::accepts).
     pub(super) fn join(&mut self, subject: usize, sender: ReplySender) {
-        self.is_uniform &= sender.request().cost == self.request(0).cost;
+        self.is_uniform &= sender.request().charge == self.request(0).charge;
         self.runs += usize::from(self.begins_run(subject, sender.request()));
         self.checks += 1;
         self.subjects[subject].push(sender);
@@ -82,7 +83,7 @@ impl Group {
     }
 
     fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
-        self.subjects[subject].last().is_none_or(|last| last.request().cost != request.cost)
+        self.subjects[subject].last().is_none_or(|last| last.request().charge != request.charge)
     }
 
     /// Splits the group into one for each hash slot.
@@ -153,7 +154,7 @@ impl Group {
         server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
         let sample = self.request(0);
         if self.is_uniform {
-            command.arg(&*protocol::pack(server.now(), sample.cost, &sample.policies));
+            command.arg(&*protocol::pack(server.now(), sample.charge.borrow(), &sample.policies));
             if sample.policies.is_tagged() {
                 command.arg(&*sample.tag);
             }
@@ -166,8 +167,9 @@ impl Group {
         }
         let mut args = MixedArgs::new(server.now(), self.subjects.len());
         for subject in &self.subjects {
-            args.subject(&subject[0].request().policies);
-            runs_of(subject).for_each(|(cost, count)| args.run(cost, count));
+            let policies = &subject[0].request().policies;
+            args.subject(policies);
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies.len(), count));
         }
         command.arg(args.into_bytes());
         if sample.policies.is_tagged() {
@@ -181,14 +183,14 @@ impl Group {
     }
 
     /// Exchanges callers with an earlier group of checks that was not executed: the answers to this group belong to the
-    /// callers that came first. Checks of several costs stay, because their answers differ.
+    /// callers that came first. Checks of several charges stay, because their answers differ.
     pub(super) fn change_places(&mut self, earlier: &mut Self) {
-        let has_one_cost = |subject: &Subject| runs_of(subject).count() == 1;
-        for ours in self.subjects.iter_mut().filter(|subject| has_one_cost(subject)) {
+        let has_one_run = |subject: &Subject| runs_of(subject).count() == 1;
+        for ours in self.subjects.iter_mut().filter(|subject| has_one_run(subject)) {
             let request = ours[0].request();
             let is_same = |subject: &Subject| {
                 let other = subject[0].request();
-                has_one_cost(subject) && other.cost == request.cost && other.is_same_subject(request)
+                has_one_run(subject) && other.charge == request.charge && other.is_same_subject(request)
             };
             let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
             let theirs = &mut earlier.subjects[first];
@@ -222,7 +224,7 @@ impl Group {
         let replied = match (self.checks, self.is_uniform) {
             (1, _) => {
                 let request = Arc::clone(self.request(0));
-                reply_all(self.subjects, &protocol::decision(&request.policies, request.cost, &value));
+                reply_all(self.subjects, &protocol::decision(&request.policies, request.charge.borrow(), &value));
                 return;
             }
             (_, true) => self.reply_uniform(&value),
@@ -264,16 +266,16 @@ impl Group {
     }
 }
 
-/// Returns the runs of a subject: the cost of each, and the number of its checks.
-fn runs_of(subject: &Subject) -> impl Iterator<Item = (Cost, usize)> {
-    subject.chunk_by(|a, b| a.request().cost == b.request().cost).map(|run| (run[0].request().cost, run.len()))
+/// Returns the runs of a subject: the charge of each, and the number of its checks.
+fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
+    subject.chunk_by(|a, b| a.request().charge == b.request().charge).map(|run| (&run[0].request().charge, run.len()))
 }
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
 fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
     for (at, sender) in run.into_iter().enumerate() {
         let reply = match outcome {
-            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().cost)),
+            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().charge.borrow())),
             Err(error) => Err(error.clone()),
         };
         sender.send(reply);

@@ -12,7 +12,8 @@ use std::{
 
 use super::queue::Queued;
 use crate::{
-    Check, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
+    Check, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
+    cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
         server::{CallError, NotExecuted},
@@ -29,7 +30,7 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) key: Key,
     /// The hashes of the key.
     pub(in crate::redis) hash: KeyHash,
-    pub(in crate::redis) cost: Cost,
+    pub(in crate::redis) charge: Charge,
     /// The tag for the logs among the policies. Empty without a log.
     pub(in crate::redis) tag: Box<[u8]>,
     pub(in crate::redis) sent: Instant,
@@ -88,7 +89,7 @@ impl CheckRequest {
             policies: check.policies.clone(),
             key: check.key.clone(),
             hash,
-            cost: check.cost,
+            charge: check.charge().to_owned(),
             tag,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             deadline: check.deadline,
@@ -105,7 +106,7 @@ impl CheckRequest {
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {
-        let check = Check::new(&self.policies, &self.key, self.cost).with_tag(&self.tag);
+        let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
         Check { deadline: self.deadline, ..check }
     }
 
@@ -142,12 +143,12 @@ impl CheckRequest {
     }
 
     /// Returns whether the script decides both checks in one place: they have the same key and policies. Where the tag is
-    /// stored, they also have the same tag and cost.
+    /// stored, they also have the same tag and costs.
     pub(super) fn is_same_subject(&self, other: &Self) -> bool {
         self.key == other.key
             && self.is_asking == other.is_asking
             && self.policies.is_same(&other.policies)
-            && (!self.policies.is_tagged() || (self.cost == other.cost && self.tag == other.tag))
+            && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
     }
 
     /// Returns whether both checks may read or write the same state, if their [order](Self::order) depends on the same text.
@@ -155,9 +156,9 @@ impl CheckRequest {
         self.policies.is_same(&other.policies) || self.policies.shares_state(&other.policies)
     }
 
-    /// Returns whether one call names the policies, the cost and the tag of both checks once.
+    /// Returns whether one call names the policies, the costs and the tag of both checks once.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        self.cost == other.cost
+        self.charge == other.charge
             && self.is_asking == other.is_asking
             && self.is_tagged_alike(other)
             && self.policies.is_same(&other.policies)
@@ -292,7 +293,7 @@ impl fmt::Debug for CheckRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CheckRequest")
             .field("policies", &self.policies)
-            .field("cost", &self.cost)
+            .field("charge", &self.charge)
             .finish_non_exhaustive()
     }
 }
@@ -302,7 +303,7 @@ pub(super) mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::{Policy, Quota};
+    use crate::{Cost, Policy, Quota};
 
     pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));

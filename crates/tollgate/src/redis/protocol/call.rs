@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use super::script;
-use crate::{Cost, Key, Policy, PolicySet};
+use crate::{Key, Policy, PolicySet, cost::ChargeRef};
 
 /// The size of a double.
 const DOUBLE: usize = size_of::<f64>();
@@ -9,23 +9,27 @@ const DOUBLE: usize = size_of::<f64>();
 /// The size of the numbers of a call that has a few policies.
 const PACKED: usize = 128;
 
-/// Packs the numbers of a check, or of a batch of checks that have the same policies and one cost, as doubles.
+/// Packs the numbers of a check, or of a batch of checks that have the same policies and costs, as doubles.
 ///
 /// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
 #[inline]
-pub(crate) fn pack(now: f64, cost: Cost, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    packed(&[now, cost.number()], policies)
+pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    packed(now, charge, None, policies)
 }
 
 /// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
-pub(crate) fn pack_refund(now: f64, cost: Cost, spent: f64, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    packed(&[now, cost.number(), spent], policies)
+pub(crate) fn pack_refund(now: f64, charge: ChargeRef<'_>, spent: f64, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    packed(now, charge, Some(spent), policies)
 }
 
 #[inline]
-fn packed(own: &[f64], policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    let mut packed: SmallVec<_> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
-    for_each_number(policies, |number| packed.extend_from_slice(&number.to_le_bytes()));
+fn packed(now: f64, charge: ChargeRef<'_>, spent: Option<f64>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    let mut packed = SmallVec::new();
+    let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
+    push(now);
+    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+    spent.into_iter().for_each(&mut push);
+    for_each_number(policies, push);
     packed
 }
 
@@ -68,9 +72,9 @@ impl MixedArgs {
         self.push(0.0);
     }
 
-    /// Adds a run to the last subject: `count` checks of `cost`, at least one.
-    pub(crate) fn run(&mut self, cost: Cost, count: usize) {
-        self.push(cost.number());
+    /// Adds a run to the last subject: `count` checks of a charge on `policies` policies, at least one.
+    pub(crate) fn run(&mut self, charge: ChargeRef<'_>, policies: usize, count: usize) {
+        charge.iter(policies).for_each(|cost| self.push(cost.number()));
         self.push(count as f64);
         self.runs += 1;
         self.packed[self.runs_at..self.runs_at + DOUBLE].copy_from_slice(&f64::from(self.runs).to_le_bytes());
@@ -105,7 +109,7 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quota;
+    use crate::{Cost, Quota, cost::Charge};
 
     fn doubles(packed: &[u8]) -> Vec<f64> {
         packed.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
@@ -121,21 +125,24 @@ mod tests {
     #[test]
     fn the_numbers_of_a_call_come_before_those_of_the_policies() {
         let numbers = [5.0, 1e6, 40.0, 6.0, 60e6];
-        assert_eq!(doubles(&pack(-1.0, Cost::new(3), &set(5))), [&[-1.0, 3.0], &numbers[..]].concat());
-        let refund = pack_refund(9.0, Cost::new(3), 7.0, &set(5));
-        assert_eq!(doubles(&refund), [&[9.0, 3.0, 7.0], &numbers[..]].concat());
+        let (same, each) = (Charge::from(Cost::new(3)), Charge::each([Cost::new(3), Cost::new(8)]));
+        let packed = |charge: &Charge| doubles(&pack(-1.0, charge.borrow(), &set(5)));
+        assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
+        assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
+        let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5));
+        assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..]].concat());
     }
 
     #[test]
     fn each_subject_of_a_mixed_batch_has_its_numbers_and_its_runs() {
         let mut args = MixedArgs::new(9.0, 2);
         args.subject(&set(5));
-        args.run(Cost::ONE, 7);
-        args.run(Cost::new(u64::from(u32::MAX)), 1);
+        args.run(Cost::ONE.into(), 2, 7);
+        args.run(Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(), 2, 1);
         args.subject(&set(1));
-        args.run(Cost::ZERO, 2);
-        let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 7.0, 4_294_967_295.0, 1.0];
-        let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 2.0];
+        args.run(Cost::ZERO.into(), 2, 2);
+        let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 1.0, 7.0, 4_294_967_295.0, 0.0, 1.0];
+        let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 0.0, 2.0];
         assert_eq!(doubles(&args.into_bytes()), [&[9.0], &first[..], &second[..]].concat());
     }
 }

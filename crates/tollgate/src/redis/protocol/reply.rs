@@ -3,8 +3,9 @@ use smallvec::SmallVec;
 
 use super::Shape;
 use crate::{
-    Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
+    Algorithm, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
     algorithm::{PolicyLevel, unspent},
+    cost::ChargeRef,
     policy_levels::PolicyLevels,
     quota::MAX_EXACT,
 };
@@ -14,7 +15,7 @@ const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
 /// denies is sent as −1 − word. A bare integer is the first word of a single policy.
-pub(crate) fn decision(policies: &PolicySet, cost: Cost, reply: &Value) -> Result<Decision, Error> {
+pub(crate) fn decision(policies: &PolicySet, charge: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
     let (words, at_us) = match reply {
         Value::Array(reply) => timed(reply)?,
         bare => (std::slice::from_ref(bare), 0),
@@ -23,7 +24,7 @@ pub(crate) fn decision(policies: &PolicySet, cost: Cost, reply: &Value) -> Resul
     if words.len() != count {
         return Err(invalid(format_args!("{} words where {count} belong", words.len())));
     }
-    Ok(Decision::from_levels(policies, levels(policies, words, integer)?, cost, at_us))
+    Ok(Decision::from_levels(policies, levels(policies, words, integer)?, charge, at_us))
 }
 
 /// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
@@ -134,18 +135,20 @@ fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
 
 impl Outcome {
     /// Returns the decision on request number `at`, counted from zero.
-    pub(crate) fn decision(&self, at: usize, policies: &PolicySet, cost: Cost) -> Decision {
+    pub(crate) fn decision(&self, at: usize, policies: &PolicySet, charge: ChargeRef<'_>) -> Decision {
         // The last admitted request, and every denied one, has the levels that the script sent.
         if at + 1 >= self.granted && (at >= self.granted || self.levels.fit()) {
-            return Decision::from_levels(policies, self.levels.clone(), cost, self.at_us);
+            return Decision::from_levels(policies, self.levels.clone(), charge, self.at_us);
         }
-        // The script cannot have admitted more than all bursts hold.
-        let later = ((self.granted - 1 - at) as u64).saturating_mul(cost.units()).min(policies.most().units());
-        let earlier = |(policy, level): (_, PolicyLevel)| {
-            (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, later) })
+        let later = (self.granted - 1 - at) as u64;
+        let earlier = |(at, (policy, level)): (usize, (_, PolicyLevel))| {
+            let policy: &Policy = policy;
+            // The script cannot have admitted more than the burst holds.
+            let spent = later.saturating_mul(charge.of(at).units()).min(policy.quota_ref().burst());
+            (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, spent) })
         };
-        let levels = PolicyLevels::collect(self.levels.iter(policies).map(earlier));
-        Decision::from_levels(policies, levels, cost, self.at_us)
+        let levels = PolicyLevels::collect(self.levels.iter(policies).enumerate().map(earlier));
+        Decision::from_levels(policies, levels, charge, self.at_us)
     }
 }
 

@@ -101,7 +101,7 @@ fn a_batch_takes_its_share_and_never_nothing() {
 fn calls(batch: &Batch) -> Vec<Vec<(String, u64)>> {
     let check = |sender: &ReplySender| {
         let request = sender.request();
-        (String::from_utf8_lossy(request.key.as_bytes()).into_owned(), request.cost.units())
+        (String::from_utf8_lossy(request.key.as_bytes()).into_owned(), request.charge.borrow().cost.units())
     };
     batch.groups.iter().map(|group| group.subjects.iter().flatten().map(check).collect()).collect()
 }

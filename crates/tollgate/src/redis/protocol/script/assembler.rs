@@ -50,6 +50,25 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
                 }
             }
         }
+        ("if", rest) => {
+            let (condition, sections) = rest.split_once(" do ").unwrap_or((rest, ""));
+            for (at, part) in (1..).zip(parts) {
+                let of_policy = |line: &str| line.replace("_1", &format!("_{at}"));
+                push(&of_policy(&format!("if {condition} then")));
+                for line in sections.split(' ').flat_map(|section| section_lines(part.source, section)) {
+                    push(&of_policy(&format!("  {line}")));
+                }
+                push("end");
+            }
+        }
+        ("line", line) => (1..=parts.len()).for_each(|at| push(&line.replace("_1", &format!("_{at}")))),
+        ("free", line) => {
+            let costs: Vec<String> = names("cost").iter().map(|cost| format!("{cost} == 0")).collect();
+            push(&format!("if {} then", costs.join(" and ")));
+            push(&format!("  {line}"));
+            push("end");
+        }
+        ("run", _) => push(&run_line(parts)),
         ("admitted", _) => push(&format!("local admitted = {}", names("fits").join(" and "))),
         ("reply", _) => {
             signs(parts.len()).for_each(|line| push(&line));
@@ -94,8 +113,10 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
 fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let (is_refund, is_batch) = (more == "spent", more == "counted");
     let is_tagged = !is_refund && is_tagged(parts);
-    let times: &[&str] = if is_refund { &["now", "cost", "spent"] } else { &["now", "cost"] };
-    let names: Vec<String> = times.iter().map(|&name| name.to_owned()).chain(names_of(parts)).collect();
+    let own = ["now".to_owned()].into_iter().chain(costs_of(parts)).chain(is_refund.then(|| "spent".to_owned()));
+    let own: Vec<String> = own.collect();
+    let tag_at = own.len();
+    let names: Vec<String> = own.into_iter().chain(names_of(parts)).collect();
     let (all, count) = (names.join(", "), names.len());
     let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
     lines.extend(is_tagged.then(|| "local tag".to_owned()));
@@ -106,12 +127,12 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     lines.push("else".to_owned());
     for (at, name) in names.iter().enumerate() {
         // The tag comes before the numbers of the policies.
-        let arg = at + 1 + usize::from(is_tagged && at >= times.len());
+        let arg = at + 1 + usize::from(is_tagged && at >= tag_at);
         let absent =
             if name == "now" || name == "spent" { format!("ARGV[{arg}] == '' and -1 or ") } else { String::new() };
         lines.push(format!("  {name} = {absent}ARGV[{arg}] + 0"));
     }
-    lines.extend(is_tagged.then(|| "  tag = ARGV[3]".to_owned()));
+    lines.extend(is_tagged.then(|| format!("  tag = ARGV[{}]", tag_at + 1)));
     lines.extend(is_batch.then(|| format!("  next_arg = {}", count + 1 + usize::from(is_tagged))));
     lines.push("end".to_owned());
     lines
@@ -119,9 +140,30 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
 
 /// Returns the lines that read the numbers of one subject of a mixed batch, and the first of its runs.
 fn number_lines(parts: &[Part]) -> [String; 2] {
-    let names: Vec<String> = names_of(parts).chain(["runs", "cost", "count"].map(str::to_owned)).collect();
-    let (all, format) = (names.join(", "), "d".repeat(names.len()));
-    [format!("local {all}"), format!("{all}, next_byte = unpack('<{format}', packed, next_byte)")]
+    let numbers = names_of(parts).chain(["runs".to_owned()]).chain(run_of(parts));
+    let names: Vec<String> = numbers.collect();
+    [format!("local {}", names.join(", ")), unpacked(&names)]
+}
+
+/// Returns the line that reads the next run of a mixed batch.
+fn run_line(parts: &[Part]) -> String {
+    unpacked(&run_of(parts).collect::<Vec<_>>())
+}
+
+/// Returns the line that reads the next numbers of a mixed batch.
+fn unpacked(names: &[String]) -> String {
+    let format = "d".repeat(names.len());
+    format!("{}, next_byte = unpack('<{format}', packed, next_byte)", names.join(", "))
+}
+
+/// Returns the names of the numbers of a run.
+fn run_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    costs_of(parts).chain(["count".to_owned()])
+}
+
+/// Returns the names of the costs for all policies.
+fn costs_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    (1..=parts.len()).map(|at| format!("cost_{at}"))
 }
 
 /// Returns the names of the numbers of all policies.

@@ -82,8 +82,8 @@ fn a_set_of_the_most_policies_compiles() {
                 open.resize(depth + 1, 0);
                 if let Some(names) = line.trim_start().strip_prefix("local ") {
                     open[depth] += names.split(" = ").next().map_or(0, |names| names.split(", ").count());
-                } else if line.trim_start().starts_with("for ") {
-                    open.push(5);
+                } else if let Some(names) = line.trim_start().strip_prefix("for ") {
+                    open.push(if names.contains(" in ") { 5 } else { 4 });
                 }
                 most = most.max(open.iter().sum());
             }
