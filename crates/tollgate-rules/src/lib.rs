@@ -2,7 +2,7 @@
 //!
 //! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree of
 //! descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run,
-//! and [`RuleLimiter`] checks requests against them on a store. Use the `tollgate` crate alone for limits that are constants,
+//! and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC (`RequestRules`). Use the `tollgate` crate alone for limits that are constants,
 //! and its `TenantLimiters` for limits that a database holds.
 //!
 //! ```
@@ -81,7 +81,7 @@
 //! |---|---|---|
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
-//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests |
+//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
 //! | `axum` | no | `http`, with the matched route and the peer's address of axum |
 //! | `tonic` | no | `http`, with the peer's address of tonic |
 
@@ -114,6 +114,8 @@ pub use descriptor::{Descriptor, LimitOverride};
 pub use document::{Format, Limits};
 pub use entry::Entry;
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
+#[cfg(feature = "http")]
+pub use limiter::RequestRules;
 pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
 pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
 #[cfg(feature = "watch")]

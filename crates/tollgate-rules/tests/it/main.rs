@@ -9,6 +9,7 @@ mod documents;
 mod envoy;
 mod explain;
 mod files;
+mod layer;
 mod limiter;
 mod limits;
 mod matching;
