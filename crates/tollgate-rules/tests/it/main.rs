@@ -4,6 +4,7 @@
 mod actions;
 mod any_input;
 mod bad_input;
+mod calendar;
 mod compat;
 mod documents;
 mod envoy;
