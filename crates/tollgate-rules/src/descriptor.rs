@@ -90,6 +90,16 @@ impl<'a> Descriptor<'a> {
         self
     }
 
+    /// Returns the same descriptor with texts of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Descriptor<'static> {
+        let mut owned = Descriptor { entries: Entries::default(), limit: self.limit, hits: self.hits };
+        for entry in self.entries.iter().cloned() {
+            owned.entries.push(entry.into_owned());
+        }
+        owned
+    }
+
     /// Returns the entries, in order.
     #[must_use]
     pub fn entries(&self) -> &[Entry<'a>] {

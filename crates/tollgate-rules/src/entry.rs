@@ -12,6 +12,10 @@ impl<'a> Entry<'a> {
         Self { key, value }
     }
 
+    pub(crate) fn into_owned(self) -> Entry<'static> {
+        Entry::new(self.key.into_owned().into(), self.value.into_owned().into())
+    }
+
     /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &str {

@@ -2,7 +2,7 @@
 //!
 //! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree of
 //! descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run,
-//! and [`RuleLimiter`] checks requests against them on a store. Use the `tollgate` crate alone for limits that are constants,
+//! and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC (`RequestRules`). Use the `tollgate` crate alone for limits that are constants,
 //! and its `TenantLimiters` for limits that a database holds.
 //!
 //! ```
@@ -68,9 +68,12 @@
 //! | `window` + | limit | any period in place of `unit`, as in `10m` |
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
+//! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
-//! Windows start at multiples of their length since the Unix epoch, in UTC. There are no calendar months and no time zones.
+//! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30 days. With
+//! one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its first day. Write
+//! `time_zone: UTC` for calendar months in UTC.
 //!
 //! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit, or else
 //! the path of the descriptor. A rule whose amount changes therefore continues its counters.
@@ -79,9 +82,10 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `calendar` | yes | the field `time_zone`: windows of the calendar |
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
-//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests |
+//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
 //! | `axum` | no | `http`, with the matched route and the peer's address of axum |
 //! | `tonic` | no | `http`, with the peer's address of tonic |
 
@@ -114,6 +118,8 @@ pub use descriptor::{Descriptor, LimitOverride};
 pub use document::{Format, Limits};
 pub use entry::Entry;
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
+#[cfg(feature = "http")]
+pub use limiter::RequestRules;
 pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
 pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
 #[cfg(feature = "watch")]

@@ -2,8 +2,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 /// Names the length of a window in the rules language.
 ///
-/// A month has 30 days and a year 365 days, as in Envoy's rate limit service. All windows start at multiples of their
-/// length since the Unix epoch, so a month is no calendar month.
+/// A month has 30 days and a year 365 days, as in Envoy's rate limit service. Windows start at multiples of their length
+/// since the Unix epoch. With the field `time_zone` they are days, weeks, months and years of the calendar instead.
 ///
 /// ```
 /// use std::time::Duration;

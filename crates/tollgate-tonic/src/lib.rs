@@ -31,6 +31,7 @@
 //! | give services and methods different quotas | [`MethodLimiters`] |
 //! | change quotas while the server runs | [`LimiterHandle`](tollgate::LimiterHandle) |
 //! | give each customer a quota of its own | [`TenantLimiters`](tollgate::TenantLimiters) |
+//! | read limits from a file that may change | `RuleLimiter::for_requests` of the crate `tollgate-rules` |
 //! | serve gRPC and HTTP on one port | [`builder`] with [`GrpcStatus::or_http`] |
 //! | charge each message of a stream | [`messages`] |
 //! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |

@@ -9,6 +9,7 @@ use crate::{
     charge::{Charge, Outcome},
     decisions::Decisions,
     headers::HeaderUpdate,
+    joint::JointFuture,
     limit::LimitRef,
     metrics::LabelIndex,
 };
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     LookUp(LimiterFuture),
     /// The store has not answered yet.
     Check(CheckFuture, RequestContext),
+    /// A decider has not answered yet.
+    Decide(JointFuture),
 }
 
 /// Stores what is known of a request until the store answers.
@@ -52,6 +55,8 @@ pub(crate) struct Admission {
 pub(crate) struct Extras {
     pub(crate) charge: Option<Charge>,
     pub(crate) decisions: Option<Decisions>,
+    /// The headers of a request that several limits decided.
+    pub(crate) headers: Vec<HeaderUpdate>,
 }
 
 impl Admission {
@@ -61,6 +66,11 @@ impl Admission {
     #[inline(always)]
     pub(crate) fn new(headers: HeaderUpdate, extras: Option<Box<Extras>>) -> Self {
         Self { headers, extras }
+    }
+
+    /// Admits a request that several limits decided.
+    pub(crate) fn with_extras(extras: Box<Extras>) -> Self {
+        Self { headers: HeaderUpdate::EMPTY, extras: Some(extras) }
     }
 
     /// Returns the charge, which has to know while the service runs.
@@ -101,6 +111,9 @@ impl Extras {
         }
         if let Some(decisions) = self.decisions.take() {
             decisions.insert_into(response.extensions_mut());
+        }
+        for update in &mut self.headers {
+            update.add_to(response.headers_mut());
         }
     }
 }

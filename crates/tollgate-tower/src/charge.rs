@@ -6,6 +6,7 @@ use std::{
 };
 
 use http::{StatusCode, response};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate::{Cost, Decision, Key, Limiter};
 
@@ -61,9 +62,7 @@ pub(crate) type FinalCost = Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>
 
 /// Holds the charge of a request until its final cost is known. Dropping the charge settles it too.
 pub(crate) struct Charge {
-    limiter: Limiter,
-    key: Key,
-    decision: Decision,
+    charged: SmallVec<[Charged; 1]>,
     /// The cost to charge after the response. `None` when the decision has charged it.
     due: Option<Cost>,
     /// `None` once the charge is settled.
@@ -71,15 +70,34 @@ pub(crate) struct Charge {
     is_running: bool,
 }
 
+/// Holds what one limiter has charged.
+pub(crate) struct Charged {
+    pub(crate) limiter: Limiter,
+    pub(crate) key: Key,
+    pub(crate) decision: Decision,
+}
+
+impl Charged {
+    /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet.
+    fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<Cost>) {
+        if let Some(due) = due {
+            let cost = final_cost(outcome, due);
+            if cost > Cost::ZERO {
+                charge(&self.limiter, &self.key, cost);
+            }
+            return;
+        }
+        let charged = self.decision.cost();
+        let surplus = charged.units().saturating_sub(final_cost(outcome, charged).units());
+        if surplus > 0 {
+            refund(&self.limiter, &self.key, &self.decision, Cost::new(surplus));
+        }
+    }
+}
+
 impl Charge {
-    pub(crate) fn new(
-        limiter: Limiter,
-        key: Key,
-        decision: Decision,
-        due: Option<Cost>,
-        final_cost: FinalCost,
-    ) -> Self {
-        Self { limiter, key, decision, due, final_cost: Some(final_cost), is_running: false }
+    pub(crate) fn new(charged: SmallVec<[Charged; 1]>, due: Option<Cost>, final_cost: FinalCost) -> Self {
+        Self { charged, due, final_cost: Some(final_cost), is_running: false }
     }
 
     /// Runs the service. When the service panics, the charge is dropped while `is_running` is set, and so knows of the
@@ -91,21 +109,11 @@ impl Charge {
         result
     }
 
-    /// Refunds the difference between the charge and the final cost, or charges the final cost where nothing is charged
-    /// yet.
+    /// Settles the charge of each limiter.
     pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
         let Some(final_cost) = self.final_cost.take() else { return };
-        if let Some(due) = self.due {
-            let cost = final_cost(outcome, due);
-            if cost > Cost::ZERO {
-                charge(&self.limiter, &self.key, cost);
-            }
-            return;
-        }
-        let charged = self.decision.cost();
-        let surplus = charged.units().saturating_sub(final_cost(outcome, charged).units());
-        if surplus > 0 {
-            refund(&self.limiter, &self.key, &self.decision, Cost::new(surplus));
+        for charged in &self.charged {
+            charged.settle(&final_cost, outcome, self.due);
         }
     }
 }

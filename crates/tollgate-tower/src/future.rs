@@ -124,6 +124,10 @@ where
                             let result = ready!(Pin::new(check).poll(cx));
                             shared.judge(result.as_ref(), context, &mut waiting.parts)
                         }
+                        Step::Decide(decision) => {
+                            let decision = ready!(Pin::new(decision).poll(cx));
+                            shared.judge_joint(decision, &mut waiting.parts)
+                        }
                         Step::LookUp(limiter) => {
                             let limiter = ready!(Pin::new(limiter).poll(cx));
                             shared.check_looked_up(limiter, &mut waiting.parts)

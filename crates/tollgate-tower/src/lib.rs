@@ -71,7 +71,7 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names are told apart, and further ones are `other` |
-//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `cost_never_fits`, `missing_key`, `unavailable` |
+//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //!
 //! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
@@ -87,6 +87,7 @@ mod decisions;
 mod double_count;
 pub mod future;
 mod headers;
+mod joint;
 pub mod key;
 mod labels;
 mod layer;
@@ -108,6 +109,7 @@ pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use decisions::Decisions;
 pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
+pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;

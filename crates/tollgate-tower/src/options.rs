@@ -24,6 +24,25 @@ pub(crate) struct Options {
     pub(crate) request_limiter: Option<RequestLimiterSource>,
 }
 
+impl Options {
+    /// Logs the options that need the one key of a request, for a layer whose requests have several.
+    pub(crate) fn warn_without_key(&self) {
+        let options = [
+            ("wait", self.wait.is_some()),
+            ("partition_key", self.partition_secret.is_some()),
+            ("expose_request_limiter", self.request_limiter.is_some()),
+            ("charge_after", self.charges_after),
+        ];
+        for (option, _) in options.into_iter().filter(|(_, is_set)| *is_set) {
+            tracing::warn!(
+                code = "TOLLGATE-NO-KEY",
+                option,
+                "the option has no effect on requests that several limiters decide, because they have no single key"
+            );
+        }
+    }
+}
+
 type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
 
 type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;

@@ -47,6 +47,15 @@ async fn leave_queue(limiter: Limiter, key: Key, decision: Decision) -> Result<D
     Ok(decision)
 }
 
+/// Waits for `delay`, and refunds the units of the decisions when it is dropped before its end.
+pub(crate) async fn sit_out(delay: Duration, decisions: Vec<(Limiter, Key, Decision)>) {
+    let _waiting = WaitingGauge::new();
+    let slot = |(limiter, key, decision)| QueueSlot { limiter, key, decision: Some(decision) };
+    let slots: Vec<_> = decisions.into_iter().map(slot).collect();
+    sleep(delay).await;
+    slots.into_iter().for_each(QueueSlot::use_up);
+}
+
 /// Holds the units of a queued request. Refunds them when the request is cancelled before it leaves the queue.
 struct QueueSlot {
     limiter: Limiter,

@@ -52,6 +52,7 @@
 //! |---|---|---|
 //! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
 //! | `tls` | no | `rediss://` URLs, by rustls |
+//! | `calendar` | no | windows of local days, weeks, months and years: `Policy::calendar_window` |
 //! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
 //! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
@@ -86,6 +87,8 @@
 //! The gauges of a store are set once a second, from the first check on.
 
 mod algorithm;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod clock;
 mod cost;
 mod decision;
@@ -114,6 +117,8 @@ mod url;
 mod wait;
 
 pub use algorithm::Algorithm;
+#[cfg(feature = "calendar")]
+pub use calendar::{CalendarUnit, TimeZone};
 pub use clock::Clock;
 pub use cost::{Cost, Costs};
 pub use decision::{Decision, Denied, KeyState, PolicyState};

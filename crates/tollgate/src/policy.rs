@@ -152,6 +152,16 @@ impl Policy {
         Buckets { width_us: self.quota.period_us().div_ceil(count), count }
     }
 
+    /// Returns the periods around a time. Only a calendar window has them.
+    #[cfg(feature = "calendar")]
+    pub(crate) fn periods(&self, now_us: u64) -> crate::calendar::Periods {
+        match self.algorithm {
+            Algorithm::CalendarWindow { unit, zone } => zone.periods(unit, now_us),
+            // No other algorithm has the state that asks for it.
+            _ => crate::TimeZone::UTC.periods(crate::CalendarUnit::Day, now_us),
+        }
+    }
+
     /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the quota.
     pub(crate) fn share(&self, replicas: u32) -> Self {
         let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());

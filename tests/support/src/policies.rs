@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, CalendarUnit, Policy, PolicySet, Quota};
 
 use crate::Dice;
 
@@ -80,7 +80,14 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
     loop {
         // Not every list has a quota for every algorithm.
         let quotas = if dice.below(32) == 0 { QUOTAS } else { quotas };
-        let (amount, period_us) = dice.pick(quotas);
+        let (amount, mut period_us) = dice.pick(quotas);
+        let algorithm = match algorithm {
+            Algorithm::CalendarWindow { .. } => calendar(dice),
+            other => other,
+        };
+        if let Algorithm::CalendarWindow { unit, .. } = algorithm {
+            period_us = unit.nominal().as_micros() as u64;
+        }
         let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
         if has_burst(algorithm) && dice.below(2) == 0 {
             let few = 1 + dice.below(2 * amount.min(40));
@@ -98,6 +105,16 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
             return policy;
         }
     }
+}
+
+/// Draws a calendar window.
+///
+/// # Panics
+///
+/// Never: every zone of the list exists.
+pub fn calendar(dice: &mut Dice) -> Algorithm {
+    let zones = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Pacific/Kiritimati", "-09:30"];
+    Algorithm::CalendarWindow { unit: dice.pick(&CalendarUnit::ALL), zone: dice.pick(&zones).parse().expect("a zone") }
 }
 
 /// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that many of them fit into

@@ -5,6 +5,7 @@
 
 mod answers;
 mod bound;
+mod calendar;
 mod changes;
 mod clock;
 mod cost;

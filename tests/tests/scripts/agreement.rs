@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tollgate::{Algorithm, testing::ALGORITHMS};
+use tollgate::{Algorithm, CalendarUnit, TimeZone, testing::ALGORITHMS};
 use tollgate_test_support::{
     Deployment, InRedis, Kind,
     stream::{self, Stream},
@@ -60,6 +60,11 @@ fn token_bucket_agrees_with_its_script() {
 #[test]
 fn fixed_window_agrees_with_its_script() {
     agree(Algorithm::FixedWindow);
+}
+
+#[test]
+fn calendar_window_agrees_with_its_script() {
+    agree(Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC });
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use tollgate::{
     Algorithm::{self, FixedWindow, SlidingLog, SlidingWindow, TokenBucket},
+    CalendarUnit, TimeZone,
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
@@ -16,7 +17,8 @@ const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
 fn agree(redis: &mut InRedis, single: impl Fn() -> Box<dyn Subject>, seeds: u64, rounds: usize) {
     let mut checks = 0;
-    for algorithm in ALGORITHMS {
+    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
         for seed in 0..seeds {
             let mut stream = MixedStream::new(seed, algorithm);
             match compare(redis, &mut *single(), &mut stream, rounds, str::to_owned) {

@@ -1,7 +1,7 @@
 //! Shows that the comparison with the Rust functions finds mistakes: each mutant is a mistake of other limiters, built
 //! into a script, and has to be found.
 
-use tollgate::Algorithm;
+use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{
     InRedis,
     stream::{self, Stream},
@@ -18,6 +18,8 @@ struct Mutant {
 const fn mutant(mistake: &'static str, algorithm: Algorithm, right: &'static str, wrong: &'static str) -> Mutant {
     Mutant { mistake, algorithm, right, wrong }
 }
+
+const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
 
 use Algorithm::{FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit};
 
@@ -163,6 +165,13 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant("a window far ahead locks out", FixedWindow, "if start > now + period_1 then", "if false then"),
     mutant("a refund crosses into a newer window", FixedWindow, "if spent >= start_1 then", "if true then"),
+    mutant("no expiry of a calendar window", CALENDAR, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
+    mutant("one more than the calendar window holds", CALENDAR, "count_1 + cost <= amount_1", "count_1 <= amount_1"),
+    mutant("units of the period before count", CALENDAR, "if start >= start_1 and count > 0", "if count > 0"),
+    mutant("a clock that goes back gives units twice", CALENDAR, "elseif start == end_1 then", "elseif false then"),
+    mutant("a period far ahead is not mended", CALENDAR, "if start > end_1 then", "if false then"),
+    mutant("a refund crosses into a newer period", CALENDAR, "if spent >= start_1 then", "if true then"),
+    mutant("the next period ends with this one", CALENDAR, "start_1, end_1 = end_1, next_1", "start_1 = end_1"),
     mutant("a window of another period keeps the expiry", FixedWindow, "and period == period_1 then", "then"),
     mutant("the window moves with each hit", WindowFromFirstHit, "start_1, kept_1 = start,", "start_1, kept_1 = now,"),
     mutant("a first hit keeps the expiry of another period", WindowFromFirstHit, "period == period_1", "true"),

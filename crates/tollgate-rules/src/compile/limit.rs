@@ -2,6 +2,8 @@
 
 use std::{str::FromStr, time::Duration};
 
+#[cfg(feature = "calendar")]
+use tollgate::CalendarUnit;
 use tollgate::{Algorithm, Policy, PolicySet, Quota};
 
 use super::{
@@ -40,13 +42,15 @@ struct LimitFields<'n> {
     window: Option<(Duration, Position)>,
     burst: Option<(u64, Position)>,
     algorithm: Option<(Algorithm, Position)>,
+    /// The name of the time zone in which the windows begin.
+    time_zone: Option<(Box<str>, Position)>,
     limits: Option<&'n Node>,
     /// A field has a mistake that was reported already.
     is_broken: bool,
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 5] = ["quota", "window", "algorithm", "burst", "limits"];
+const ADDITIONS: [&str; 6] = ["quota", "window", "algorithm", "burst", "time_zone", "limits"];
 
 impl Compiler {
     /// Reads the `rate_limit` of the descriptor with this path.
@@ -61,7 +65,7 @@ impl Compiler {
             self.check_unlimited(&read, trail, at);
             Some(Limit::Unlimited)
         } else if let Some(list) = read.limits {
-            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm"];
+            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm", "time_zone"];
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
         } else {
@@ -98,9 +102,12 @@ impl Compiler {
                 "burst" if self.is_addition(field, &trail) => {
                     read.burst = self.number(node, &trail, 1, MOST).map(|burst| (burst, node.at));
                 }
+                "time_zone" if self.is_addition(field, &trail) => {
+                    read.time_zone = self.text(node, &trail).map(|zone| (zone, node.at));
+                }
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
-                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..4]),
+                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..5]),
             }
         }
         read.is_broken = self.errors.count() > before;
@@ -217,9 +224,12 @@ impl Compiler {
         at: Position,
         name: &str,
     ) -> Option<Metered> {
+        if read.time_zone.is_some() {
+            self.refuse_beside(fields, trail, "time_zone", &["quota", "window", "burst", "algorithm"]);
+        }
         if let Some((quota, at)) = read.quota {
             self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
-            return self.policy(name, quota, read, &trail.field("quota"), at);
+            return self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at);
         }
         if read.is_broken {
             return None;
@@ -249,6 +259,10 @@ impl Compiler {
         if requests == 0 {
             return Some(Metered::Blocked(period));
         }
+        let algorithm = match &read.time_zone {
+            Some((zone, at)) => Some((self.calendar(period, zone, &trail.field("time_zone"), *at)?, *at)),
+            None => read.algorithm,
+        };
         let quota = Quota::try_new(requests, period).and_then(|quota| match read.burst {
             Some((burst, _)) => quota.try_with_burst(burst),
             None => Ok(quota),
@@ -257,7 +271,7 @@ impl Compiler {
         let unit = Unit::from_duration(period).filter(|_| self.compat.is_envoy());
         let name = unit.map_or(name, |unit| unit.as_str());
         match quota {
-            Ok(quota) => self.policy(name, quota, read, trail, at),
+            Ok(quota) => self.policy(name, quota, read.burst.is_some(), algorithm, trail, at),
             Err(error) => {
                 self.refuse(trail, at, &error);
                 None
@@ -270,13 +284,14 @@ impl Compiler {
         &mut self,
         name: &str,
         quota: Quota,
-        read: &LimitFields<'_>,
+        names_burst: bool,
+        algorithm: Option<(Algorithm, Position)>,
         trail: &Trail<'_>,
         at: Position,
     ) -> Option<Metered> {
-        let has_burst = quota.burst() != quota.amount() || read.burst.is_some();
+        let has_burst = quota.burst() != quota.amount() || names_burst;
         let default = if has_burst { Algorithm::TokenBucket } else { Algorithm::FixedWindow };
-        let (algorithm, at) = read.algorithm.unwrap_or((default, at));
+        let (algorithm, at) = algorithm.unwrap_or((default, at));
         match Policy::try_new(name, algorithm, quota) {
             Ok(policy) => Some(Metered::Policy(policy)),
             Err(error) => {
@@ -284,6 +299,30 @@ impl Compiler {
                 None
             }
         }
+    }
+
+    /// Returns the algorithm of windows that begin with a period of the calendar in a time zone.
+    #[cfg(feature = "calendar")]
+    fn calendar(&mut self, period: Duration, zone: &str, trail: &Trail<'_>, at: Position) -> Option<Algorithm> {
+        let Some(unit) = CalendarUnit::ALL.into_iter().find(|unit| unit.nominal() == period) else {
+            let message = "needs the unit day, week, month or year";
+            self.errors.push_at(RuleErrorKind::Value, trail, at, message);
+            return None;
+        };
+        match zone.parse() {
+            Ok(zone) => Some(Algorithm::CalendarWindow { unit, zone }),
+            Err(error) => {
+                self.refuse(trail, at, &error);
+                None
+            }
+        }
+    }
+
+    #[cfg(not(feature = "calendar"))]
+    fn calendar(&mut self, _: Duration, _: &str, trail: &Trail<'_>, at: Position) -> Option<Algorithm> {
+        let message = "needs the feature calendar of tollgate-rules";
+        self.errors.push_at(RuleErrorKind::Value, trail, at, message);
+        None
     }
 
     fn unit(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Unit> {

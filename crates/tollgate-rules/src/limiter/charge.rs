@@ -9,11 +9,13 @@ use crate::{Match, Outcome, Plan, Planned, Rule, rule::Limit};
 
 /// One descriptor that was charged.
 pub(super) struct Charge {
-    limiter: Limiter,
-    key: Key,
+    pub(super) limiter: Limiter,
+    pub(super) key: Key,
     outcome: Outcome,
-    /// None when the units never fit.
-    pub(super) decision: Option<Decision>,
+    /// The error says that the units never fit.
+    pub(super) decision: Result<Decision, Error>,
+    /// The rule is in shadow mode.
+    pub(super) is_shadow: bool,
 }
 
 /// One descriptor before it is charged.
@@ -84,15 +86,16 @@ impl Pending<'_, '_> {
     async fn check(self) -> Result<Charge, Error> {
         let Self { planned, limiter, key } = self;
         let hits = planned.hits();
+        let is_shadow = planned.charged().is_some_and(|found| found.rule().is_shadow());
         match limiter.check_key(&key, Cost::new(hits)).await {
             Ok(decision) => {
                 let outcome = Outcome::from_decision(&decision);
-                Ok(Charge { limiter, key, outcome, decision: Some(decision) })
+                Ok(Charge { limiter, key, outcome, decision: Ok(decision), is_shadow })
             }
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let period = planned.charged().and_then(|found| found.rule().amount()).map(|(_, period)| period);
                 let outcome = Outcome::blocked(period.unwrap_or_default(), hits, now());
-                Ok(Charge { limiter, key, outcome, decision: None })
+                Ok(Charge { limiter, key, outcome, decision: Err(error), is_shadow })
             }
             Err(error) => Err(error),
         }
@@ -101,7 +104,7 @@ impl Pending<'_, '_> {
 
 impl Charge {
     async fn refund(&self) {
-        let Some(decision) = &self.decision else { return };
+        let Ok(decision) = &self.decision else { return };
         if let Err(error) = self.limiter.refund_decision(self.key.clone(), decision, decision.cost()).await {
             tracing::debug!(limiter = self.limiter.name(), %error, "a denied request was not refunded");
         }
@@ -113,9 +116,9 @@ impl Charge {
             return;
         }
         let left = match &self.decision {
-            Some(decision) if decision.is_degraded() => return,
-            Some(decision) => decision.states().map(|state| state.remaining()).min(),
-            None => match self.limiter.peek(self.key.clone()).await {
+            Ok(decision) if decision.is_degraded() => return,
+            Ok(decision) => decision.states().map(|state| state.remaining()).min(),
+            Err(_) => match self.limiter.peek(self.key.clone()).await {
                 Ok(state) => state.states().map(|state| state.remaining()).min(),
                 Err(_) => None,
             },

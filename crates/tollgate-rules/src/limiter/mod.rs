@@ -3,8 +3,12 @@
 mod builder;
 mod charge;
 mod decision;
+#[cfg(feature = "http")]
+mod request_rules;
 mod rule_limiter;
 
 pub use builder::RuleLimiterBuilder;
 pub use decision::{CheckError, RuleDecision};
+#[cfg(feature = "http")]
+pub use request_rules::RequestRules;
 pub use rule_limiter::RuleLimiter;

@@ -3,10 +3,10 @@ use std::{fmt, sync::Arc};
 use tollgate::{Limiter, Outage};
 
 use super::{
-    charge::{charge, refund, settle_denied},
+    charge::{Charge, charge, refund, settle_denied},
     decision::{CheckError, RuleDecision},
 };
-use crate::{Descriptor, GlobalModes, Rule, Rules};
+use crate::{Descriptor, GlobalModes, Rule, RuleSet, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -88,7 +88,20 @@ impl RuleLimiter {
         descriptors: &[Descriptor<'_>],
         hits: u32,
     ) -> Result<RuleDecision, CheckError> {
-        let set = self.0.rules.current();
+        let (verdict, charges) = self.decide(&self.0.rules.current(), domain, descriptors, hits).await?;
+        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision.ok())).collect();
+        Ok(RuleDecision::new(verdict, decisions))
+    }
+
+    /// Decides a request by one set of rules. Returns what each descriptor was charged, which is refunded when the request
+    /// is denied.
+    pub(super) async fn decide(
+        &self,
+        set: &RuleSet,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u32,
+    ) -> Result<(Verdict, Vec<Option<Charge>>), CheckError> {
         let plan = set.plan(domain, descriptors, hits)?;
         let charges = charge(&plan, |rule| self.limiter(rule)).await?;
         let outcomes = settle_denied(&plan, &charges).await;
@@ -96,8 +109,7 @@ impl RuleLimiter {
         if verdict.code() == crate::Code::OverLimit && !set.compat().is_envoy() {
             refund(&charges).await;
         }
-        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision)).collect();
-        Ok(RuleDecision::new(verdict, decisions))
+        Ok((verdict, charges))
     }
 
     /// Returns the limiter with the answer that a rule has in an outage.

@@ -4,11 +4,13 @@
 mod actions;
 mod any_input;
 mod bad_input;
+mod calendar;
 mod compat;
 mod documents;
 mod envoy;
 mod explain;
 mod files;
+mod layer;
 mod limiter;
 mod limits;
 mod matching;

@@ -17,6 +17,7 @@ use crate::protocol::Protocol;
 /// | reason | code | details | pushback |
 /// |---|---|---|---|
 /// | denied | `RESOURCE_EXHAUSTED`, or [another code](Self::code) | `RetryInfo`, `QuotaFailure`, `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | the wait in milliseconds |
+/// | blocked by a rule of 0 requests | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
 /// | missing key | `INVALID_ARGUMENT` | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
@@ -215,7 +216,11 @@ impl<H> GrpcStatus<H> {
     fn rejection_status(&self, rejection: &Rejection<'_>) -> Status {
         match rejection.reason() {
             // The wait of the rejection may be longer than that of the decision: an outer layer, or jitter.
-            Reason::Denied(decision) => self.template.denied_for(decision, rejection.retry_after().unwrap_or_default()),
+            Reason::Denied(decision) => {
+                let retry_after = rejection.retry_after().unwrap_or_default();
+                self.template.denied_for(decision, rejection.states(), retry_after)
+            }
+            Reason::Blocked => self.template.blocked(),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),
             _ => self.template.unavailable(),

@@ -28,14 +28,16 @@ impl StatusTemplate {
     }
 
     pub(super) fn denied(&self, decision: &Decision) -> Status {
-        self.denied_for(decision, decision.retry_after().unwrap_or_default())
+        let states: Vec<_> = decision.states().collect();
+        self.denied_for(decision, &states, decision.retry_after().unwrap_or_default())
     }
 
-    /// Returns the status of a denial whose caller comes back after `retry_after`.
-    pub(super) fn denied_for(&self, decision: &Decision, retry_after: Duration) -> Status {
-        // A set has at most eight policies, so all violations fit the header list of any client.
-        let exceeded = decision.states().filter(|state| state.is_exceeded());
-        let violations: Vec<_> = exceeded.map(|state| self.violation(&state)).collect();
+    /// Returns the status of a denial whose caller comes back after `retry_after`. `states` are those of all limits that
+    /// deny, and `decision` is the one that the caller waits for.
+    pub(super) fn denied_for(&self, decision: &Decision, states: &[PolicyState<'_>], retry_after: Duration) -> Status {
+        // A set has at most eight policies, and as many violations fit the header list of any client.
+        let exceeded = states.iter().filter(|state| state.is_exceeded()).take(8);
+        let violations: Vec<_> = exceeded.map(|state| self.violation(state)).collect();
         let policy = decision.binding().map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
         let details = [
             ErrorDetail::from(RetryInfo::new(Some(retry_after))),
@@ -43,6 +45,13 @@ impl StatusTemplate {
             self.error_info("RATE_LIMIT_EXCEEDED", policy.into_iter().collect()),
         ];
         let pushback = self.pushback.then(|| pushback_ms(retry_after));
+        Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
+    }
+
+    /// Returns the status of a call that no wait lets pass.
+    pub(super) fn blocked(&self) -> Status {
+        let details = [self.error_info("RATE_LIMIT_EXCEEDED", HashMap::new())];
+        let pushback = self.pushback.then_some(DO_NOT_RETRY);
         Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
     }
 

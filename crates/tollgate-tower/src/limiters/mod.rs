@@ -1,4 +1,4 @@
-//! The limits of a layer: fixed limiters, tiers, and limiters that are looked up for each request.
+//! The limits of a layer: fixed limiters, tiers, limiters that are looked up for each request, and deciders.
 
 mod lookup;
 mod source;

@@ -7,7 +7,7 @@ use super::{
     lookup::{ByFunction, ByTenant, Lookup, ready},
     table::{LimiterTable, Selector, Target},
 };
-use crate::{key::KeyError, labels::MetricLabels};
+use crate::{joint::RequestDecider, key::KeyError, labels::MetricLabels};
 
 /// Provides the limiter of each request of a layer.
 ///
@@ -20,9 +20,11 @@ use crate::{key::KeyError, labels::MetricLabels};
 /// | from a list, by the tier of a request | [`TieredLimiters`](crate::TieredLimiters) |
 /// | computed for each request by a function | [`LimiterSource::from_fn`] |
 /// | fetched and cached, by the tenant of a request | [`TenantLimiters`], [`LimiterSource::by_tenant`] |
+/// | several limiters and keys at once, such as rules in files | [`LimiterSource::from_decider`] |
 ///
 /// The headers, the problem document and the metrics of a response are those of the policies that decided. Two layers
-/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row.
+/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row but the
+/// last one, which [has no single key](LimiterSource::from_decider).
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -129,6 +131,20 @@ impl LimiterSource {
         Self::of(ByTenant { tenants, find })
     }
 
+    /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
+    ///
+    /// The decider finds the keys, so the key extractor of the layer is not asked. Pass
+    /// [`Global`](crate::key::Global). The options that need one key have no effect, and the layer logs them once at `warn`:
+    /// [`wait`](crate::RateLimitBuilder::wait), [`partition_key`](crate::RateLimitBuilder::partition_key) and
+    /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter).
+    /// [`charge_after`](crate::RateLimitBuilder::charge_after) charges as
+    /// [`charge_on`](crate::RateLimitBuilder::charge_on) does: before the response.
+    pub fn from_decider(decider: impl RequestDecider) -> Self {
+        let mut limiters = LimiterTable::default();
+        let target = limiters.add_decider(Box::new(decider));
+        Self { limiters, selector: Selector::Always(target), labels: None }
+    }
+
     /// Sets the metric labels of the layer, unless its builder sets
     /// [others](crate::RateLimitBuilder::metric_labels).
     ///
@@ -144,7 +160,8 @@ impl LimiterSource {
     ///
     /// # Errors
     ///
-    /// [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request.
+    /// [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request. A
+    /// [decider](Self::from_decider) has no single limiter.
     pub fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
         Lookup::limiter_for(self, parts)
     }
@@ -154,6 +171,7 @@ impl LimiterSource {
         match self.selector {
             Selector::Always(Target::Fixed(at)) => Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at))),
             Selector::Always(Target::Lookup(at)) => table.add_lookup(self.limiters.lookups.swap_remove(at)),
+            Selector::Always(Target::Decider(at)) => table.add_decider(self.limiters.deciders.swap_remove(at)),
             // A source that selects by itself is asked as a whole.
             _ => table.add_lookup(Box::new(self)),
         }
@@ -175,6 +193,10 @@ impl Lookup for LimiterSource {
         match target {
             Target::Fixed(at) => ready(Some(self.limiters.fixed[at].clone())),
             Target::Lookup(at) => self.limiters.lookups[at].limiter_for(parts),
+            Target::Decider(_) => Err(KeyError::misconfigured(
+                "several limiters decide this request together, and only a layer can do that: give the source to a layer, or \
+                 to one level of tiers",
+            )),
             Target::Exempt => ready(None),
         }
     }
@@ -182,7 +204,7 @@ impl Lookup for LimiterSource {
 
 impl From<Limiter> for LimiterSource {
     fn from(limiter: Limiter) -> Self {
-        let limiters = LimiterTable { fixed: vec![limiter], lookups: Vec::new() };
+        let limiters = LimiterTable { fixed: vec![limiter], ..LimiterTable::default() };
         Self { limiters, selector: Selector::Always(Target::Fixed(0)), labels: None }
     }
 }

@@ -2,13 +2,14 @@ use http::request::Parts;
 use tollgate::Limiter;
 
 use super::lookup::Lookup;
-use crate::key::KeyError;
+use crate::{joint::RequestDecider, key::KeyError};
 
-/// Lists the limiters of a layer: the fixed ones, and the ways to look others up.
+/// Lists the limiters of a layer: the fixed ones, the ways to look others up, and the deciders.
 #[derive(Debug, Default)]
 pub(crate) struct LimiterTable {
     pub(crate) fixed: Vec<Limiter>,
     pub(crate) lookups: Vec<Box<dyn Lookup>>,
+    pub(crate) deciders: Vec<Box<dyn RequestDecider>>,
 }
 
 /// Says what limits a request.
@@ -18,6 +19,8 @@ pub(crate) enum Target {
     Fixed(usize),
     /// The limiter that is looked up in the way at this index.
     Lookup(usize),
+    /// The decider at this index.
+    Decider(usize),
     Exempt,
 }
 
@@ -38,5 +41,10 @@ impl LimiterTable {
     pub(super) fn add_lookup(&mut self, lookup: Box<dyn Lookup>) -> Target {
         self.lookups.push(lookup);
         Target::Lookup(self.lookups.len() - 1)
+    }
+
+    pub(super) fn add_decider(&mut self, decider: Box<dyn RequestDecider>) -> Target {
+        self.deciders.push(decider);
+        Target::Decider(self.deciders.len() - 1)
     }
 }

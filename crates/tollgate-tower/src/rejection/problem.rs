@@ -93,6 +93,9 @@ impl Problem {
         if let Reason::Denied(_) = rejection.reason() {
             return self.denial(rejection);
         }
+        if let Reason::Blocked = rejection.reason() {
+            return format!("{}}}", self.denial);
+        }
         let mut json = String::with_capacity(256);
         // Writing to a `String` never fails.
         let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
@@ -179,7 +182,7 @@ fn text(rejection: &Rejection<'_>) -> String {
 
 fn title(rejection: &Rejection<'_>) -> &'static str {
     match rejection.reason() {
-        Reason::Denied(_) => "Quota exceeded",
+        Reason::Denied(_) | Reason::Blocked => "Quota exceeded",
         _ => rejection.status().canonical_reason().unwrap_or_default(),
     }
 }
@@ -193,7 +196,7 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
         Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),
-        Reason::MissingKey(_) | Reason::Unavailable(_) => None,
+        Reason::Blocked | Reason::MissingKey(_) | Reason::Unavailable(_) => None,
     }
 }
 

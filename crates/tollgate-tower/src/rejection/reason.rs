@@ -26,8 +26,10 @@ pub struct Rejection<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Reason<'a> {
-    /// The quota is spent.
+    /// The quota is spent. Of several limits that deny, this is the one that the client waits for longest.
     Denied(&'a Decision),
+    /// A limit allows no requests at all, such as a rule with 0 requests.
+    Blocked,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
     /// The request has no key.
@@ -37,12 +39,13 @@ pub enum Reason<'a> {
 }
 
 impl Reason<'_> {
-    /// Returns the stable word for logs and metrics: `denied`, `cost_never_fits`, `missing_key` or
-    /// `unavailable`.
+    /// Returns the stable word for logs and metrics: `denied`, `blocked`, `cost_never_fits`,
+    /// `missing_key` or `unavailable`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Denied(_) => "denied",
+            Self::Blocked => "blocked",
             Self::CostNeverFits(_) => "cost_never_fits",
             Self::MissingKey(_) => "missing_key",
             Self::Unavailable(_) => "unavailable",
@@ -54,6 +57,11 @@ impl<'a> Rejection<'a> {
     #[inline]
     pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], jitter: Duration, request: &'a Parts) -> Self {
         let own = states.iter().filter_map(PolicyState::retry_after).max();
+        let own = own.or_else(|| {
+            // A check of no units that a rule denies exceeds nothing itself.
+            let spent = states.iter().filter(|state| state.remaining() == 0);
+            spent.map(PolicyState::more_after).max()
+        });
         let own = own.map(|own| own.saturating_add(jitter));
         let (mut retry_after, mut outer_policy) = (own, None);
         if let Some(own) = own
@@ -81,7 +89,7 @@ impl<'a> Rejection<'a> {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
-            Reason::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Denied(_) | Reason::Blocked => StatusCode::TOO_MANY_REQUESTS,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
             Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -89,7 +97,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Returns the decision, if the request was denied.
+    /// Returns the decision, if the request was denied. Of several limits that deny, it is the one with the longest wait.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
@@ -99,7 +107,10 @@ impl<'a> Rejection<'a> {
     }
 
     /// Returns the states of the policies, in the order of the limiter. Empty unless the request was denied.
-    pub(crate) fn states(&self) -> &'a [PolicyState<'a>] {
+    ///
+    /// Of several limits that deny, the states of the one with the longest wait come first.
+    #[must_use]
+    pub fn states(&self) -> &'a [PolicyState<'a>] {
         self.states
     }
 

@@ -8,7 +8,7 @@ use tollgate::{Cost, Decision, Error, ErrorKind, Key, Limiter, LimiterFuture};
 use super::{Shared, reason_of};
 use crate::{
     answer::{Admission, Extras, RequestContext, Step, Verdict},
-    charge::Charge,
+    charge::{Charge, Charged},
     decisions::Decisions,
     headers::{HeaderUpdate, ResponseDetails},
     key::{KeyError, KeyExtractor},
@@ -44,6 +44,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         match target {
             Target::Fixed(at) => self.check_limit(LimitRef::Fixed(at), parts),
             Target::Lookup(at) => self.look_up(at, parts),
+            Target::Decider(at) => self.decide(at, parts),
             Target::Exempt => Verdict::Admit(Admission::EXEMPT),
         }
     }
@@ -196,11 +197,12 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             (Some(final_cost), Some(key)) if decision.is_allowed() => {
                 // A look that admits a request has charged nothing.
                 let due = (self.options.charges_after && decision.cost() == Cost::ZERO).then_some(cost);
-                Some(Charge::new(limiter.clone(), *key, decision.clone(), due, final_cost.clone()))
+                let charged = Charged { limiter: limiter.clone(), key: *key, decision: decision.clone() };
+                Some(Charge::new([charged].into_iter().collect(), due, final_cost.clone()))
             }
             _ => None,
         };
-        Box::new(Extras { charge, decisions })
+        Box::new(Extras { charge, decisions, headers: Vec::new() })
     }
 
     fn request_limiter(

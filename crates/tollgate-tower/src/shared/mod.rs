@@ -1,6 +1,7 @@
 //! The state that all clones of a layer share.
 
 mod check;
+mod joint;
 
 use std::{
     fmt,
@@ -17,6 +18,7 @@ use crate::{
     decisions::Decisions,
     double_count::DoubleCountDetector,
     headers::{ResponseDetails, partition_key},
+    joint::RequestDecider,
     key::{KeyError, KeyErrorKind},
     labels::MetricLabels,
     limit::{FixedLimit, LimitRef},
@@ -33,6 +35,7 @@ use crate::{
 pub(crate) struct Shared<K, R> {
     fixed: Vec<FixedLimit>,
     lookups: Vec<Box<dyn Lookup>>,
+    deciders: Vec<Box<dyn RequestDecider>>,
     profiles: Profiles,
     options: Options,
     labels: MetricLabels,
@@ -46,7 +49,10 @@ pub(crate) struct Shared<K, R> {
 impl<K, R> Shared<K, R> {
     pub(crate) fn new(limiters: LimiterSource, options: Options, key: K, responder: R) -> Self {
         let labels = options.labels.clone().or(limiters.labels).unwrap_or_default();
-        let LimiterTable { fixed, lookups } = limiters.limiters;
+        let LimiterTable { fixed, lookups, deciders } = limiters.limiters;
+        if !deciders.is_empty() {
+            options.warn_without_key();
+        }
         let fixed = fixed.into_iter().map(|limiter| {
             let profile = Profile::new(limiter.policies(), options.headers, LimitMetrics::new(&labels));
             FixedLimit { limiter, profile }
@@ -54,6 +60,7 @@ impl<K, R> Shared<K, R> {
         Self {
             fixed: fixed.collect(),
             lookups,
+            deciders,
             profiles: Profiles::new(),
             options,
             labels,
@@ -68,7 +75,9 @@ impl<K, R> Shared<K, R> {
     /// Returns the limiters of the layer, and the ways to look limiters up, for `Debug`.
     pub(crate) fn limits(&self) -> impl fmt::Debug {
         let fixed = self.fixed.iter().map(|limit| limit as &dyn fmt::Debug);
-        fixed.chain(self.lookups.iter().map(|lookup| lookup as &dyn fmt::Debug)).collect::<Vec<_>>()
+        let lookups = self.lookups.iter().map(|lookup| lookup as &dyn fmt::Debug);
+        let deciders = self.deciders.iter().map(|decider| decider as &dyn fmt::Debug);
+        fixed.chain(lookups).chain(deciders).collect::<Vec<_>>()
     }
 
     /// Returns the names of a call, as the log shows them.
@@ -78,7 +87,19 @@ impl<K, R> Shared<K, R> {
 
     /// Counts and logs a decision.
     fn record_decision(&self, profile: &Profile, decision: &Decision, labels: LabelIndex, rpc: &RpcName<&str>) {
-        let is_shadow = self.options.is_shadow;
+        self.record_decision_as(profile, decision, labels, rpc, self.options.is_shadow);
+    }
+
+    /// Counts and logs a decision, which denies nothing in shadow mode.
+    #[inline]
+    fn record_decision_as(
+        &self,
+        profile: &Profile,
+        decision: &Decision,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+        is_shadow: bool,
+    ) {
         profile.metrics.record_decision(decision, &self.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
@@ -129,15 +150,29 @@ impl<K, R> Shared<K, R> {
         }
         let rejection = Rejection::new(reason, &states, details.jitter, parts);
         let mut response = self.responder.respond(&rejection);
-        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        self.add_to_rejection(&rejection, profile, details, &mut response);
+        response
+    }
+
+    /// Adds to the response of the responder what it has not set.
+    #[inline]
+    fn add_to_rejection<B>(
+        &self,
+        rejection: &Rejection<'_>,
+        profile: Option<&Profile>,
+        details: &ResponseDetails,
+        response: &mut Response<B>,
+    ) where
+        R: Respond<B>,
+    {
+        let adds_retry_after = self.responder.adds_retry_after(rejection);
         let writer = profile.map(|profile| &profile.headers);
-        add_headers(&rejection, writer, details, adds_retry_after, response.headers_mut());
+        add_headers(rejection, writer, details, adds_retry_after, response.headers_mut());
         if self.options.exposes_decisions
-            && let Some(decisions) = parts.extensions.get::<Decisions>()
+            && let Some(decisions) = rejection.request().extensions.get::<Decisions>()
         {
             response.extensions_mut().insert(decisions.clone());
         }
-        response
     }
 
     #[cold]

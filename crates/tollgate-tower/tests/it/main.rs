@@ -6,6 +6,7 @@ mod connections;
 mod denials;
 mod header_formats;
 mod header_options;
+mod joint;
 mod labels;
 mod looked_up;
 mod observability;

@@ -15,6 +15,7 @@
 /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
 /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
 /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | calendar quotas |
+/// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
 /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
 /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
 /// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
@@ -61,6 +62,17 @@ pub enum Algorithm {
     /// All clients get their new quota at the same moment. See
     /// [`Policy::fixed_window`](crate::Policy::fixed_window).
     FixedWindow,
+    /// Counts units in periods of the calendar: local days, weeks, months or years.
+    ///
+    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit. Needs the feature
+    /// `calendar`. See [`Policy::calendar_window`](crate::Policy::calendar_window).
+    #[cfg(feature = "calendar")]
+    CalendarWindow {
+        /// Sets the period.
+        unit: crate::CalendarUnit,
+        /// Sets the time zone in which the periods begin.
+        zone: crate::TimeZone,
+    },
     /// Counts units in a window of length W that opens with the first request of a key.
     ///
     /// It counts as `INCR` with `EXPIRE` does. See
@@ -98,6 +110,8 @@ impl Algorithm {
             Self::IntervalBucket => "i1",
             Self::LeakyBucket => "l1",
             Self::FixedWindow => "f1",
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow { .. } => "c1",
             Self::WindowFromFirstHit => "h1",
             Self::SlidingWindow => "w1",
             Self::SlidingBuckets { .. } => "b1",
@@ -131,6 +145,8 @@ impl Algorithm {
             | Self::IntervalBucket
             | Self::FixedWindow
             | Self::WindowFromFirstHit => 2,
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow { .. } => 2,
             Self::SlidingWindow => 3,
             Self::SlidingBuckets { .. } | Self::SlidingLog => 4,
         }

@@ -17,6 +17,8 @@
 //! and are moved out instead. Settling only counts their expired entries. The entries themselves
 //! are removed by the next charge.
 
+#[cfg(feature = "calendar")]
+mod calendar_window;
 mod fixed_window;
 mod interval_bucket;
 mod kind;

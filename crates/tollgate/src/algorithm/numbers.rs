@@ -1,5 +1,7 @@
 //! Derives the numbers that a caller sees from the words of a level.
 
+#[cfg(all(feature = "calendar", feature = "redis"))]
+use super::calendar_window;
 #[cfg(feature = "redis")]
 use super::state::State;
 use super::{
@@ -18,6 +20,8 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Number
         Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::numbers(quota, words, denied),
         Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => fixed_window::numbers(quota, words, denied),
         Algorithm::SlidingWindow => sliding_window::numbers(quota, words, denied),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => counted(quota, words),
     }
@@ -47,6 +51,8 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
         | Algorithm::FixedWindow
         | Algorithm::WindowFromFirstHit
         | Algorithm::SlidingWindow => words[0] = words[0].saturating_sub(units),
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => words[0] = words[0].saturating_sub(units),
     }
     words
 }
@@ -64,6 +70,10 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
         Algorithm::IntervalBucket => State::IntervalBucket(interval_bucket::State::of_words(quota, words, at_us)),
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => {
             State::Window(fixed_window::State::of_words(quota, words, at_us))
+        }
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { unit, zone } => {
+            State::CalendarWindow(calendar_window::State::of_words(words, zone.periods(unit, at_us), at_us))
         }
         Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(quota, words, at_us)),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {

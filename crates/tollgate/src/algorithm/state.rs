@@ -1,5 +1,7 @@
 //! The state of any algorithm, and the steps of a decision.
 
+#[cfg(feature = "calendar")]
+use super::calendar_window;
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
@@ -16,6 +18,8 @@ pub(crate) enum State {
     TokenBucket(token_bucket::State),
     IntervalBucket(interval_bucket::State),
     Window(fixed_window::State),
+    #[cfg(feature = "calendar")]
+    CalendarWindow(calendar_window::State),
     SlidingWindow(sliding_window::State),
     SlidingBuckets(sliding_buckets::State),
     SlidingLog(sliding_log::State),
@@ -36,6 +40,8 @@ impl State {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::TokenBucket(token_bucket::State::default()),
             Algorithm::IntervalBucket => Self::IntervalBucket(interval_bucket::State::default()),
             Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => Self::Window(fixed_window::State::default()),
+            #[cfg(feature = "calendar")]
+            Algorithm::CalendarWindow { .. } => Self::CalendarWindow(calendar_window::State::default()),
             Algorithm::SlidingWindow => Self::SlidingWindow(sliding_window::State::default()),
             Algorithm::SlidingBuckets { .. } => Self::SlidingBuckets(sliding_buckets::State::default()),
             Algorithm::SlidingLog => Self::SlidingLog(sliding_log::State::default()),
@@ -60,6 +66,11 @@ impl State {
             Self::Window(mut state) => {
                 let mended = state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us);
                 (Self::Window(state), mended)
+            }
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(mut state) => {
+                let mended = state.settle(policy.periods(now_us));
+                (Self::CalendarWindow(state), mended)
             }
             Self::SlidingWindow(mut state) => {
                 let mended = state.settle(quota, now_us);
@@ -115,6 +126,18 @@ impl State {
                 |state| state.charge(cost),
                 |state| state.words(quota, now_us),
             ),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => {
+                let periods = policy.periods(now_us);
+                decide(
+                    state,
+                    cost,
+                    |state| state.settle(periods),
+                    |state| state.fits(quota, cost),
+                    |state| state.charge(cost),
+                    |state| state.words(periods, now_us),
+                )
+            }
             Self::SlidingWindow(state) => decide(
                 state,
                 cost,
@@ -155,6 +178,8 @@ impl State {
             Self::SlidingBuckets(state) => state.is_some(),
             Self::SlidingLog(state) => state.is_some(),
             Self::TokenBucket(_) | Self::IntervalBucket(_) | Self::Window(_) | Self::SlidingWindow(_) => false,
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(_) => false,
         }
     }
 
@@ -165,6 +190,8 @@ impl State {
             Self::TokenBucket(state) => state.fits(quota, now_us, cost),
             Self::IntervalBucket(state) => state.fits(quota, cost),
             Self::Window(state) => state.fits(quota, cost),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.fits(quota, cost),
             Self::SlidingWindow(state) => state.fits(quota, now_us, cost),
             Self::SlidingBuckets(state) => state.fits(quota, cost),
             Self::SlidingLog(state) => state.fits(quota, cost),
@@ -177,6 +204,8 @@ impl State {
             Self::TokenBucket(state) => state.charge(policy.quota_ref(), cost),
             Self::IntervalBucket(state) => state.charge(cost),
             Self::Window(state) => state.charge(cost),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.charge(cost),
             Self::SlidingWindow(state) => state.charge(cost),
             Self::SlidingBuckets(state) => state.charge(policy.buckets(), now_us, cost),
             Self::SlidingLog(state) => state.charge(now_us, cost, tag),
@@ -189,6 +218,8 @@ impl State {
             Self::TokenBucket(state) => state.refund(policy.quota_ref(), now_us, cost),
             Self::IntervalBucket(state) => state.refund(policy.quota_ref(), spent_us, cost),
             Self::Window(state) => state.refund(spent_us, cost),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.refund(spent_us, cost),
             Self::SlidingWindow(state) => state.refund(policy.quota_ref(), spent_us, cost),
             Self::SlidingBuckets(state) => state.refund(spent_us, cost),
             Self::SlidingLog(state) => state.refund(spent_us, cost),
@@ -202,6 +233,8 @@ impl State {
             Self::TokenBucket(state) => state.words(now_us),
             Self::IntervalBucket(state) => state.words(quota, now_us),
             Self::Window(state) => state.words(quota, now_us),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.words(policy.periods(now_us), now_us),
             Self::SlidingWindow(state) => state.words(quota, now_us),
             Self::SlidingBuckets(state) => state.words(quota, policy.buckets(), now_us, denied),
             Self::SlidingLog(state) => state.words(quota, now_us, denied),
@@ -214,6 +247,8 @@ impl State {
             Self::TokenBucket(state) => state.fresh_at(),
             Self::IntervalBucket(state) => state.fresh_at(policy.quota_ref()),
             Self::Window(state) => state.fresh_at(policy.quota_ref()),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.fresh_at(policy),
             Self::SlidingWindow(state) => state.fresh_at(policy.quota_ref()),
             Self::SlidingBuckets(state) => state.fresh_at(policy.buckets()),
             Self::SlidingLog(state) => state.fresh_at(policy.quota_ref()),
@@ -237,6 +272,8 @@ impl State {
             Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
             Self::Window(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => Value::Bytes(state.to_bytes(policy)),
             Self::SlidingWindow(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingBuckets(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingLog(state) => Value::List(state.to_list()),

@@ -16,6 +16,10 @@ const NAMES: [(&str, Algorithm); 7] = [
     ("sliding_log", Algorithm::SlidingLog),
 ];
 
+/// The start of the text of a calendar window, whose unit and zone follow in parentheses.
+#[cfg(feature = "calendar")]
+const CALENDAR: &str = "calendar_window";
+
 const BUCKETS: &str = "sliding_buckets";
 
 impl fmt::Display for Algorithm {
@@ -30,6 +34,10 @@ impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::SlidingBuckets { buckets } = self {
             return write!(f, "{BUCKETS}({buckets})");
+        }
+        #[cfg(feature = "calendar")]
+        if let Self::CalendarWindow { unit, zone } = self {
+            return write!(f, "{CALENDAR}({unit}, {zone})");
         }
         let name = NAMES.into_iter().find(|(_, algorithm)| algorithm == self);
         f.write_str(name.map_or(BUCKETS, |(name, _)| name))
@@ -58,6 +66,10 @@ impl FromStr for Algorithm {
         if let Some((_, algorithm)) = NAMES.into_iter().find(|(name, _)| *name == text) {
             return Ok(algorithm);
         }
+        #[cfg(feature = "calendar")]
+        if let Some(rest) = text.strip_prefix(CALENDAR) {
+            return calendar_window(text, rest);
+        }
         let shown: String = text.chars().take(60).collect();
         let Some(rest) = text.strip_prefix(BUCKETS) else {
             let names: Vec<_> = NAMES.into_iter().map(|(name, _)| name).collect();
@@ -74,6 +86,19 @@ impl FromStr for Algorithm {
             _ => Err(Error::config(format!("algorithm {shown:?} must have 1 to 1000 buckets, as in {BUCKETS}(10)"))),
         }
     }
+}
+
+/// Reads the unit and the zone of a calendar window: `(month, Europe/Berlin)`.
+#[cfg(feature = "calendar")]
+fn calendar_window(text: &str, rest: &str) -> Result<Algorithm, Error> {
+    let inner = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    let Some((unit, zone)) = inner.and_then(|inner| inner.split_once(',')) else {
+        let shown: String = text.chars().take(60).collect();
+        return Err(Error::config(format!(
+            "algorithm {shown:?} needs a unit and a time zone, as in {CALENDAR}(month, Europe/Berlin)"
+        )));
+    };
+    Ok(Algorithm::CalendarWindow { unit: unit.trim().parse()?, zone: zone.trim().parse()? })
 }
 
 #[cfg(test)]

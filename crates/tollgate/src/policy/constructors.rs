@@ -143,6 +143,57 @@ impl Policy {
         Self::literal(name, Algorithm::FixedWindow, quota)
     }
 
+    /// Limits requests per local day, week, month or year.
+    ///
+    /// A period begins at local midnight: of each day, of Monday, of the first of a month or of January. So a day has 23 or
+    /// 25 hours when the clocks change, and a month has 28 to 31 days. It admits `amount` units. The value in Redis has 24
+    /// bytes. Needs the feature `calendar`.
+    ///
+    /// Use it for quotas that people read, such as those of a contract. Use [`fixed_window`](Self::fixed_window) for days
+    /// in UTC that have to cost no more than other algorithms.
+    ///
+    /// The server has no time zones. Its clock decides, and the process tells it the periods around its own clock. Both
+    /// agree as long as the clock of the process is less than a period off. Beyond that, the server continues with periods
+    /// of the last length, so that a period may begin at another time for a process with such a clock.
+    ///
+    /// The period of the [quota](Self::quota) and of header fields is the [nominal](crate::CalendarUnit::nominal) one. The
+    /// time to the end of the period is exact.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{CalendarUnit, Clock, Cost, Limiter, MemoryStore, Policy};
+    ///
+    /// let plan = Policy::calendar_window("plan", 10_000, CalendarUnit::Month, "Europe/Berlin".parse()?);
+    ///
+    /// // 2026-02-28 22:59:59 UTC is one second before March in Berlin.
+    /// let clock = Clock::manual(1_772_319_599_000_000);
+    /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), plan);
+    /// assert!(limiter.check_cost("acme", Cost::new(10_000)).await?.is_allowed());
+    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(1)));
+    ///
+    /// clock.advance(Duration::from_secs(1));
+    /// let march = limiter.check("acme").await?;
+    /// let left = march.state("plan").unwrap().reset_after();
+    /// assert_eq!(left, Duration::from_secs((31 * 24 - 1) * 3_600)); // the clocks go forward in March
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics when the name is not allowed, or when the amount is 0 or above 999 999 999 999 999. In a `const` this fails
+    /// the build.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub const fn calendar_window(
+        name: &'static str,
+        amount: u64,
+        unit: crate::CalendarUnit,
+        zone: crate::TimeZone,
+    ) -> Self {
+        Self::literal(name, Algorithm::CalendarWindow { unit, zone }, Quota::new(amount, unit.nominal()))
+    }
+
     /// Limits requests per window, where the first request of a key opens the window.
     ///
     /// The window lasts one period W and admits n units. In an interval of length W that covers

@@ -12,6 +12,8 @@ pub(super) enum InvalidPolicy {
     BucketWidth,
     BucketAmount,
     LogAmount,
+    #[cfg(feature = "calendar")]
+    CalendarPeriod,
 }
 
 /// The most sub-windows of [`Algorithm::SlidingBuckets`].
@@ -35,6 +37,10 @@ impl InvalidPolicy {
             Self::BucketWidth => "policy buckets must not exceed the period in microseconds",
             Self::BucketAmount => "policy quota amount must be at most 4294967295 for sliding buckets",
             Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
+            #[cfg(feature = "calendar")]
+            Self::CalendarPeriod => {
+                "policy quota period must be that of its calendar unit: 1 day, 7 days, 30 days (month) or 365 days (year)"
+            }
         }
     }
 
@@ -45,6 +51,8 @@ impl InvalidPolicy {
             Self::WindowBurst | Self::WindowAmount | Self::BucketWidth | Self::BucketAmount | Self::LogAmount => {
                 format!("{}, got {quota:?} in policy {name}", self.text())
             }
+            #[cfg(feature = "calendar")]
+            Self::CalendarPeriod => format!("{}, got {quota:?} in policy {name}", self.text()),
             Self::Buckets => format!("{}, got {algorithm:?} in policy {name}", self.text()),
         })
     }
@@ -70,6 +78,10 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
         Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => Err(InvalidPolicy::Buckets),
         Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => Err(InvalidPolicy::BucketWidth),
         Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => Err(InvalidPolicy::BucketAmount),
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { unit, .. } if unit.nominal().as_micros() as u64 != quota.period_us() => {
+            Err(InvalidPolicy::CalendarPeriod)
+        }
         Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(InvalidPolicy::LogAmount),
         _ => Ok(()),
     }

@@ -22,6 +22,8 @@ mod sync;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
+#[cfg(all(feature = "calendar", feature = "testing"))]
+pub(crate) use protocol::pack_seen;
 #[cfg(feature = "testing")]
 pub(crate) use protocol::{
     MixedArgs, MixedReply, Outcome, decision, entries, numbers, outcomes, pack, pack_refund, write_key,

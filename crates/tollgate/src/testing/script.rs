@@ -118,6 +118,14 @@ impl Script {
         call
     }
 
+    /// Returns the words of a check at `now_us` by a process whose clock shows `seen_us`.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub fn check_seen(&self, key: &Key, costs: impl Into<Costs>, now_us: u64, seen_us: u64) -> Vec<Vec<u8>> {
+        let packed = protocol::pack_seen(now_us as f64, seen_us as f64, self.charge(costs).borrow(), &self.policies);
+        call(self.sha(), &self.keys(key), &packed)
+    }
+
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
     pub fn refund(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {

@@ -238,7 +238,7 @@ fn mixed(policies: &PolicySet, input: &Input) -> Result<(), String> {
         policies: policies.clone(),
         key: Key::from(at),
         tag: String::new(),
-        runs: vec![(Cost::new(input.cost), count)],
+        runs: vec![(Cost::new(input.cost).into(), count)],
     };
     let mixed = MixedBatch::new((0..).zip(&input.counts).map(subject).collect());
     let found = refused(mixed.read(&input.reply))?;

@@ -11,6 +11,8 @@ fn drain(policy: &Policy) -> u64 {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => (b * w).div_ceil(n) + 1,
         Algorithm::IntervalBucket => b.div_ceil(n) * w,
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingLog => w,
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => w,
         Algorithm::SlidingWindow => 2 * w,
         Algorithm::SlidingBuckets { .. } => (layout.count + 1) * layout.width_us,
     }

@@ -14,29 +14,47 @@ const PACKED: usize = 128;
 /// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
 #[inline]
 pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    packed(now, charge, None, policies)
+    packed(now, now, charge, None, policies)
+}
+
+/// Packs the numbers of a check by a process whose clock differs from the time of the check.
+#[cfg(all(feature = "calendar", feature = "testing"))]
+pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    packed(now, seen, charge, None, policies)
 }
 
 /// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
 pub(crate) fn pack_refund(now: f64, charge: ChargeRef<'_>, spent: f64, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    packed(now, charge, Some(spent), policies)
+    packed(now, now, charge, Some(spent), policies)
 }
 
 #[inline]
-fn packed(now: f64, charge: ChargeRef<'_>, spent: Option<f64>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+fn packed(
+    now: f64,
+    seen: f64,
+    charge: ChargeRef<'_>,
+    spent: Option<f64>,
+    policies: &PolicySet,
+) -> SmallVec<[u8; PACKED]> {
     let mut packed = SmallVec::new();
     let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
     push(now);
     charge.iter(policies.len()).for_each(|cost| push(cost.number()));
     spent.into_iter().for_each(&mut push);
-    for_each_number(policies, push);
+    for_each_number(policies, seen, push);
     packed
 }
 
-/// Visits the numbers of all policies in order.
+/// Visits the numbers of all policies in order. `now` is the time of the call.
 #[inline]
-fn for_each_number(policies: &PolicySet, mut visit: impl FnMut(f64)) {
+#[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars depend on the time"))]
+fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl FnMut(f64)) {
     for policy in policies.iter() {
+        #[cfg(feature = "calendar")]
+        if let Some(numbers) = script::calendar_numbers(policy, now) {
+            numbers.into_iter().for_each(|number| visit(number as f64));
+            continue;
+        }
         for number in script::numbers(policy) {
             visit(number as f64);
         }
@@ -51,6 +69,7 @@ fn for_each_number(policies: &PolicySet, mut visit: impl FnMut(f64)) {
 #[derive(Debug)]
 pub(crate) struct MixedArgs {
     packed: Vec<u8>,
+    now: f64,
     /// The index of the number of runs of the last subject.
     runs_at: usize,
     runs: u32,
@@ -62,12 +81,12 @@ impl MixedArgs {
     pub(crate) fn new(now: f64, subjects: usize) -> Self {
         let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
-        Self { packed, runs_at: 0, runs: 0 }
+        Self { packed, now, runs_at: 0, runs: 0 }
     }
 
     /// Begins the next subject.
     pub(crate) fn subject(&mut self, policies: &PolicySet) {
-        for_each_number(policies, |number| self.push(number));
+        for_each_number(policies, self.now, |number| self.packed.extend_from_slice(&number.to_le_bytes()));
         (self.runs_at, self.runs) = (self.packed.len(), 0);
         self.push(0.0);
     }

@@ -7,6 +7,8 @@ mod reply;
 mod script;
 mod shape;
 
+#[cfg(all(feature = "calendar", feature = "testing"))]
+pub(crate) use call::pack_seen;
 pub(crate) use call::{MixedArgs, pack, pack_refund, write_key};
 pub(in crate::redis) use error::{ErrorClass, error, rejects_connection};
 pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes};

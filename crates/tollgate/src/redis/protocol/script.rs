@@ -20,6 +20,8 @@ mod parts;
 use std::sync::LazyLock;
 
 use crate::Algorithm;
+#[cfg(feature = "calendar")]
+pub(crate) use parts::calendar_numbers;
 use parts::{Part, part};
 pub(crate) use parts::{is_short, is_tagged, numbers};
 

