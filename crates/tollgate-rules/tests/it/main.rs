@@ -12,6 +12,7 @@ mod files;
 mod limiter;
 mod limits;
 mod matching;
+mod metrics;
 mod model;
 mod names;
 mod reload;
