@@ -67,16 +67,16 @@ fn check(options: &Options, output: &Type) -> TokenStream {
     };
     // An error that cannot be converted is reported at the type that the function returns.
     let at_output = Ident::new("decision", Span::mixed_site().located_at(output.span()));
-    let decided = quote_spanned!(output.span()=> #at_output?);
-    let passed = quote_spanned!(output.span()=> #tollgate::Decision::into_result(#at_output)?);
+    let success = quote_spanned!(output.span()=> #at_output?);
     quote! {
         {
             let #limiter: &#tollgate::Limiter = #borrow #limiter_expr;
             let #key: #tollgate::Key = #into(#key_expr);
             let #cost: #tollgate::Cost = #cost_value;
             #answer
-            let #decision = #decided;
-            #passed;
+            let #decision = #success;
+            let #decision = #tollgate::Decision::into_result(#decision);
+            #success;
         }
     }
 }

@@ -7,11 +7,6 @@ async fn not_a_limiter(policy: &tollgate::Policy) -> Result<(), Failure> {
     Ok(())
 }
 
-#[tollgate::limited(limiter = limiter, key = 1.5)]
-async fn not_a_key(limiter: &Limiter) -> Result<(), Failure> {
-    Ok(())
-}
-
 #[tollgate::limited(limiter = limiter, key = "hot", wait = limiter)]
 async fn not_a_duration(limiter: &Limiter) -> Result<(), Failure> {
     Ok(())

@@ -1,3 +1,5 @@
+#![allow(unused_variables)]
+
 use tollgate::Limiter;
 
 #[tollgate::limited(limiter = limiter, key = "hot", wait = "2 secnds")]
