@@ -1,6 +1,6 @@
 //! Stands in without the feature: the same functions, which do nothing.
 
-use crate::{Match, Usage};
+use crate::Usage;
 
 #[derive(Debug, Default)]
 pub(crate) struct RuleMetrics(());
@@ -9,7 +9,9 @@ pub(crate) struct RuleMetrics(());
 pub(crate) struct RuleSeries(());
 
 impl RuleMetrics {
-    pub(crate) fn record(&self, _: &Match<'_>, _: Usage) {}
+    pub(crate) fn record(&self, _: &RuleSeries, _: &str, _: Usage) {}
+
+    pub(crate) fn record_override(&self, _: Usage) {}
 
     pub(crate) fn record_load(&self, _: bool) {}
 }

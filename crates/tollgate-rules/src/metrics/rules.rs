@@ -6,7 +6,7 @@ use std::{
 
 use metrics::{Counter, Gauge, Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::{Match, Usage};
+use crate::Usage;
 
 const UNITS: &str = "tollgate_rule_units_total";
 const WITHIN: &str = "tollgate_rule_units_within_total";
@@ -52,13 +52,14 @@ struct LoadSeries {
 }
 
 impl RuleMetrics {
-    /// Counts the units of a descriptor.
-    pub(crate) fn record(&self, found: &Match<'_>, usage: Usage) {
-        if found.is_override() {
-            return self.of_overrides.get_or_init(|| Arc::new(Series::new(OVERRIDE))).record(usage);
-        }
-        let rule = found.rule();
-        rule.series.0.get_or_init(|| self.series(rule.metric_name())).record(usage);
+    /// Counts units of the rule that has this name and these series.
+    pub(crate) fn record(&self, series: &RuleSeries, name: &str, usage: Usage) {
+        series.0.get_or_init(|| self.series(name)).record(usage);
+    }
+
+    /// Counts units of a limit that the request brought along.
+    pub(crate) fn record_override(&self, usage: Usage) {
+        self.of_overrides.get_or_init(|| Arc::new(Series::new(OVERRIDE))).record(usage);
     }
 
     /// Counts a load, and notes whether the files are those in force.

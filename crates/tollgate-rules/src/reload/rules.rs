@@ -165,7 +165,11 @@ impl Rules {
 
     /// Counts the units of a descriptor in the metrics of its rule.
     pub(crate) fn record(&self, found: &Match<'_>, usage: Usage) {
-        self.0.metrics.record(found, usage);
+        if found.is_override() {
+            return self.0.metrics.record_override(usage);
+        }
+        let rule = found.rule();
+        self.0.metrics.record(&rule.series, rule.metric_name(), usage);
     }
 
     fn put(&self, set: RuleSet) {
