@@ -66,17 +66,20 @@ fn check(options: &Options, output: &Type) -> TokenStream {
         }
     };
     // An error that cannot be converted is reported at the type that the function returns.
-    let at_output = Ident::new("decision", Span::mixed_site().located_at(output.span()));
-    let success = quote_spanned!(output.span()=> #at_output?);
+    let success = |name| {
+        let result = Ident::new(name, Span::mixed_site().located_at(output.span()));
+        quote_spanned!(output.span()=> #result?)
+    };
+    let (passed, decided, admitted) = (variable("passed"), success("decision"), success("passed"));
     quote! {
         {
             let #limiter: &#tollgate::Limiter = #borrow #limiter_expr;
             let #key: #tollgate::Key = #into(#key_expr);
             let #cost: #tollgate::Cost = #cost_value;
             #answer
-            let #decision = #success;
-            let #decision = #tollgate::Decision::into_result(#decision);
-            #success;
+            let #decision = #decided;
+            let #passed = #tollgate::Decision::into_result(#decision);
+            #admitted;
         }
     }
 }
