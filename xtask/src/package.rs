@@ -13,6 +13,9 @@ use crate::{
 
 const CORE: &str = "tollgate";
 
+/// The crate on which the core depends.
+const MACROS: &str = "tollgate-macros";
+
 /// Lists the packed files of every published crate, and builds the core crate from them.
 ///
 /// # Errors
@@ -27,9 +30,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
             complete(&scripts, &packed)?;
         }
     }
-    // The crates above the core name a version of it that is not published yet, so only the core can be built.
+    // The crates above the core name a version of it that is not published yet, so only the core can be built, with its macros.
     let mut package = workspace.cargo("package");
-    package.args(["--package", CORE, "--allow-dirty"]);
+    package.args(["--package", MACROS, "--package", CORE, "--allow-dirty"]);
     // Shares the compiled dependencies of the workspace.
     package.env("CARGO_TARGET_DIR", workspace.target());
     failure::run(&mut package)

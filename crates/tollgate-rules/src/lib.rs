@@ -85,9 +85,29 @@
 //! | `calendar` | yes | the field `time_zone`: windows of the calendar |
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
+//! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
 //! | `axum` | no | `http`, with the matched route and the peer's address of axum |
 //! | `tonic` | no | `http`, with the peer's address of tonic |
+//!
+//! # Metrics
+//!
+//! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install the
+//! recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name), of the file alone: no
+//! label value comes from a request. The first 1000 names of a [`Rules`] are told apart, and further ones are `other`. The
+//! limits that requests bring along are `override`. The counters are those of Envoy's service: see [`Usage`].
+//!
+//! | metric | labels | meaning |
+//! |---|---|---|
+//! | `tollgate_rule_units_total` | `rule` | units that requests asked for |
+//! | `tollgate_rule_units_within_total` | `rule` | units of checks within the limit |
+//! | `tollgate_rule_units_near_total` | `rule` | units above four fifths of the limit, and not over it |
+//! | `tollgate_rule_units_over_total` | `rule` | units over the limit, those in shadow mode included |
+//! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode |
+//! | `tollgate_rule_loads_total` | `outcome` | loads of rules: `succeeded` or `failed` |
+//! | `tollgate_rules_refused` | | 1 while the files are refused and older rules are in force, 0 otherwise |
+//!
+//! [`RuleLimiterBuilder::denied_keys`] shows which keys are denied most.
 
 #[cfg(feature = "http")]
 mod actions;
@@ -102,6 +122,7 @@ mod error;
 mod limiter;
 mod load;
 mod matching;
+mod metrics;
 mod pattern;
 mod reload;
 mod rule;

@@ -2,7 +2,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota};
 
-use crate::{Compat, LimitOverride, Unit};
+use crate::{Compat, LimitOverride, Unit, metrics::RuleSeries};
 
 /// Holds the limit of a descriptor and its options.
 ///
@@ -18,6 +18,7 @@ pub struct Rule {
     pub(crate) on_outage: Option<Outage>,
     pub(crate) metadata: Option<Metadata>,
     pub(crate) metric: Box<str>,
+    pub(crate) series: RuleSeries,
     pub(crate) origin: Option<Origin>,
 }
 
@@ -84,6 +85,7 @@ impl Rule {
             on_outage: None,
             metadata: None,
             metric: Box::default(),
+            series: RuleSeries::default(),
             origin: None,
         }
     }

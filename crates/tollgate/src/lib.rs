@@ -24,6 +24,8 @@
 //!
 //! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
 //!
+//! [`DeniedKeys`] shows which keys are denied most.
+//!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
 //! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
 //!
@@ -55,6 +57,7 @@
 //! | `calendar` | no | windows of local days, weeks, months and years: `Policy::calendar_window` |
 //! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
 //! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
+//! | `macros` | no | the attribute `limited`, for async functions |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
 
@@ -92,6 +95,7 @@ mod calendar;
 mod clock;
 mod cost;
 mod decision;
+mod denied_keys;
 mod entry;
 mod error;
 mod key;
@@ -122,6 +126,7 @@ pub use calendar::{CalendarUnit, TimeZone};
 pub use clock::Clock;
 pub use cost::{Cost, Costs};
 pub use decision::{Decision, Denied, KeyState, PolicyState};
+pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
@@ -137,6 +142,9 @@ pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
 pub use url::{connect, open};
+
+#[cfg(feature = "macros")]
+pub use tollgate_macros::limited;
 
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
 #[cfg(feature = "redis")]

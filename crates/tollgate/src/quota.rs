@@ -197,6 +197,49 @@ impl Quota {
             .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
     }
 
+    /// Lengthens the period by `margin`, and so leaves room for delays on the way to a server that counts arrivals.
+    ///
+    /// Use it for work that leaves at the rate of a server's own limit: `Quota::per_minute(100).with_margin(margin)` for a
+    /// server that allows 100 in any minute. A unit that is late on its way arrives closer to the next one, so that up to
+    /// 104 of 100 may arrive in a minute without a margin.
+    ///
+    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog) at most `amount`
+    /// units arrive in any period of the length before the call, while the longest and the shortest time on the way differ by
+    /// at most `margin`. The way begins when the unit is due, and contains the answer of the store, the wait, the scheduler and
+    /// the network. Measure the longest such time under load, and choose a margin above it; 3 % of the period is a good start.
+    /// The margin costs throughput: 3 % of the period is 3 % fewer units.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// const CALLS: Quota = Quota::per_minute(100).with_margin(Duration::from_millis(1_800));
+    /// assert_eq!((CALLS.amount(), CALLS.period()), (100, Duration::from_millis(61_800)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`try_with_margin`](Self::try_with_margin) would fail. In a `const` this fails the build.
+    #[must_use]
+    pub const fn with_margin(self, margin: Duration) -> Self {
+        match Self::checked(self.amount, self.period().saturating_add(margin), self.burst) {
+            Ok(quota) => quota,
+            Err(invalid) => panic!("{}", invalid.text()),
+        }
+    }
+
+    /// Lengthens the period by `margin`, for a value that is known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the period becomes longer than 10 years, or when the
+    /// burst takes more than 10 years to refill.
+    pub fn try_with_margin(self, margin: Duration) -> Result<Self, Error> {
+        let period = self.period().saturating_add(margin);
+        Self::checked(self.amount, period, self.burst)
+            .map_err(|invalid| Self::error(invalid, self.amount, period, self.burst))
+    }
+
     /// Returns the units per period.
     #[must_use]
     pub const fn amount(&self) -> u64 {

@@ -13,6 +13,7 @@ use crate::{
     Compat, Limits, RuleError, RuleErrorKind, RuleErrors, RuleSet,
     document::{Field, Node, Scalar, Value},
     matching::Level,
+    metrics::RuleSeries,
     rule::{Origin, Rule},
     rule_set::{self, Domain},
     selector::Selector,
@@ -188,6 +189,7 @@ impl Compiler {
                 on_outage: fields.on_outage,
                 metadata: fields.metadata,
                 metric: stat_name(&path).into(),
+                series: RuleSeries::default(),
                 origin: Some(node.origin.clone()),
             }));
         }

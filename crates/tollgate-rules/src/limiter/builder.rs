@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use tollgate::{Limiter, Outage, Policy, Quota, Store};
+use tollgate::{DeniedKeys, Limiter, Outage, Policy, Quota, Store};
 
 use super::rule_limiter::{RuleLimiter, Shared};
 use crate::{GlobalModes, Rules};
@@ -27,6 +27,7 @@ pub struct RuleLimiterBuilder {
     outage: Outage,
     deadline: Option<Duration>,
     modes: GlobalModes,
+    denied_keys: Option<DeniedKeys>,
 }
 
 /// Takes the place of policies until a rule gives its own. It is never checked.
@@ -41,6 +42,7 @@ impl RuleLimiterBuilder {
             outage: Outage::default(),
             deadline: None,
             modes: GlobalModes::default(),
+            denied_keys: None,
         }
     }
 
@@ -70,6 +72,14 @@ impl RuleLimiterBuilder {
         self
     }
 
+    /// Counts the descriptors over their limit by key, to see which keys are denied most. By default, nothing is counted.
+    ///
+    /// The key of a descriptor is [`Match::key`](crate::Match::key). Rules in shadow mode are not counted.
+    pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
+        self.denied_keys = Some(denied_keys);
+        self
+    }
+
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> RuleLimiter {
@@ -95,6 +105,7 @@ impl RuleLimiterBuilder {
             default,
             rules: self.rules,
             modes: self.modes,
+            denied_keys: self.denied_keys,
         }))
     }
 }

@@ -1,12 +1,12 @@
 use std::{fmt, sync::Arc};
 
-use tollgate::{Limiter, Outage};
+use tollgate::{DeniedKeys, Limiter, Outage};
 
 use super::{
     charge::{Charge, charge, refund, settle_denied},
     decision::{CheckError, RuleDecision},
 };
-use crate::{Descriptor, GlobalModes, Rule, RuleSet, Rules, Verdict};
+use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -55,6 +55,7 @@ pub struct RuleLimiter(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) rules: Rules,
     pub(super) modes: GlobalModes,
+    pub(super) denied_keys: Option<DeniedKeys>,
     pub(super) default: Limiter,
     /// The limiters for rules with another answer in an outage.
     pub(super) open: Limiter,
@@ -106,10 +107,22 @@ impl RuleLimiter {
         let charges = charge(&plan, |rule| self.limiter(rule)).await?;
         let outcomes = settle_denied(&plan, &charges).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
-        if verdict.code() == crate::Code::OverLimit && !set.compat().is_envoy() {
+        self.record(&plan, &verdict);
+        if verdict.code() == Code::OverLimit && !set.compat().is_envoy() {
             refund(&charges).await;
         }
         Ok((verdict, charges))
+    }
+
+    /// Counts the units of each rule, and the keys that are over a limit.
+    fn record(&self, plan: &Plan<'_>, verdict: &Verdict) {
+        for (planned, status) in plan.iter().zip(verdict.statuses()) {
+            let Some(found) = planned.charged() else { continue };
+            self.0.rules.record(found, status.usage());
+            if let Some(denied_keys) = self.0.denied_keys.as_ref().filter(|_| status.code() == Code::OverLimit) {
+                denied_keys.record(&found.key());
+            }
+        }
     }
 
     /// Returns the limiter with the answer that a rule has in an outage.

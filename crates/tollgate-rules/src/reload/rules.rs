@@ -9,7 +9,7 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use crate::{RuleErrors, RuleSet, RuleSetBuilder};
+use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetrics};
 
 /// Holds the rules in force, and replaces them while requests run.
 ///
@@ -48,6 +48,7 @@ struct Shared {
     loading: Mutex<()>,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    metrics: RuleMetrics,
 }
 
 /// Counts the loads of [`Rules`], the first one included.
@@ -88,6 +89,8 @@ impl Rules {
     }
 
     fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: RuleSet) -> Self {
+        let metrics = RuleMetrics::default();
+        metrics.record_load(true);
         Self(Arc::new(Shared {
             options,
             path,
@@ -96,6 +99,7 @@ impl Rules {
             loading: Mutex::new(()),
             succeeded: AtomicU64::new(1),
             failed: AtomicU64::new(0),
+            metrics,
         }))
     }
 
@@ -136,6 +140,7 @@ impl Rules {
             }
             Err(errors) => {
                 self.0.failed.fetch_add(1, Ordering::Relaxed);
+                self.0.metrics.record_load(false);
                 self.log(&errors);
                 self.0.last_error.store(Some(Arc::new(errors.clone())));
                 Err(errors)
@@ -158,9 +163,19 @@ impl Rules {
         }
     }
 
+    /// Counts the units of a descriptor in the metrics of its rule.
+    pub(crate) fn record(&self, found: &Match<'_>, usage: Usage) {
+        if found.is_override() {
+            return self.0.metrics.record_override(usage);
+        }
+        let rule = found.rule();
+        self.0.metrics.record(&rule.series, rule.metric_name(), usage);
+    }
+
     fn put(&self, set: RuleSet) {
         self.0.current.store(Arc::new(set));
         self.0.succeeded.fetch_add(1, Ordering::Relaxed);
+        self.0.metrics.record_load(true);
         self.0.last_error.store(None);
     }
 

@@ -14,6 +14,7 @@ mod layer;
 mod limiter;
 mod limits;
 mod matching;
+mod metrics;
 mod model;
 mod names;
 mod reload;

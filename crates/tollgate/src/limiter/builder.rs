@@ -1,7 +1,7 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, inner::Inner};
-use crate::{Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
+use crate::{DeniedKeys, Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::deadline`].
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
@@ -30,6 +30,7 @@ pub struct LimiterBuilder<P> {
     deadline: Duration,
     outage: Outage,
     max_waiting: usize,
+    denied_keys: Option<DeniedKeys>,
 }
 
 impl Limiter {
@@ -59,6 +60,7 @@ impl LimiterBuilder<()> {
             deadline: DEADLINE,
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
+            denied_keys: None,
         }
     }
 }
@@ -77,6 +79,7 @@ impl<P> LimiterBuilder<P> {
             deadline: self.deadline,
             outage: self.outage,
             max_waiting: self.max_waiting,
+            denied_keys: self.denied_keys,
         }
     }
 
@@ -124,18 +127,26 @@ impl<P> LimiterBuilder<P> {
         self.max_waiting = max_waiting;
         self
     }
+
+    /// Counts the denied checks of each key, to see which keys are denied most. By default, nothing is counted.
+    ///
+    /// Keep a clone of the [`DeniedKeys`] to read the counts.
+    pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
+        self.denied_keys = Some(denied_keys);
+        self
+    }
 }
 
 impl LimiterBuilder<PolicySet> {
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> Limiter {
-        let Self { store, policies, name, deadline, outage, max_waiting } = self;
+        let Self { store, policies, name, deadline, outage, max_waiting, denied_keys } = self;
         let name = name.unwrap_or_else(|| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into());
         let inner = Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, outage, &*store),
+            fallback: Fallback::new(name, outage, &*store, denied_keys),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),

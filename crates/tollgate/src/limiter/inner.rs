@@ -41,7 +41,7 @@ impl Inner {
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
             let answer = self.store.check(check);
-            self.fallback.answered_in_process(policies, answer.as_ready());
+            self.fallback.answered_in_process(policies, key, answer.as_ready());
             return answer;
         }
         self.check_remote(check)

@@ -1,10 +1,13 @@
 use std::{borrow::Cow, num::NonZeroU32, time::Instant};
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
-use crate::{Check, Deadline, Decision, Error, ErrorKind, PolicySet, Store, metrics::LimiterMetrics, runtime::now};
+use crate::{
+    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, Store, metrics::LimiterMetrics,
+    runtime::now,
+};
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
-/// checks.
+/// checks, and denials by key if that was asked for.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]
@@ -16,17 +19,23 @@ pub(crate) struct Fallback {
     outage_phase: Phase,
     overload_phase: Phase,
     metrics: LimiterMetrics,
+    denied_keys: Option<DeniedKeys>,
 }
 
 impl Fallback {
-    pub(crate) fn new(name: Cow<'static, str>, outage: Outage, store: &dyn Store) -> Self {
+    pub(crate) fn new(
+        name: Cow<'static, str>,
+        outage: Outage,
+        store: &dyn Store,
+        denied_keys: Option<DeniedKeys>,
+    ) -> Self {
         let local = match outage {
             Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None)),
             Outage::Local { replicas: Replicas::Counted } => Some(LocalShare::new(NonZeroU32::MIN, store.replicas())),
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
-        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default() }
+        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default(), denied_keys }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -35,7 +44,15 @@ impl Fallback {
 
     /// Counts the answer of a store in the process.
     #[inline]
-    pub(crate) fn answered_in_process(&self, policies: &PolicySet, answer: Option<Result<&Decision, &Error>>) {
+    pub(crate) fn answered_in_process(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        answer: Option<Result<&Decision, &Error>>,
+    ) {
+        if let (Some(denied_keys), Some(Ok(decision))) = (&self.denied_keys, answer) {
+            denied_keys.record_decision(key, decision);
+        }
         match answer {
             Some(Ok(decision)) => self.metrics.record_in_process(&self.name, decision),
             Some(Err(error)) => self.metrics.record_error(&self.name, policies, error),
@@ -55,12 +72,19 @@ impl Fallback {
     pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
         let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
         let may_end = is_away && !decision.is_remembered();
-        if may_end || LimiterMetrics::IS_ON {
+        if may_end || LimiterMetrics::IS_ON || self.denied_keys.is_some() {
             let check = check();
+            self.record_denial(check, decision);
             self.metrics.record_decision(&self.name, decision, check.deadline);
             if may_end {
                 self.decided_while_away(check);
             }
+        }
+    }
+
+    fn record_denial(&self, check: Check<'_>, decision: &Decision) {
+        if let Some(denied_keys) = &self.denied_keys {
+            denied_keys.record_decision(check.key, decision);
         }
     }
 
@@ -79,7 +103,10 @@ impl Fallback {
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         let answer = self.decide(check, error);
         match &answer {
-            Ok(decision) => self.metrics.record_decision(&self.name, decision, check.deadline),
+            Ok(decision) => {
+                self.metrics.record_decision(&self.name, decision, check.deadline);
+                self.record_denial(check, decision);
+            }
             Err(error) => self.metrics.record_error(&self.name, check.policies, error),
         }
         answer
@@ -139,7 +166,7 @@ mod tests {
             Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
-        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new());
+        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new(), None);
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
@@ -153,7 +180,7 @@ mod tests {
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
-        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new());
+        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new(), None);
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);

@@ -21,6 +21,10 @@ fn every_error_names_the_field_and_the_value() {
             "quota burst must be at most 999999999999999, got 18446744073709551615",
         ),
         (
+            Quota::per_second(1).try_with_margin(Duration::MAX),
+            "quota period must be at most 10 years (3650 days), got 18446744073709551615.999999999s",
+        ),
+        (
             Quota::per_day(1).try_with_burst(4_000),
             "quota burst takes too long to refill: burst × period / amount must be at most 10 years, got burst 4000 at 1 per 86400s",
         ),

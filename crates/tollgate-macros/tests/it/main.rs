@@ -1,0 +1,5 @@
+//! The attribute on functions of all shapes, and its errors.
+
+mod compile_errors;
+mod functions;
+mod waiting;

@@ -1,0 +1,11 @@
+//! Metrics through the `metrics` facade, behind the feature of that name. Labels come from files, never from a request.
+
+#[cfg(not(feature = "metrics"))]
+mod off;
+#[cfg(feature = "metrics")]
+mod rules;
+
+#[cfg(not(feature = "metrics"))]
+pub(crate) use off::{RuleMetrics, RuleSeries};
+#[cfg(feature = "metrics")]
+pub(crate) use rules::{RuleMetrics, RuleSeries};

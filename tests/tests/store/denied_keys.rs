@@ -1,0 +1,91 @@
+//! The keys that are denied most.
+
+use std::collections::BTreeSet;
+
+use tollgate::{
+    Clock, Cost, DeniedKeys, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store,
+};
+use tollgate_test_support::PATIENCE;
+use tollgate_tests::RedisServer;
+
+const TWO: Policy = Policy::fixed_window("two", Quota::per_day(2));
+
+fn limiter(store: impl Store, denied_keys: &DeniedKeys) -> Limiter {
+    Limiter::builder(store).policies(TWO).deadline(PATIENCE).denied_keys(denied_keys.clone()).build()
+}
+
+/// Checks `acme` five times and `other` three times.
+async fn check_both(limiter: &Limiter) {
+    for key in ["acme", "acme", "acme", "other", "acme", "acme", "other", "other"] {
+        let _ = limiter.check(key).await.expect("a decision");
+    }
+}
+
+fn names(denied_keys: &DeniedKeys) -> Vec<(String, u64)> {
+    denied_keys.top(10).iter().map(|key| (key.name().to_owned(), key.denials())).collect()
+}
+
+#[tokio::test]
+async fn denials_are_counted_by_key_and_nothing_else_is() {
+    let denied_keys = DeniedKeys::with_plain_keys(10);
+    let limiter = limiter(MemoryStore::builder().clock(Clock::manual(0)).build(), &denied_keys);
+    check_both(&limiter).await;
+    let _ = limiter.peek("acme").await.expect("a state");
+    let _ = limiter.check_cost("acme", Cost::new(3)).await.expect_err("the cost never fits");
+    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3), ("other".to_owned(), 1)]);
+    assert_eq!(denied_keys.total(), 4);
+
+    denied_keys.clear();
+    assert_eq!((names(&denied_keys).len(), denied_keys.total()), (0, 0));
+    let _ = limiter.check("other").await.expect("a decision");
+    assert_eq!(names(&denied_keys), [("other".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn denials_over_redis_and_those_of_an_outage_are_counted() {
+    let server = RedisServer::start();
+    let denied_keys = DeniedKeys::with_plain_keys(10);
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = limiter(store, &denied_keys);
+    // Some of the denials are remembered, and do not reach the server.
+    check_both(&limiter).await;
+    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3), ("other".to_owned(), 1)]);
+
+    denied_keys.clear();
+    server.kill();
+    for _ in 0..3 {
+        let decision = limiter.check("new").await.expect("a decision in process");
+        assert!(decision.is_degraded());
+    }
+    assert_eq!(names(&denied_keys), [("new".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn limiters_that_share_a_sketch_are_counted_together_and_an_open_outage_denies_nothing() {
+    let denied_keys = DeniedKeys::with_plain_keys(10);
+    let (one, other) = (limiter(MemoryStore::new(), &denied_keys), limiter(MemoryStore::new(), &denied_keys));
+    check_both(&one).await;
+    check_both(&other.with_policies(Policy::fixed_window("one", Quota::per_day(1)))).await;
+    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3 + 4), ("other".to_owned(), 1 + 2)]);
+
+    let store = RedisStore::open("redis://127.0.0.1:1").expect("a store");
+    let builder = Limiter::builder(store).policies(TWO).on_outage(Outage::Open);
+    check_both(&builder.denied_keys(denied_keys.clone()).build()).await;
+    assert_eq!(denied_keys.total(), 10);
+}
+
+#[test]
+fn names_are_digests_whose_secret_is_random_unless_told_otherwise() {
+    let key = Key::new("192.0.2.7");
+    let name = |denied_keys: DeniedKeys| {
+        denied_keys.record(&key);
+        assert!(!format!("{denied_keys:?}").contains("192"));
+        denied_keys.top(1)[0].name().to_owned()
+    };
+    let secret = KeySecret::new(b"from the configuration");
+    let random: BTreeSet<_> = (0..10).map(|_| name(DeniedKeys::new(10))).collect();
+    assert_eq!(random.len(), 10, "each sketch has a secret of its own");
+    assert!(random.iter().all(|name| name.len() == 32 && !name.contains("192")));
+    assert_eq!(name(DeniedKeys::with_secret(10, secret.clone())), DeniedKeys::digest(&key, &secret));
+    assert_eq!(name(DeniedKeys::with_plain_keys(10)), "192.0.2.7");
+}
