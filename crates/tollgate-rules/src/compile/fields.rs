@@ -113,7 +113,7 @@ pub(super) fn similar<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> O
 }
 
 /// Writes names as `a, b or c`.
-pub(super) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<_> = names.collect();
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),

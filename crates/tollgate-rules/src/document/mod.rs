@@ -29,5 +29,6 @@ mod toml;
 mod yaml;
 
 pub use format::Format;
+pub(crate) use format::read_yaml;
 pub use limits::Limits;
-pub(crate) use node::{Field, Node, Scalar, Value};
+pub(crate) use node::{Field, Node, Scalar, Value, short};

@@ -15,6 +15,7 @@ mod matching;
 mod model;
 mod names;
 mod reload;
+mod spring;
 mod verdict;
 
 use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};
