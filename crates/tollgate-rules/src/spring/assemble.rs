@@ -29,7 +29,7 @@ const DEFAULT_NAME: &str = "default-filters";
 const FORBIDDEN: u16 = 403;
 const TOO_MANY_REQUESTS: u16 = 429;
 
-pub(super) fn assemble(settings: Settings, values: &mut Values<'_>) -> Assembled {
+pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assembled {
     let mut limits: Vec<RouteLimit> = Vec::new();
     for route in &settings.routes {
         let filters: Vec<_> = settings.default_filters.iter().chain(&route.filters).collect();

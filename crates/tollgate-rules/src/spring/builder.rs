@@ -1,16 +1,19 @@
 use std::{fmt, path::Path, sync::Arc};
 
-use super::{assemble::assemble, gateway::Gateway, reader::Reader, values::Values};
+use super::{
+    assemble::assemble,
+    gateway::Gateway,
+    reader::Reader,
+    values::{Resolve, Values},
+};
 use crate::{Format, Limits, RuleError, RuleErrorKind, RuleErrors, compile::Errors, document::read_yaml, load};
-
-type Resolve = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Sets options and loads a [`Gateway`].
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it parses or loads"]
 pub struct GatewayBuilder {
     profiles: Vec<String>,
-    placeholders: Option<Resolve>,
+    placeholders: Option<Arc<Resolve>>,
     limits: Limits,
 }
 
@@ -97,7 +100,7 @@ impl GatewayBuilder {
         let mut reader = Reader { values, profiles: &self.profiles };
         let settings = reader.settings(&documents);
         let mut values = reader.values;
-        let assembled = assemble(settings, &mut values);
+        let assembled = assemble(&settings, &mut values);
         values.errors.finish()?;
         assembled.gateway(file)
     }

@@ -8,9 +8,12 @@ use crate::{
     error::Position,
 };
 
+/// Returns the value of the name in a placeholder.
+pub(super) type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Reads values and collects mistakes.
 pub(super) struct Values<'a> {
-    pub(super) resolve: Option<&'a (dyn Fn(&str) -> Option<String> + Send + Sync)>,
+    pub(super) resolve: Option<&'a Resolve>,
     pub(super) errors: Errors,
 }
 
