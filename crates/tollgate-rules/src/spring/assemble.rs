@@ -1,6 +1,11 @@
 //! Puts the limit of each route together from its filters, the default filters and the settings of the gateway.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use tollgate::{Algorithm, Error, Policy, Quota};
 
@@ -31,6 +36,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 
 pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assembled {
     let mut limits: Vec<RouteLimit> = Vec::new();
+    let mut ids = HashSet::new();
     for route in &settings.routes {
         let filters: Vec<_> = settings.default_filters.iter().chain(&route.filters).collect();
         let Some(last) = filters.last() else { continue };
@@ -40,7 +46,7 @@ pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assemble
                 values.refuse(RuleErrorKind::Value, &field, route.at, format!("must not contain *, got {id:?}"));
                 continue;
             }
-            Some(id) if limits.iter().any(|limit| limit.route() == Some(id)) => {
+            Some(id) if !ids.insert(id.as_str()) => {
                 let message =
                     format!("two routes have the id {id:?}, and the gateway gives both the numbers of the last");
                 values.refuse(RuleErrorKind::Duplicate, &field, route.at, message);
@@ -73,7 +79,7 @@ pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assemble
 impl Settings {
     /// Returns the bucket of a route: that of its last filter which has one, or else of the settings of the gateway.
     fn bucket(&self, filters: &[&Filter], route: Option<&str>) -> Option<Bucket> {
-        let config = |name: &str| self.config.iter().find(|(route, _)| route == name).map(|(_, bucket)| *bucket);
+        let config = |name: &str| self.config.get(name).copied();
         if filters.is_empty() {
             return None;
         }

@@ -51,7 +51,7 @@ impl GatewayBuilder {
     ///
     /// let text = "
     /// spring.cloud.gateway.default-filters:
-    /// - {name: RequestRateLimiter, args: {redis-rate-limiter.replenishRate: '${RATE:10}'}}
+    /// - {name: RequestRateLimiter, args: {redis-rate-limiter: {replenish-rate: '${API_RATE:10}', burst-capacity: 20}}}
     /// ";
     /// let gateway = Gateway::builder().placeholders(|name| std::env::var(name).ok()).parse(text)?;
     /// assert_eq!(gateway.limit("any").unwrap().replenish_rate(), 10);

@@ -15,6 +15,9 @@ const NAME: &str = "RequestRateLimiter";
 /// The name under which the gateway looks for the numbers. It knows no other spelling.
 const REDIS: &str = "redis-rate-limiter";
 
+/// The most filters `RequestRateLimiter` of one list. Each route has the filters of two lists.
+const MAX_FILTERS: usize = 100;
+
 const ARGUMENTS: [&str; 5] = ["key-resolver", "deny-empty-key", "empty-key-status", "status-code", "throw-on-limit"];
 
 /// Reads the filters `RequestRateLimiter` of a list, and skips all others.
@@ -28,7 +31,15 @@ pub(super) fn filters(list: &Node, field: &str, values: &mut Values<'_>) -> Vec<
             &[]
         }
     };
-    items.iter().enumerate().filter_map(|(at, item)| filter(item, &format!("{field}[{at}]"), values)).collect()
+    let items = items.iter().enumerate();
+    let filters: Vec<_> =
+        items.filter_map(|(at, item)| filter(item, &format!("{field}[{at}]"), values)).take(MAX_FILTERS + 1).collect();
+    if filters.len() > MAX_FILTERS {
+        let message = format!("must have at most {MAX_FILTERS} filters {NAME}");
+        values.refuse(RuleErrorKind::Limit, field, list.at, message);
+        return Vec::new();
+    }
+    filters
 }
 
 fn filter(item: &Node, field: &str, values: &mut Values<'_>) -> Option<Filter> {
@@ -104,7 +115,7 @@ fn argument(
         [name, ..] if same(name, "bucket4j-rate-limiter") => {
             refuse(RuleErrorKind::Value, "a Bucket4j limiter is not read, write a rule for it".to_owned());
         }
-        ["rate-limiter" | "rateLimiter"] => {
+        [name] if same(name, "rate-limiter") => {
             let message = "the limit of a bean is not in the file, remove rate-limiter and write redis-rate-limiter";
             refuse(RuleErrorKind::Value, message.to_owned());
         }

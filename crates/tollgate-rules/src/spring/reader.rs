@@ -1,5 +1,7 @@
 //! Reads the documents of a file.
 
+use std::collections::HashMap;
+
 use super::{
     filter::filters,
     property::{Property, expected, properties, same},
@@ -29,11 +31,17 @@ struct Config<'n> {
     numbers: NumberReader,
 }
 
+#[derive(Default)]
+struct Configs<'n> {
+    all: Vec<Config<'n>>,
+    by_route: HashMap<&'n str, usize>,
+}
+
 impl Reader<'_> {
     /// Reads all active documents. Later ones replace the settings of earlier ones.
     pub(super) fn settings(&mut self, documents: &[Node]) -> Settings {
         let mut settings = Settings::default();
-        let (mut routes, mut default_filters, mut config) = (None, None, Vec::new());
+        let (mut routes, mut default_filters, mut config) = (None, None, Configs::default());
         for document in documents {
             let is_wanted =
                 |name: &[&str]| ROOTS.iter().any(|root| name.iter().zip(*root).all(|(part, other)| same(part, other)));
@@ -69,9 +77,9 @@ impl Reader<'_> {
         if let Some((node, field)) = default_filters {
             settings.default_filters = filters(node, &field, &mut self.values);
         }
-        for Config { route, field, at, numbers } in config {
+        for Config { route, field, at, numbers } in config.all {
             if let Some(bucket) = numbers.finish(&field, at, &mut self.values) {
-                settings.config.push((route.to_owned(), bucket));
+                settings.config.insert(route.to_owned(), bucket);
             }
         }
         settings
@@ -105,18 +113,18 @@ impl Reader<'_> {
         }
     }
 
-    fn config<'n>(&mut self, route: &'n str, number: &str, property: &Property<'n>, config: &mut Vec<Config<'n>>) {
+    fn config<'n>(&mut self, route: &'n str, number: &str, property: &Property<'n>, config: &mut Configs<'n>) {
         let field = property.name.join(".");
         let Some(number) = NUMBERS.iter().position(|known| same(known, number)) else {
             let message = format!("unknown field, {}", expected(number, &NUMBERS));
             return self.values.refuse(RuleErrorKind::UnknownField, &field, property.at, message);
         };
-        let known = config.iter().position(|config| config.route == route).unwrap_or_else(|| {
+        let known = *config.by_route.entry(route).or_insert_with(|| {
             let base = property.name[..property.name.len() - 1].join(".");
-            config.push(Config { route, field: base, at: property.at, numbers: NumberReader::default() });
-            config.len() - 1
+            config.all.push(Config { route, field: base, at: property.at, numbers: NumberReader::default() });
+            config.all.len() - 1
         });
-        config[known].numbers.read(number, property.node, &field, &mut self.values);
+        config.all[known].numbers.read(number, property.node, &field, &mut self.values);
     }
 
     fn routes(&mut self, list: &Node, field: &str) -> Vec<Route> {

@@ -1,5 +1,7 @@
 //! Holds what the file says, before it is put together for each route.
 
+use std::collections::HashMap;
+
 use super::values::Values;
 use crate::{RuleErrorKind, document::Node, error::Position};
 
@@ -9,7 +11,7 @@ pub(super) struct Settings {
     pub(super) routes: Vec<Route>,
     pub(super) default_filters: Vec<Filter>,
     /// The buckets under `redis-rate-limiter.config`, by route.
-    pub(super) config: Vec<(String, Bucket)>,
+    pub(super) config: HashMap<String, Bucket>,
     pub(super) deny_empty_key: Option<bool>,
     pub(super) empty_key_status: Option<u16>,
 }

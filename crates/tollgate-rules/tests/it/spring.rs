@@ -287,6 +287,10 @@ fn a_file_that_would_be_read_wrongly_is_refused() {
             "did you mean deny-empty-key?",
         ),
         ("spring.cloud.gateway.redis-rate-limiter.config.a.burst: 1".to_owned(), "unknown field"),
+        (
+            format!("spring.cloud.gateway.default-filters: [{}]", [limited; 101].join(", ")),
+            "must have at most 100 filters RequestRateLimiter",
+        ),
         ("spring.cloud.gateway.routes: 5".to_owned(), "expected a list, got the number 5"),
         (format!("spring.config.activate.on-profile: a & b\n---\n# {limited}"), "expected names of profiles"),
     ] {
