@@ -8,6 +8,31 @@ use super::{
 };
 use crate::{Format, Limits, RuleError, RuleErrorKind, RuleErrors, compile::Errors, document::read_yaml, load};
 
+impl Gateway {
+    /// Parses the text of an `application.yml` with the default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn parse(text: &str) -> Result<Self, RuleErrors> {
+        Self::builder().parse(text)
+    }
+
+    /// Loads an `application.yml` with the default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, RuleErrors> {
+        Self::builder().load(path)
+    }
+
+    /// Returns a builder, to set options.
+    pub fn builder() -> GatewayBuilder {
+        GatewayBuilder::default()
+    }
+}
+
 /// Sets options and loads a [`Gateway`].
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it parses or loads"]

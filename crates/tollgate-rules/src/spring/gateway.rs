@@ -1,7 +1,7 @@
-use std::{borrow::Cow, collections::HashMap, fmt, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
-use super::{builder::GatewayBuilder, route_limit::RouteLimit};
-use crate::{Descriptor, RuleErrors, RuleSet};
+use super::route_limit::RouteLimit;
+use crate::{Descriptor, RuleSet};
 
 /// Holds the rate limits of a Spring Cloud Gateway: see the [module](super).
 #[derive(Clone)]
@@ -16,29 +16,6 @@ pub struct Gateway {
 impl Gateway {
     /// Names the domain of the [rules](Self::rules).
     pub const DOMAIN: &'static str = "spring";
-
-    /// Parses the text of an `application.yml` with the default options.
-    ///
-    /// # Errors
-    ///
-    /// Fails with every mistake that was found.
-    pub fn parse(text: &str) -> Result<Self, RuleErrors> {
-        Self::builder().parse(text)
-    }
-
-    /// Loads an `application.yml` with the default options.
-    ///
-    /// # Errors
-    ///
-    /// Fails with every mistake that was found.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, RuleErrors> {
-        Self::builder().load(path)
-    }
-
-    /// Returns a builder, to set options.
-    pub fn builder() -> GatewayBuilder {
-        GatewayBuilder::default()
-    }
 
     /// Returns the limits of the routes in the order of the file, and after them the one of all other routes.
     #[must_use]
