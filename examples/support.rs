@@ -101,6 +101,11 @@ pub async fn stopped() {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// Compiles the code of the page about migrating with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/migrating.md")]
+struct Migrating;
+
 #[cfg(test)]
 mod tests {
     use axum::serve::Listener;

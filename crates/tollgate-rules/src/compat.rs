@@ -18,9 +18,14 @@ use std::fmt;
 /// | counters | differ for all domains, keys, values and policies | are those of `domain_key_value_…` |
 /// | `requests_per_unit` missing | is refused | is 0: every request is denied |
 /// | `unlimited` with an unknown `unit` | is refused | is accepted |
+/// | a number with a leading zero, such as `010` | is refused | is octal, as in YAML 1.1 |
 /// | `yes`, `no`, `on`, `off` (YAML 1.1) | are texts | are booleans where a boolean is expected |
 /// | `metadata` with `detailed_metric` or `value_to_metric` | is returned | is lost |
 /// | additions: `quota`, `window`, `algorithm`, `burst`, `limits`, `prefix_v6`, `on_outage`, `rate_limits` | are allowed | are refused |
+///
+/// Some files that Envoy's service accepts are refused in both modes, with the place: a field that appears twice in one mapping
+/// (the service takes the last one), a known field in the wrong mapping (the service ignores it), a second document (the
+/// service ignores it), and numbers such as `1_000` and `0b11` of YAML 1.1.
 ///
 /// The field `compat` itself is unknown to Envoy's service. Set the mode in code for a file that both read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -2,8 +2,9 @@
 //!
 //! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree of
 //! descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run,
-//! and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC (`RequestRules`). Use the `tollgate` crate alone for limits that are constants,
-//! and its `TenantLimiters` for limits that a database holds.
+//! and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC (`RequestRules`). Use the
+//! `tollgate` crate alone for limits that are constants, and its `TenantLimiters` for limits that a database holds. The module
+//! [`spring`] reads the limits of a Spring Cloud Gateway.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -128,6 +129,7 @@ mod reload;
 mod rule;
 mod rule_set;
 mod selector;
+pub mod spring;
 mod unit;
 mod verdict;
 

@@ -38,13 +38,17 @@ pub(crate) fn tree(path: &Path, limits: &Limits) -> Result<Node, RuleError> {
         let message = "unknown format, expected a name that ends in .yaml, .yml, .json or .toml";
         return Err(RuleError::new(RuleErrorKind::Io, message));
     };
+    format.read(&text(path, limits)?, limits)
+}
+
+/// Reads a file as a text.
+pub(crate) fn text(path: &Path, limits: &Limits) -> Result<String, RuleError> {
     let bytes = read_whole(path, limits, || {})?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
         RuleError::new(RuleErrorKind::Syntax, "the file is not valid UTF-8").at(Position::of_byte(&text, valid))
-    })?;
-    format.read(&text, limits)
+    })
 }
 
 /// The size and the time of a file. A writer that replaces the content in place changes them.

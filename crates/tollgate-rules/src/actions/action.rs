@@ -37,7 +37,7 @@ struct Action {
     source: Source,
 }
 
-/// Where an action finds the value of its entry.
+/// Selects the value of the entry of an action.
 #[derive(Clone, Debug)]
 enum Source {
     ClientIp,

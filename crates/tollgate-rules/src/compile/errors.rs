@@ -37,13 +37,18 @@ impl fmt::Display for Trail<'_> {
 
 /// Collects mistakes, up to a number.
 #[derive(Default)]
-pub(super) struct Errors {
-    pub(super) file: Option<Arc<Path>>,
+pub(crate) struct Errors {
+    pub(crate) file: Option<Arc<Path>>,
     held: Vec<RuleError>,
     count: usize,
 }
 
 impl Errors {
+    /// Collects the mistakes of a file.
+    pub(crate) fn of_file(file: Arc<Path>) -> Self {
+        Self { file: Some(file), ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, error: RuleError) {
         self.count += 1;
         if self.held.len() < MAX_ERRORS {
@@ -52,6 +57,17 @@ impl Errors {
     }
 
     pub(super) fn push_at(&mut self, kind: RuleErrorKind, field: &Trail<'_>, at: Position, message: impl Into<String>) {
+        self.push_in(kind, field, at, message);
+    }
+
+    /// Adds a mistake in a field, whose path is written only if the mistake is held.
+    pub(crate) fn push_in(
+        &mut self,
+        kind: RuleErrorKind,
+        field: impl fmt::Display,
+        at: Position,
+        message: impl Into<String>,
+    ) {
         self.count += 1;
         if self.held.len() < MAX_ERRORS {
             let error = RuleError::new(kind, message).at(at).in_field(field.to_string());
@@ -64,7 +80,7 @@ impl Errors {
         self.count
     }
 
-    pub(super) fn finish(&mut self) -> Result<(), RuleErrors> {
+    pub(crate) fn finish(&mut self) -> Result<(), RuleErrors> {
         if self.count == 0 {
             return Ok(());
         }

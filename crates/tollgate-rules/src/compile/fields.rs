@@ -3,7 +3,7 @@
 use super::{compiler::Compiler, errors::Trail};
 use crate::{
     RuleErrorKind,
-    document::{Field, Node, Scalar, Value},
+    document::{Field, Node, Scalar, Value, short},
 };
 
 impl Compiler {
@@ -34,10 +34,20 @@ impl Compiler {
 
     /// Reads an integer between two bounds.
     pub(crate) fn number(&mut self, node: &Node, trail: &Trail<'_>, least: u64, most: u64) -> Option<u64> {
-        let Value::Scalar(Scalar::Integer(number, _)) = &node.value else {
-            return self.wrong_type(node, trail, &format!("an integer from {least} to {most}"));
+        let number = match &node.value {
+            Value::Scalar(Scalar::Integer(_, text)) if is_octal(text) => match i128::from_str_radix(text, 8) {
+                Ok(number) if self.compat.is_envoy() => number,
+                // 10 in YAML 1.2 and 8 in YAML 1.1, which Envoy's service reads.
+                _ => {
+                    let message = format!("expected an integer without leading zeros, got {}", short(text));
+                    self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+                    return None;
+                }
+            },
+            Value::Scalar(Scalar::Integer(number, _)) => *number,
+            _ => return self.wrong_type(node, trail, &format!("an integer from {least} to {most}")),
         };
-        match u64::try_from(*number) {
+        match u64::try_from(number) {
             Ok(number) if number >= least && number <= most => Some(number),
             _ => {
                 let message = format!("must be {least} to {most}, got {number}");
@@ -113,12 +123,17 @@ pub(super) fn similar<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> O
 }
 
 /// Writes names as `a, b or c`.
-pub(super) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<_> = names.collect();
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => names.concat(),
     }
+}
+
+/// Returns whether a number starts with 0 and has only digits.
+fn is_octal(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Reads the booleans that YAML 1.1 has beside true and false.

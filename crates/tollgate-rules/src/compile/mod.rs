@@ -13,7 +13,9 @@ mod names;
 
 #[cfg(feature = "http")]
 pub(crate) use compiler::Compiler;
+pub(crate) use errors::Errors;
 #[cfg(feature = "http")]
 pub(crate) use errors::Trail;
+pub(crate) use fields::listed;
 pub(crate) use files::{Options, compile};
-pub(crate) use names::{metric_part, stat_name};
+pub(crate) use names::{metric_part, policy_name, stat_name};

@@ -41,10 +41,7 @@ impl Format {
 
     /// Reads a text as a tree. A byte order mark at its start is skipped.
     pub(crate) fn read(self, text: &str, limits: &Limits) -> Result<Node, RuleError> {
-        if text.len() > limits.bytes {
-            return Err(limits.too_many_bytes(text.len() as u64));
-        }
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = checked(text, limits)?;
         match self {
             Self::Yaml => yaml::read(text, limits),
             Self::Json => json::read(text, limits),
@@ -52,4 +49,17 @@ impl Format {
             Self::Toml => toml::read(text, limits),
         }
     }
+}
+
+/// Reads the documents of a YAML text. A byte order mark at its start is skipped.
+pub(crate) fn read_yaml(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
+    yaml::read_all(checked(text, limits)?, limits)
+}
+
+/// Tests the size of a text, and removes its byte order mark.
+fn checked<'t>(text: &'t str, limits: &Limits) -> Result<&'t str, RuleError> {
+    if text.len() > limits.bytes {
+        return Err(limits.too_many_bytes(text.len() as u64));
+    }
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }

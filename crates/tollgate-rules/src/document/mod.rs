@@ -11,8 +11,8 @@
 //!
 //! | library | reason against it |
 //! |---|---|
-//! | `serde-saphyr` 2 | good messages, limits and spans, but for serde types only; Rust 1.89, the workspace promises 1.88; 30 crates |
-//! | `saphyr` 0.3 | its tree with marks copies the target of each alias without a limit |
+//! | `serde-saphyr` 2.1 | good messages, limits and spans, but for serde types only; needs Rust 1.89, and the workspace promises 1.88 |
+//! | `saphyr` 0.3.3 | bounds the copies that aliases make, but neither the size nor the depth of its tree |
 //! | `marked-yaml` 0.8 | refuses every alias and every tag, also in files of Envoy's service; parser `yaml-rust2` |
 //! | `serde_yaml` | not maintained |
 //!
@@ -29,5 +29,6 @@ mod toml;
 mod yaml;
 
 pub use format::Format;
+pub(crate) use format::read_yaml;
 pub use limits::Limits;
-pub(crate) use node::{Field, Node, Scalar, Value};
+pub(crate) use node::{Field, Node, Scalar, Value, short};

@@ -31,6 +31,23 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
     }
 }
 
+/// Reads a text of any number of YAML documents.
+pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
+    let mut reader =
+        Reader { parser: Parser::new_from_str(text), budget: Budget::new(limits), anchors: HashMap::new() };
+    let mut documents = Vec::new();
+    loop {
+        let (event, span) = reader.next()?;
+        match event {
+            Event::StreamEnd => return Ok(documents),
+            // An anchor belongs to its document (YAML 1.2, section 3.2.2.2).
+            Event::DocumentStart(_) => reader.anchors.clear(),
+            Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
+            first => documents.push(reader.node(first, span, 0)?),
+        }
+    }
+}
+
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     budget: Budget<'a>,

@@ -85,8 +85,8 @@ pub(super) fn shared_pattern<'a>(entry: &Entry<'_>, step: Option<Selected<'a>>) 
 
 /// Returns the text of a pattern without the key of the entry.
 pub(super) fn pattern_text<'a>(entry: &Entry<'_>, selector: &'a Selector) -> Cow<'a, str> {
-    if *selector.key == *entry.key() {
-        return selector.value().into();
+    if let Some(value) = selector.value.as_deref().filter(|_| *selector.key == *entry.key()) {
+        return value.into();
     }
     // A pattern in the key, in the mode `envoy`. It starts with the key of the entry only by chance.
     let text = selector.composite();

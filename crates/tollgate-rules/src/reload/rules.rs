@@ -79,22 +79,22 @@ impl Rules {
     pub fn load_with(options: RuleSetBuilder, path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
         let path = path.into();
         let set = options.load(&path)?;
-        Ok(Self::with(options, Some(path), set))
+        Ok(Self::with(options, Some(path), set.into()))
     }
 
     /// Creates a handle on rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
     #[must_use]
-    pub fn new(set: RuleSet) -> Self {
-        Self::with(RuleSet::builder(), None, set)
+    pub fn new(set: impl Into<Arc<RuleSet>>) -> Self {
+        Self::with(RuleSet::builder(), None, set.into())
     }
 
-    fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: RuleSet) -> Self {
+    fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
         let metrics = RuleMetrics::default();
         metrics.record_load(true);
         Self(Arc::new(Shared {
             options,
             path,
-            current: ArcSwap::from_pointee(set),
+            current: ArcSwap::new(set),
             last_error: ArcSwapOption::empty(),
             loading: Mutex::new(()),
             succeeded: AtomicU64::new(1),
@@ -116,7 +116,8 @@ impl Rules {
     }
 
     /// Puts other rules in force, between two requests.
-    pub fn replace(&self, set: RuleSet) {
+    pub fn replace(&self, set: impl Into<Arc<RuleSet>>) {
+        let set = set.into();
         let _loading = self.lock();
         self.put(set);
     }
@@ -134,7 +135,7 @@ impl Rules {
         match self.0.options.load(path) {
             Ok(set) => {
                 let rules = set.rules().count();
-                self.put(set);
+                self.put(set.into());
                 tracing::info!(path = %path.display(), rules, "rate limit rules were loaded");
                 Ok(())
             }
@@ -172,8 +173,8 @@ impl Rules {
         self.0.metrics.record(&rule.series, rule.metric_name(), usage);
     }
 
-    fn put(&self, set: RuleSet) {
-        self.0.current.store(Arc::new(set));
+    fn put(&self, set: Arc<RuleSet>) {
+        self.0.current.store(set);
         self.0.succeeded.fetch_add(1, Ordering::Relaxed);
         self.0.metrics.record_load(true);
         self.0.last_error.store(None);

@@ -124,7 +124,7 @@ fn failure_at(path: &Path, what: &str, error: io::Error) -> RuleErrors {
     RuleError::io(message, error).into()
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Message {
     Changed,
     Stop,

@@ -64,6 +64,21 @@ fn leniencies_of_envoys_service_hold_in_its_mode_alone() {
 }
 
 #[test]
+fn a_number_with_a_leading_zero_is_octal_in_envoy_mode_and_refused_in_native_mode() {
+    let text = |number| {
+        format!("domain: d\ndescriptors:\n- key: a\n  rate_limit: {{unit: day, requests_per_unit: {number}}}\n")
+    };
+    let descriptor = Descriptor::from([("a", "x")]);
+    let amount = |set: &RuleSet| set.find("d", &descriptor).unwrap().rule().amount().unwrap().0;
+    assert_eq!(amount(&envoy_rules(&text("010"))), 8);
+    assert_eq!(amount(&envoy_rules(&text("0"))), 0);
+    assert_eq!(amount(&rules(&text("0"))), 0);
+    for errors in [refused(&text("010")), envoy_refused(&text("09"))] {
+        assert!(errors.to_string().contains("requests_per_unit: expected an integer without leading zeros, got 0"));
+    }
+}
+
+#[test]
 fn what_is_no_error_in_the_language_is_accepted_in_both_modes() {
     let text = "
 domain: d

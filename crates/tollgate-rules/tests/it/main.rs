@@ -18,6 +18,7 @@ mod metrics;
 mod model;
 mod names;
 mod reload;
+mod spring;
 mod verdict;
 
 use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};

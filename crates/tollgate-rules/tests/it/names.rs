@@ -107,6 +107,15 @@ descriptors:
 }
 
 #[test]
+fn a_shared_pattern_in_the_key_names_its_counter_also_for_a_key_of_the_same_text() {
+    let set = envoy_rules(
+        "{domain: d, descriptors: [{key: a*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}]}",
+    );
+    let key = |key| set.find("d", &Descriptor::from([(key, "v")])).unwrap().envoy_key(0);
+    assert_eq!((key("ab").as_str(), key("a*").as_str()), ("d_ab_a*_0", "d_a*_a*_0"));
+}
+
+#[test]
 fn a_shared_counter_differs_from_that_of_a_value_with_the_text_of_the_pattern() {
     let set = rules(
         "

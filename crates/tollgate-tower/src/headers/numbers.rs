@@ -1,5 +1,7 @@
 //! Numbers as header values.
 
+use std::time::Duration;
+
 use http::HeaderValue;
 
 use super::text::value;
@@ -33,6 +35,12 @@ pub(crate) fn number_value(number: u64) -> HeaderValue {
     }
 }
 
+/// Returns the units per second of an amount per period, rounded down.
+pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
+    let per_second = u128::from(amount) * 1_000_000_000 / period.as_nanos().max(1);
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}
+
 fn small_text(number: u64) -> Option<&'static str> {
     let end = 3 * (usize::try_from(number).ok()?.min(SMALL) + 1);
     let len = match number {
@@ -46,6 +54,15 @@ fn small_text(number: u64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_rounded_down_exactly() {
+        for (amount, micros, expected) in
+            [(7, 140_000, 50), (33, 1_100_000, 30), (10, 1_000_000, 10), (59, 60_000_000, 0), (u64::MAX, 1, u64::MAX)]
+        {
+            assert_eq!(per_second(amount, Duration::from_micros(micros)), expected, "{amount} in {micros} µs");
+        }
+    }
 
     #[test]
     fn numbers_of_any_length_are_written_in_full() {

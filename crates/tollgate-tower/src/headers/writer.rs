@@ -11,7 +11,7 @@ use super::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_BURST_CAPACITY, X_LIMIT, X_REMAINING,
         X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
     },
-    numbers::number_value,
+    numbers::{number_value, per_second},
     quota_unit::QuotaUnit,
     seconds::{round_up, until_more},
     text::{self, Text},
@@ -178,7 +178,7 @@ fn lines(
         ],
         HeaderFormat::Spring => vec![
             number(X_REMAINING, remaining),
-            number(X_REPLENISH_RATE, (quota.amount() as f64 / quota.period().as_secs_f64()) as u64),
+            number(X_REPLENISH_RATE, per_second(quota.amount(), quota.period())),
             number(X_BURST_CAPACITY, quota.burst()),
             number(X_REQUESTED_TOKENS, decision.cost().units()),
         ],
