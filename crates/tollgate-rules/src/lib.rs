@@ -96,6 +96,7 @@ mod entries;
 mod entry;
 mod error;
 mod limiter;
+mod lint;
 mod load;
 mod matching;
 mod pattern;
@@ -115,6 +116,7 @@ pub use document::{Format, Limits};
 pub use entry::Entry;
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
 pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
+pub use lint::{RuleWarning, RuleWarningKind};
 pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
 #[cfg(feature = "watch")]
 pub use reload::ReloadGuard;

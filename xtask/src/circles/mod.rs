@@ -27,10 +27,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let unreadable = |error| Failure::new(format!("cannot read {}: {error}", crates.display()));
     let mut roots = Vec::new();
     for entry in std::fs::read_dir(&crates).map_err(unreadable)? {
-        let root = entry.map_err(unreadable)?.path().join("src/lib.rs");
-        if root.is_file() {
-            roots.push(root);
-        }
+        let sources = entry.map_err(unreadable)?.path().join("src");
+        // A crate that is a command alone has no library.
+        roots.extend(["lib.rs", "main.rs"].map(|name| sources.join(name)).into_iter().find(|root| root.is_file()));
     }
     roots.sort();
     let mut found = Vec::new();

@@ -16,6 +16,7 @@ mod model;
 mod names;
 mod reload;
 mod verdict;
+mod warnings;
 
 use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};
 
