@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{Check, Completions, Explain, Man},
+    commands::{Check, Completions, Explain, Man, Peek, Reset, Simulate, Top, Who},
     output::Format,
 };
 
@@ -25,6 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate check rules.yaml
   tollgate explain rules.yaml tenant=gold route=/export
+  tollgate simulate rules.yaml --trace access.log --suggest 1
+  tollgate top --redis redis://127.0.0.1
 
 Exit status:
   0  done
@@ -35,6 +37,11 @@ Exit status:
 pub(crate) enum Command {
     Check(Check),
     Explain(Explain),
+    Simulate(Simulate),
+    Peek(Peek),
+    Reset(Reset),
+    Top(Top),
+    Who(Who),
     Man(Man),
     Completions(Completions),
 }

@@ -6,7 +6,10 @@ mod arguments;
 mod commands;
 mod failure;
 mod output;
+mod redis;
 mod rules;
+mod simulate;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,11 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
     match arguments.command {
         Command::Check(command) => Ok(command.run(format)),
         Command::Explain(command) => command.run(format),
+        Command::Simulate(command) => command.run(format),
+        Command::Peek(command) => command.run(format),
+        Command::Reset(command) => command.run(format),
+        Command::Top(command) => command.run(format),
+        Command::Who(command) => command.run(format),
         Command::Man(command) => command.run(Arguments::command()),
         Command::Completions(command) => Ok(command.run(Arguments::command())),
     }

@@ -125,7 +125,7 @@ fn hostile_files_are_refused_with_their_place() {
     let (long, deep) = (format!("domain: {}", "x".repeat(20 << 20)), "[".repeat(10 << 20));
     for (content, words) in [
         (long.as_bytes(), "bytes"),
-        (deep.as_bytes(), "deep"),
+        (deep.as_bytes(), "rules.yaml:1:256: "),
         (b"domain: sh\xffop\n", "the file is not valid UTF-8"),
         (b"[[[[", "rules.yaml"),
         (b"\xEF\xBB\xBFdomain: a\ndomain: b\n", "domain"),

@@ -4,6 +4,11 @@
 mod arguments;
 mod check;
 mod explain;
+mod peek;
+mod redis_failures;
+mod simulate;
+mod top;
+mod who;
 
 use std::{
     ffi::OsStr,

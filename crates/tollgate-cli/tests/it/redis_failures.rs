@@ -1,0 +1,98 @@
+//! Servers that are away, refuse or are none. No message has a password.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    thread,
+};
+
+use tollgate_tests::{RedisServer, ports};
+
+use super::{Run, command, tollgate};
+
+const PASSWORD: &str = "hunter2";
+
+/// Checks that the command failed in this way, and that no output has the password.
+#[track_caller]
+fn fails(run: &Run, words: &str) {
+    assert!(run.status == 2 && run.stdout.is_empty(), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    assert!(!run.stderr.contains(PASSWORD), "{}", run.stderr);
+}
+
+#[test]
+fn a_server_that_is_away_is_named_without_the_password() {
+    let port = ports::free();
+    let url = format!("redis://ann:{PASSWORD}@127.0.0.1:{port}/0");
+    for arguments in [&["top"][..], &["peek", "a"], &["reset", "a"], &["who", "--policy", "a=1/s"]] {
+        let run = tollgate([arguments, &["--redis", &url]].concat());
+        fails(&run, &format!("error: cannot connect to 127.0.0.1:{port}: the connection was refused\n"));
+    }
+}
+
+#[test]
+fn a_server_that_refuses_the_password_is_told_as_such() {
+    let server = RedisServer::builder().password("right").start();
+    let addr = server.addr();
+    fails(&tollgate(["top", "--redis", &format!("redis://:{PASSWORD}@{addr}")]), "authentication failed");
+    let run = tollgate(["top", "--redis", &format!("redis://{addr}")]);
+    fails(&run, "NOAUTH");
+    assert_eq!(tollgate(["top", "--redis", &server.url()]).status, 0);
+    // The variable does as well, and the help does not show it.
+    let run = Run::from(command().arg("top").env("TOLLGATE_REDIS_URL", server.url()).output().unwrap());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let url = format!("redis://:{PASSWORD}@{addr}");
+    let run = Run::from(command().args(["top", "--help"]).env("TOLLGATE_REDIS_URL", &url).output().unwrap());
+    assert!(run.status == 0 && !run.stdout.contains(PASSWORD), "{}", run.stdout);
+}
+
+#[test]
+fn a_server_that_repeats_the_password_in_its_error_is_not_quoted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let answer = format!("-ERR unknown command 'AUTH', with args beginning with: '{PASSWORD}'\r\n");
+        let mut buffer = [0; 4_096];
+        while stream.read(&mut buffer).is_ok_and(|read| read > 0) && stream.write_all(answer.as_bytes()).is_ok() {}
+    });
+    let run = tollgate(["top", "--redis", &format!("redis://:{PASSWORD}@{addr}")]);
+    fails(&run, &format!("cannot connect to {addr}: "));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_given_up() {
+    let server = RedisServer::start();
+    server.pause();
+    let run = tollgate(["top", "--timeout", "1", "--redis", &server.url()]);
+    fails(&run, &format!("{}: no answer in time", server.addr()));
+    server.resume();
+}
+
+#[test]
+fn a_user_without_the_rights_is_told_the_code() {
+    let acl = format!("user weak on >{PASSWORD} ~tollgate:* +ping +get");
+    let server = RedisServer::builder().config(acl).start();
+    let run = tollgate(["top", "--redis", &format!("redis://weak:{PASSWORD}@{}", server.addr())]);
+    fails(&run, "NOPERM");
+}
+
+#[test]
+fn a_wrong_url_is_refused_without_its_text() {
+    for (scheme, words) in [
+        ("http", "the URL in --redis is not valid"),
+        ("redis+cluster", "each master of a cluster"),
+        ("redis+sentinel", "name a master by its own redis:// URL"),
+    ] {
+        fails(&tollgate(["top", "--redis", &format!("{scheme}://ann:{PASSWORD}@h")]), words);
+    }
+    fails(&tollgate(["top", "--redis", &format!("ann:{PASSWORD}@h")]), "the URL in --redis is not valid");
+    fails(
+        &tollgate(["top", "--redis", &format!("redis://ann:{PASSWORD}@h:port/x")]),
+        "the URL in --redis is not valid",
+    );
+    // A URL in a place where none belongs.
+    fails(&tollgate(["top", &format!("redis://ann:{PASSWORD}@h")]), "redis://***@h");
+    fails(&tollgate(["top"]), "--redis <URL>");
+}
