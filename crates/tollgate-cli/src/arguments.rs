@@ -31,7 +31,7 @@ Examples:
 Exit status:
   0  done
   1  `check` found mistakes
-  2  the command could not do its work: a wrong argument, a file that cannot be read, a server that is away";
+  2  a wrong argument, a file that cannot be read, a server that is away";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

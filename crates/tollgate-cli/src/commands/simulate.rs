@@ -20,7 +20,7 @@ use crate::{
 /// Tries rules on an access log in simulated time, and tells what each rule would have denied.
 ///
 /// The trace is in the common or combined log format, in JSON lines, or in CSV with the names of the columns in its first
-/// line. The descriptors of a request are made by the field `rate_limits` of the rules, or by --descriptor.
+/// line. The descriptors of a request are made by the field rate_limits of the rules, or by --descriptor.
 ///
 /// Fields of a request: time, ip, method, path, query, host, user, user_agent, referer, status, bytes, and every column of
 /// JSON and CSV under its own name. Objects inside JSON are named outer.inner.
@@ -65,8 +65,9 @@ pub(crate) struct Simulate {
 const EXAMPLES: &str = "\
 Examples:
   tollgate simulate rules.yaml --trace access.log
-  tollgate simulate rules.yaml --trace access.log --descriptor remote_address={ip} --svg denials.svg
-  tollgate simulate rules.yaml --trace requests.jsonl --descriptor tenant={tenant},path={path} --suggest 1
+  tollgate simulate rules.yaml --trace access.log --suggest 1 --svg denials.svg
+  tollgate simulate rules.yaml --trace access.log --descriptor remote_address={ip},path={path}
+  tollgate simulate rules.yaml --trace requests.csv --field time=when --field ip=client
   zcat access.log.*.gz | tollgate simulate rules.yaml --trace -";
 
 impl Simulate {

@@ -112,8 +112,7 @@ impl<'a> Scan<'a> {
             };
         }
         let mut results = self.server.pipeline(&mut commands).await?.into_iter();
-        // A value of another type is an error of its own command.
-        let mut next = || results.next().and_then(Result::ok).unwrap_or(Value::Nil);
+        let mut next = || results.next().unwrap_or(Value::Nil);
         for (quota, key) in &keys {
             let (left, value) = (next(), next());
             let marked = if key.kind == Kind::SlidingLog { next() } else { Value::Nil };

@@ -99,10 +99,16 @@ impl Server {
         result.map_err(|error| failure("the server refused a command at", &self.address, &error))
     }
 
-    /// Sends several commands, and returns a result for each.
-    pub(crate) async fn pipeline(&mut self, commands: &mut Pipeline) -> Result<Vec<RedisResult<Value>>, Failure> {
-        let results = commands.ignore_errors().query_async(&mut self.connection).await;
-        results.map_err(|error| failure("the server did not answer at", &self.address, &error))
+    /// Sends several commands, and returns a reply for each. A command for a value of another type has the reply nil.
+    pub(crate) async fn pipeline(&mut self, commands: &mut Pipeline) -> Result<Vec<Value>, Failure> {
+        let refused = |error| failure("the server refused a command at", &self.address, &error);
+        let results: Vec<RedisResult<Value>> =
+            commands.ignore_errors().query_async(&mut self.connection).await.map_err(refused)?;
+        let reply = |result: RedisResult<Value>| match result {
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Nil),
+            result => result.map_err(refused),
+        };
+        results.into_iter().map(reply).collect()
     }
 
     /// Returns the server's time in microseconds since the Unix epoch.

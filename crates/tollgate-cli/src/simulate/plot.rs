@@ -17,8 +17,8 @@ pub(crate) fn plot(simulator: &Simulator) -> String {
     let totals = &simulator.totals;
     let unit = Unit::of(totals.last_us - totals.first_us);
     let panels: Vec<_> = tallies.iter().map(|tally| panel(tally, &unit)).collect();
-    let columns = panels.len().clamp(1, 2);
-    Picture::new("Requests and denials by rule", ["requests", "denied"], panels).columns(columns).svg()
+    // The names of rules are long, so that each panel has a row of its own.
+    Picture::new("Requests and denials by rule", ["requests", "denied"], panels).columns(1).svg()
 }
 
 fn panel(tally: &Tally, unit: &Unit) -> Panel {

@@ -143,7 +143,7 @@ fn a_file_without_permission_ends_with_status_2() {
 
     let file = File::new("rules.yaml", SHOP);
     fs::set_permissions(file.directory(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(&file.path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o000)).unwrap();
     let mut check = command();
     check.args(["check", file.path()]);
     if fs::File::open(&file.path).is_ok() {

@@ -6,6 +6,7 @@ mod check;
 mod explain;
 mod peek;
 mod redis_failures;
+mod rights;
 mod simulate;
 mod top;
 mod who;
