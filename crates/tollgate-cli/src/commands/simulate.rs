@@ -95,7 +95,7 @@ impl Simulate {
         let unreadable = |error: io::Error| Failure::new(format_args!("{}: {error}", self.trace.display()));
         let mut requests = Sorter::new(trace);
         let mut has_requests = false;
-        while let Some(request) = requests.next() {
+        for request in requests.by_ref() {
             simulator.request(&request.map_err(unreadable)?).await?;
             has_requests = true;
         }

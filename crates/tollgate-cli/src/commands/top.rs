@@ -9,7 +9,7 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport},
+    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
 };
 
 /// Shows the keys with the most use.
@@ -68,7 +68,7 @@ impl Top {
         let mut first = First { states: Vec::new(), most: self.number as usize, by: self.by };
         let scan = run_async(async {
             let mut server = self.redis.connect().await?;
-            Scan::new(&mut server, &limits).run(&self.scan, |_| true, |state| first.add(state)).await
+            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
         })?;
         let topped = Topped { scan, states: first.states };
         Ok(Report::new(format, &topped, || {

@@ -9,7 +9,7 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport},
+    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
 };
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
@@ -65,7 +65,7 @@ impl Who {
                     }
                 }
             };
-            Scan::new(&mut server, &limits).run(&self.scan, |_| true, visit).await
+            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, visit).await
         })?;
         states.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
         states.dedup_by(|a, b| a.redis_key == b.redis_key);

@@ -9,7 +9,7 @@ use tollgate_rules::Descriptor;
 use super::{
     entry::Entry,
     limits::{LimitOptions, Limits},
-    scan::{Scan, ScanOptions, ScanReport},
+    scan::{Scan, ScanOptions, ScanReport, Wanted},
     server::Server,
     state_key::{Kind, StateKey},
 };
@@ -44,8 +44,7 @@ pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Ve
             scan.read(keys, &mut ScanReport::default(), &mut |entry| found.push(entry)).await?;
         }
         Named::Subjects(subjects) => {
-            let is_wanted = |key: &StateKey| subjects.contains(&key.subject);
-            scan.run(&options.scan, is_wanted, |entry| found.push(entry)).await?;
+            scan.run(&options.scan, &Wanted::Subjects(subjects), |entry| found.push(entry)).await?;
         }
     }
     // A scan may find a key twice.
@@ -88,6 +87,7 @@ impl KeyOptions {
         if let Ok(address) = text.parse::<IpAddr>() {
             subjects.push(Key::from(address).encoded().to_owned());
         }
+        subjects.dedup();
         Ok(Named::Subjects(subjects))
     }
 }

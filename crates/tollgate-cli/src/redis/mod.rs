@@ -14,5 +14,5 @@ mod stored;
 pub(crate) use entry::Entry;
 pub(crate) use limits::LimitOptions;
 pub(crate) use lookup::{KeyOptions, find};
-pub(crate) use scan::{Scan, ScanOptions, ScanReport};
+pub(crate) use scan::{Scan, ScanOptions, ScanReport, Wanted};
 pub(crate) use server::RedisOptions;

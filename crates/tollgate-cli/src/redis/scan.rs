@@ -32,6 +32,13 @@ pub(crate) struct Scan<'a> {
     limits: &'a Limits,
 }
 
+/// Selects states.
+pub(crate) enum Wanted {
+    All,
+    /// The states of these subjects.
+    Subjects(Vec<String>),
+}
+
 /// Counts the keys of a scan.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ScanReport {
@@ -48,16 +55,16 @@ impl<'a> Scan<'a> {
         Self { server, limits }
     }
 
-    /// Visits every state whose key passes `is_wanted`, in no order.
+    /// Visits every state that is wanted, in no order.
     pub(crate) async fn run(
         &mut self,
         options: &ScanOptions,
-        is_wanted: impl Fn(&StateKey) -> bool,
+        wanted: &Wanted,
         mut visit: impl FnMut(Entry),
     ) -> Result<ScanReport, Failure> {
         let mut report = ScanReport::default();
         let total: u64 = self.server.command(&redis::cmd("DBSIZE")).await?;
-        let pattern = format!("{}:{{*", escaped(self.server.prefix()));
+        let pattern = wanted.pattern(self.server.prefix());
         let replicas = format!("{}:{{replicas}}", self.server.prefix());
         let mut progress = options.progress.start();
         // The server does not tell how many keys it looked at.
@@ -68,15 +75,15 @@ impl<'a> Scan<'a> {
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(options.count);
             let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
             looked_at = total.min(looked_at + options.count);
-            let mut wanted = Vec::new();
+            let mut states = Vec::new();
             for key in keys.iter().filter(|key| **key != *replicas.as_bytes()) {
                 match StateKey::parse(self.server.prefix(), key) {
-                    Some(key) if is_wanted(&key) => wanted.push(key),
+                    Some(key) if wanted.has(&key) => states.push(key),
                     Some(_) => {}
                     None => report.other_keys += 1,
                 }
             }
-            self.read(wanted, &mut report, &mut visit).await?;
+            self.read(states, &mut report, &mut visit).await?;
             progress.update(looked_at, total);
             cursor = next;
             if cursor == 0 {
@@ -132,6 +139,28 @@ impl<'a> Scan<'a> {
             visit(Entry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms));
         }
         Ok(())
+    }
+}
+
+impl Wanted {
+    fn has(&self, key: &StateKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Subjects(subjects) => subjects.contains(&key.subject),
+        }
+    }
+
+    /// Returns the pattern of Redis by which the server selects keys.
+    fn pattern(&self, prefix: &str) -> String {
+        let prefix = escaped(prefix);
+        match self {
+            // The outermost level stands in braces.
+            Self::Subjects(subjects) if subjects.len() == 1 => {
+                let outermost = subjects[0].split('>').next().unwrap_or_default();
+                format!("{prefix}:{{{}}}*", escaped(outermost))
+            }
+            _ => format!("{prefix}:{{*"),
+        }
     }
 }
 
@@ -194,6 +223,14 @@ mod tests {
         assert_eq!(spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)), 9);
         assert_eq!(spent(&log, &entry(90e6), 100_000_000, 1, Some(&quota)), 4);
         assert_eq!(spent(&log, &Value::Nil, 100_000_000, 1, None), 9);
+    }
+
+    #[test]
+    fn the_server_selects_the_keys_of_a_single_subject() {
+        let subjects = |all: &[&str]| Wanted::Subjects(all.iter().map(|text| (*text).to_owned()).collect());
+        assert_eq!(subjects(&["ac*me>ann"]).pattern("t?"), r"t\?:{ac\*me}*");
+        assert_eq!(subjects(&["a", "*a"]).pattern("t"), "t:{*");
+        assert_eq!(Wanted::All.pattern("t"), "t:{*");
     }
 
     #[test]

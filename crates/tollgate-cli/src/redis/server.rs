@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The options of all commands that use a server.
 #[derive(Args, Debug)]
 pub(crate) struct RedisOptions {
-    /// Connects to redis://[user:password@]host[:port][/db], rediss://… or redis+unix:///path
+    /// Connects to redis://user:password@host:port/db, rediss://… or redis+unix:///path
     #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true)]
     url: String,
 

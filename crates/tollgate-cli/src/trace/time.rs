@@ -14,11 +14,19 @@ const COMMON: &[BorrowedFormatItem<'_>] = format_description!(
 const PLAIN: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second][optional [.[subsecond]]]");
 
+/// The latest time, in the year 2255. The scripts of the limits have no later one either.
+const LATEST_US: u64 = 1 << 53;
+
 /// Reads a time, and returns microseconds since the Unix epoch.
 ///
 /// It reads RFC 3339, the common log format, `2026-01-31 13:55:36` in UTC, and numbers: seconds, and from 10¹¹ on
-/// milliseconds, from 10¹⁴ on microseconds. Times before the epoch are refused.
+/// milliseconds, from 10¹⁴ on microseconds. Times before the epoch and after the year
+/// 2255 are refused.
 pub(super) fn parse(text: &str) -> Option<u64> {
+    read(text).filter(|micros| *micros < LATEST_US)
+}
+
+fn read(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.starts_with(|first: char| first.is_ascii_digit())
         && let Some(micros) = number(text)
@@ -75,9 +83,18 @@ mod tests {
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
         }
-        for text in
-            ["", "-", "yesterday", "1.2.3", "1960-01-01T00:00:00Z", "999999999999999999999", "-5", "10/Oct/2000"]
-        {
+        for text in [
+            "",
+            "-",
+            "yesterday",
+            "1.2.3",
+            "1960-01-01T00:00:00Z",
+            "999999999999999999999",
+            "-5",
+            "10/Oct/2000",
+            "3000-01-01T00:00:00Z",
+            "99999999999999999",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(shown(971_211_336 * SECOND), "2000-10-10T20:55:36Z");
