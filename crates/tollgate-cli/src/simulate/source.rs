@@ -99,12 +99,9 @@ impl Template {
 /// Makes the head of a request, as a server would see it.
 fn head(request: &Request) -> Result<Parts, String> {
     let fields = &request.fields;
-    let path = fields.get("path").unwrap_or("/");
-    let target = match fields.get("query") {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    let builder = http::Request::builder().method(fields.get("method").unwrap_or("GET")).uri(target);
+    // No action reads the query.
+    let (method, path) = (fields.get("method").unwrap_or("GET"), fields.get("path").unwrap_or("/"));
+    let builder = http::Request::builder().method(method).uri(path);
     let (mut head, ()) = builder.body(()).map_err(|_| "the method or the path is not valid".to_owned())?.into_parts();
     if let Some(ip) = request.ip {
         head.extensions.insert(SocketAddr::new(ip, 0));

@@ -2,8 +2,8 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::TcpListener,
-    thread,
+    net::{SocketAddr, TcpListener},
+    thread::{self, JoinHandle},
 };
 
 use tollgate_tests::{RedisServer, ports};
@@ -46,19 +46,36 @@ fn a_server_that_refuses_the_password_is_told_as_such() {
     assert!(run.status == 0 && !run.stdout.contains(PASSWORD), "{}", run.stdout);
 }
 
-#[test]
-fn a_server_that_repeats_the_password_in_its_error_is_not_quoted() {
+/// Starts a server that repeats the password in each error: to `AUTH`, or else to the first command after it.
+fn repeating_server(accepts: bool) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
+    let refusal = format!("-ERR unknown command, with args beginning with: '{PASSWORD}'\r\n");
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let answer = format!("-ERR unknown command 'AUTH', with args beginning with: '{PASSWORD}'\r\n");
         let mut buffer = [0; 4_096];
-        while stream.read(&mut buffer).is_ok_and(|read| read > 0) && stream.write_all(answer.as_bytes()).is_ok() {}
+        while let Ok(read @ 1..) = stream.read(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
+            // Each command begins with the number of its words.
+            let commands = text.lines().filter(|line| line.starts_with('*')).count();
+            let reply =
+                if accepts && !text.contains("DBSIZE") { "+OK\r\n".repeat(commands) } else { refusal.repeat(commands) };
+            if stream.write_all(reply.as_bytes()).is_err() {
+                break;
+            }
+        }
     });
-    let run = tollgate(["top", "--redis", &format!("redis://:{PASSWORD}@{addr}")]);
-    fails(&run, &format!("cannot connect to {addr}: "));
-    server.join().unwrap();
+    (addr, server)
+}
+
+#[test]
+fn a_server_that_repeats_the_password_in_its_error_is_not_quoted() {
+    for (accepts, words) in [(false, "cannot connect to"), (true, "the server refused a command at")] {
+        let (addr, server) = repeating_server(accepts);
+        let run = tollgate(["top", "--redis", &format!("redis://:{PASSWORD}@{addr}")]);
+        fails(&run, &format!("{words} {addr}: "));
+        server.join().unwrap();
+    }
 }
 
 #[test]
