@@ -113,3 +113,21 @@ fn a_wrong_url_is_refused_without_its_text() {
     fails(&tollgate(["top", &format!("redis://ann:{PASSWORD}@h")]), "redis://***@h");
     fails(&tollgate(["top"]), "--redis <URL>");
 }
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_server_is_reached_over_tls_when_its_certificate_is_trusted() {
+    use tollgate_tests::Authority;
+
+    let authority = Authority::new("trusted");
+    let server = authority.server(&authority.sign(), false);
+    let url = format!("rediss://localhost:{}", server.tls_port());
+    let top = |trusted: &Authority| {
+        let file = super::File::new("ca.pem", trusted.pem());
+        let output = command().args(["top", "--redis", &url]).env("SSL_CERT_FILE", file.path()).output();
+        Run::from(output.unwrap())
+    };
+    let run = top(&authority);
+    assert!(run.status == 0 && run.stdout.ends_with("0 states\n"), "{}{}", run.stdout, run.stderr);
+    fails(&top(&Authority::new("other")), &format!("cannot connect to localhost:{}: ", server.tls_port()));
+}
