@@ -46,6 +46,15 @@ impl RuleSetBuilder {
         self
     }
 
+    /// Sets the mode of all files, also of those that name another one.
+    ///
+    /// Tools use it to compare the two modes. A service leaves the choice to the files.
+    #[must_use]
+    pub fn force_compat(mut self, compat: Compat) -> Self {
+        self.options.forced_compat = Some(compat);
+        self
+    }
+
     /// Allows several files for one domain. Their descriptors are joined, in the order of the files.
     ///
     /// Without it, a domain in two files is a mistake. It is `MERGE_DOMAIN_CONFIG` of Envoy's service.

@@ -121,6 +121,7 @@ mod entries;
 mod entry;
 mod error;
 mod limiter;
+mod lint;
 mod load;
 mod matching;
 mod metrics;
@@ -144,6 +145,7 @@ pub use error::{RuleError, RuleErrorKind, RuleErrors};
 #[cfg(feature = "http")]
 pub use limiter::RequestRules;
 pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
+pub use lint::{RuleWarning, RuleWarningKind};
 pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
 #[cfg(feature = "watch")]
 pub use reload::ReloadGuard;

@@ -8,7 +8,7 @@ mod rooms;
 mod source;
 mod uses;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{failure::Failure, workspace::Workspace};
 use graph::Graph;
@@ -27,10 +27,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let unreadable = |error| Failure::new(format!("cannot read {}: {error}", crates.display()));
     let mut roots = Vec::new();
     for entry in std::fs::read_dir(&crates).map_err(unreadable)? {
-        let root = entry.map_err(unreadable)?.path().join("src/lib.rs");
-        if root.is_file() {
-            roots.push(root);
-        }
+        roots.extend(root(&entry.map_err(unreadable)?.path().join("src")));
     }
     roots.sort();
     let mut found = Vec::new();
@@ -48,6 +45,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     } else {
         Err(Failure::new(found.join("\n")))
     }
+}
+
+/// Returns the root file of the crate with these sources. A crate that is a command alone has no library.
+fn root(sources: &Path) -> Option<PathBuf> {
+    ["lib.rs", "main.rs"].map(|name| sources.join(name)).into_iter().find(|root| root.is_file())
 }
 
 /// Builds the graph of the crate whose root file is `root`; its files are named relative to `base`.

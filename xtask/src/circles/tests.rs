@@ -190,3 +190,14 @@ fn files_that_are_not_in_rooms_yet_are_not_checked() {
     let graph = graph(&[("lib.rs", "mod redis;"), ("redis/mod.rs", "mod flat;"), ("redis/flat.rs", "")]);
     assert_eq!(rooms::upward(&graph, "redis/", ROOMS), [""; 0]);
 }
+
+#[test]
+fn a_crate_without_a_library_is_read_from_its_main_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let sources = directory.path();
+    assert_eq!(root(sources), None);
+    fs::write(sources.join("main.rs"), "fn main() {}").expect("the directory is ours");
+    assert_eq!(root(sources), Some(sources.join("main.rs")));
+    fs::write(sources.join("lib.rs"), "").expect("the directory is ours");
+    assert_eq!(root(sources), Some(sources.join("lib.rs")));
+}

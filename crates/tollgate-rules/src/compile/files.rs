@@ -24,6 +24,8 @@ use crate::{
 pub(crate) struct Options {
     /// The mode of files that name none.
     pub(crate) compat: Compat,
+    /// The mode of all files.
+    pub(crate) forced_compat: Option<Compat>,
     pub(crate) merge_domains: bool,
     pub(crate) limits: Limits,
 }
@@ -41,7 +43,8 @@ pub(crate) fn compile(options: &Options, sources: impl IntoIterator<Item = Sourc
             Err(error) => errors.push(error.in_file(file.as_ref())),
         }
     }
-    let compat = mode(options.compat, &documents, &mut errors);
+    let named = mode(&documents, &mut errors);
+    let compat = options.forced_compat.or(named).unwrap_or(options.compat);
     let mut compiler = Compiler { compat, errors, file: None, selectors: Vec::new(), nodes: Vec::new() };
     let mut domains: HashMap<Box<str>, Siblings> = HashMap::new();
     for (file, tree) in &documents {
@@ -62,8 +65,8 @@ pub(crate) fn compile(options: &Options, sources: impl IntoIterator<Item = Sourc
     Ok(RuleSet { compat, domains: domains.collect(), selectors, nodes })
 }
 
-/// Returns the mode of a set. Files that name a mode must agree.
-fn mode(default: Compat, documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Compat {
+/// Returns the mode that the files name. Files that name a mode must agree.
+fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<Compat> {
     let mut named: Option<Compat> = None;
     for (file, tree) in documents {
         let Value::Map(fields) = &tree.value else { continue };
@@ -86,7 +89,7 @@ fn mode(default: Compat, documents: &[(Option<Arc<Path>>, Node)], errors: &mut E
             _ => named = Some(mode),
         }
     }
-    named.unwrap_or(default)
+    named
 }
 
 impl Compiler {

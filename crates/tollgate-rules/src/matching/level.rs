@@ -67,6 +67,49 @@ impl Level {
         }
     }
 
+    /// Returns all nodes, in the order of the file.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = match self {
+            Self::Native(level) => {
+                let patterns = level.patterns.values().flat_map(PatternList::iter).map(|(_, id)| id);
+                level.exact.iter().chain(&level.defaults).copied().chain(patterns).collect()
+            }
+            Self::Envoy(level) => level.nodes.values().copied().collect(),
+        };
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Returns the pattern that is tried before the node and matches everything that the node matches.
+    ///
+    /// A pattern covers another one when it matches its text: each star of the text is then matched by a star. A default is
+    /// the pattern of all values.
+    pub(crate) fn covering(&self, selector: &Selector, id: u32) -> Option<u32> {
+        let value = selector.value.as_deref().unwrap_or("*");
+        if !value.contains('*') {
+            return None;
+        }
+        let (text, patterns) = match self {
+            Self::Native(level) => (value.to_owned(), level.patterns.get(&*selector.key)?),
+            Self::Envoy(level) => (format!("{}_{value}", selector.key), &level.patterns),
+        };
+        patterns.find(text.as_bytes()).filter(|first| *first != id)
+    }
+
+    /// Returns whether the value of a node, or a text that its pattern matches, selects another node without it.
+    pub(crate) fn has_other(&self, selectors: &[Selector], selector: &Selector, id: u32) -> bool {
+        let (key, value) = (&*selector.key, selector.value());
+        let is_pattern = selector.pattern().is_some();
+        let text = match self {
+            Self::Native(_) => value.to_owned(),
+            Self::Envoy(_) => selector.composite(),
+        };
+        // Patterns that overlap are hard to tell, so any other pattern of the key counts.
+        let mut patterns = self.patterns(key).into_iter();
+        self.exact_and_default(selectors, key, value).1.is_some()
+            || patterns.any(|(pattern, other)| other != id && (is_pattern || pattern.matches(text.as_bytes())))
+    }
+
     /// Returns the node with this exact value, and the node with the key alone.
     pub(crate) fn exact_and_default(
         &self,

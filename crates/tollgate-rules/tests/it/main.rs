@@ -20,6 +20,7 @@ mod names;
 mod reload;
 mod spring;
 mod verdict;
+mod warnings;
 
 use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};
 

@@ -1,0 +1,47 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    commands::{Check, Completions, Explain, Man, Peek, Reset, Simulate, Top, Who},
+    output::Format,
+};
+
+/// Checks, explains and tries rate limit rules, and shows the limits in Redis.
+///
+/// Errors name the file, the line and the field. Passwords of URLs are never printed.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, max_term_width = 100, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Sets the form of the output
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate check rules.yaml
+  tollgate explain rules.yaml tenant=gold route=/export
+  tollgate simulate rules.yaml --trace access.log --suggest 1
+  tollgate top --redis redis://127.0.0.1
+
+Exit status:
+  0  done
+  1  `check` found mistakes
+  2  a wrong argument, a file that cannot be read, a server that is away";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Check(Check),
+    Explain(Explain),
+    Simulate(Simulate),
+    Peek(Peek),
+    Reset(Reset),
+    Top(Top),
+    Who(Who),
+    Man(Man),
+    Completions(Completions),
+}

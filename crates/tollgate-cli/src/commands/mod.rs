@@ -1,0 +1,20 @@
+//! The subcommands. Each holds its arguments and does its work.
+
+mod check;
+mod explain;
+mod pages;
+mod peek;
+mod reset;
+mod simulate;
+mod states;
+mod top;
+mod who;
+
+pub(crate) use check::Check;
+pub(crate) use explain::Explain;
+pub(crate) use pages::{Completions, Man};
+pub(crate) use peek::Peek;
+pub(crate) use reset::Reset;
+pub(crate) use simulate::Simulate;
+pub(crate) use top::Top;
+pub(crate) use who::Who;

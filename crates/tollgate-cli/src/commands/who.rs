@@ -1,0 +1,84 @@
+//! `tollgate who`: lists the keys that are limited now.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::states::{StateTable, run_async};
+use crate::{
+    failure::Failure,
+    output::{Format, Report},
+    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
+};
+
+/// Lists the keys that are limited now: a request of one unit would be denied.
+///
+/// Redis holds what is spent, and not the limits, so tell them with --rules or --policy. The server is scanned in small
+/// steps.
+///
+/// In the mode envoy the counters of all rules of one unit have one policy name. Their limits are known only when all of
+/// these rules have the same.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tollgate who --redis redis://127.0.0.1 --rules rules.yaml
+  tollgate who --redis redis://127.0.0.1 --policy api=100/min --policy 'burst=10/s burst 40'
+  tollgate who --redis redis://127.0.0.1 --rules rules.yaml --format json | jq -r '.states[].subject'")]
+pub(crate) struct Who {
+    /// Sets how many keys are listed at most
+    #[arg(long, short, default_value_t = 1_000, value_name = "KEYS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    number: u32,
+
+    #[command(flatten)]
+    limits: LimitOptions,
+
+    #[command(flatten)]
+    scan: ScanOptions,
+
+    #[command(flatten)]
+    redis: RedisOptions,
+}
+
+#[derive(Serialize)]
+struct Limited {
+    #[serde(flatten)]
+    scan: ScanReport,
+    limited: u64,
+    states: Vec<Entry>,
+}
+
+impl Who {
+    pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
+        if self.limits.is_empty() {
+            return Err(Failure::new("Redis does not hold the limits, tell them with --rules or --policy"));
+        }
+        let limits = self.limits.load()?;
+        let (mut states, mut limited) = (Vec::new(), 0);
+        let scan = run_async(async {
+            let mut server = self.redis.connect().await?;
+            let visit = |state: Entry| {
+                if state.is_limited() {
+                    limited += 1;
+                    if states.len() < self.number as usize {
+                        states.push(state);
+                    }
+                }
+            };
+            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, visit).await
+        })?;
+        states.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
+        states.dedup_by(|a, b| a.redis_key == b.redis_key);
+        let report = Limited { scan, limited, states };
+        Ok(Report::new(format, &report, || report.text()))
+    }
+}
+
+impl Limited {
+    fn text(&self) -> String {
+        let mut text = if self.states.is_empty() { String::new() } else { StateTable::of(&self.states) };
+        // Writing to memory cannot fail.
+        let _ = writeln!(text, "{} limited, of {}", self.limited, self.scan.line());
+        text
+    }
+}

@@ -1,0 +1,62 @@
+//! The reasons why a command could not do its work.
+
+use std::{env, fmt, process::ExitCode};
+
+/// The exit status of a command that could not do its work. It is also that of a wrong argument.
+pub(crate) const STATUS: u8 = 2;
+
+/// Reports why a command could not do its work. Its message has no password.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self(message.to_string())
+    }
+
+    /// Prints the message, one line for each of its lines.
+    pub(crate) fn print(&self) -> ExitCode {
+        for line in self.0.lines() {
+            eprintln!("error: {line}");
+        }
+        STATUS.into()
+    }
+}
+
+/// Prints an error of the command line, or the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let rendered = error.render().to_string();
+    let shown = without_passwords(&rendered, env::args_os().filter_map(|argument| argument.into_string().ok()));
+    if shown == rendered {
+        // Colours, and the choice between standard output and standard error. A closed pipe is no failure.
+        let _ = error.print();
+    } else {
+        eprint!("{shown}");
+    }
+    u8::try_from(error.exit_code()).unwrap_or(STATUS).into()
+}
+
+/// Replaces the user and the password of every URL among the arguments. The message repeats arguments that are wrong.
+fn without_passwords(message: &str, arguments: impl Iterator<Item = String>) -> String {
+    let mut shown = message.to_owned();
+    for argument in arguments {
+        let Some((_, rest)) = argument.split_once("://") else { continue };
+        if let Some((secret, _)) = rest.rsplit_once('@').filter(|(secret, _)| !secret.is_empty()) {
+            shown = shown.replace(secret, "***");
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_that_is_repeated_loses_its_password() {
+        let arguments = ["top", "redis://ann:p@ss/w@host:1/0", "--format=redis://:other@h"].map(str::to_owned);
+        let message = "unexpected argument 'redis://ann:p@ss/w@host:1/0', and redis://:other@h";
+        let shown = without_passwords(message, arguments.into_iter());
+        assert_eq!(shown, "unexpected argument 'redis://***@host:1/0', and redis://***@h");
+    }
+}

@@ -1,0 +1,210 @@
+//! Finds the quota of a state: in rules, or by the name of its policy.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use clap::Args;
+use tollgate::{Policy, Quota};
+use tollgate_rules::{Descriptor, RuleSet};
+
+use super::state_key::{Kind, StateKey};
+use crate::{failure::Failure, rules::RuleOptions};
+
+/// The options that tell the quotas. Redis holds what is spent, and not the limits.
+#[derive(Args, Debug)]
+pub(crate) struct LimitOptions {
+    /// Reads the limits from this file or directory of rules
+    #[arg(long = "rules", value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Tells the quota of a policy, such as api=100/min; may be repeated
+    #[arg(long = "policy", value_name = "NAME=QUOTA")]
+    policies: Vec<String>,
+
+    #[command(flatten)]
+    rules: RuleOptions,
+}
+
+/// Holds the quotas that are known.
+#[derive(Default)]
+pub(crate) struct Limits {
+    set: Option<RuleSet>,
+    /// The quotas of the rules by the name and the layout of their policies. `None` when rules disagree.
+    of_rules: HashMap<(String, Kind), Option<Quota>>,
+    of_policies: HashMap<String, Quota>,
+}
+
+impl LimitOptions {
+    /// Returns whether a limit is told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.file.is_none() && self.policies.is_empty()
+    }
+
+    /// Reads the limits.
+    pub(crate) fn load(&self) -> Result<Limits, Failure> {
+        let mut limits = Limits::default();
+        for policy in &self.policies {
+            let (name, quota) = policy
+                .split_once('=')
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or_else(|| Failure::new(format_args!("--policy {policy:?} must have the form NAME=QUOTA")))?;
+            let quota = quota.parse().map_err(|error| Failure::new(format_args!("--policy {name}: {error}")))?;
+            limits.of_policies.insert(name.to_owned(), quota);
+        }
+        if let Some(file) = &self.file {
+            limits.add(self.rules.load(file)?);
+        }
+        Ok(limits)
+    }
+}
+
+impl Limits {
+    fn add(&mut self, set: RuleSet) {
+        for policy in set.rules().filter_map(|rule| rule.policies()).flat_map(|policies| policies.iter()) {
+            let Some(kind) = Kind::of(policy.algorithm()) else { continue };
+            let quota = self.of_rules.entry((policy.name().to_owned(), kind)).or_insert(Some(policy.quota()));
+            if *quota != Some(policy.quota()) {
+                *quota = None;
+            }
+        }
+        self.set = Some(set);
+    }
+
+    /// Returns the rules.
+    pub(super) fn rules(&self) -> Option<&RuleSet> {
+        self.set.as_ref()
+    }
+
+    /// Returns the quota of a state, and `None` when it is not known.
+    pub(super) fn quota(&self, key: &StateKey) -> Option<Quota> {
+        if let Some(quota) = self.of_policies.get(&key.policy) {
+            return Some(*quota);
+        }
+        match self.of_rules.get(&(key.policy.clone(), key.kind))? {
+            Some(quota) => Some(*quota),
+            // Several rules have a policy of this name, so the rule is found by the subject.
+            None => self.quota_of_subject(key),
+        }
+    }
+
+    fn quota_of_subject(&self, key: &StateKey) -> Option<Quota> {
+        let (domain, entries) = entries(&key.subject)?;
+        let descriptor: Descriptor<'_> = entries.into_iter().collect();
+        let found = self.set.as_ref()?.find(&domain, &descriptor)?;
+        let is_same = |policy: &&Policy| policy.name() == key.policy && Kind::of(policy.algorithm()) == Some(key.kind);
+        found.rule().policies()?.iter().find(is_same).map(Policy::quota)
+    }
+}
+
+/// Reads the domain and the entries out of a key that rules make: `shop,(tenant,acme),(route,/export)`.
+///
+/// Returns `None` for a key that holds a digest of a long text, and for keys of the mode `envoy`.
+fn entries(subject: &str) -> Option<(String, Vec<(String, String)>)> {
+    let mut parts = split(subject)?.into_iter();
+    let domain = text(parts.next()?)?;
+    let mut entries = Vec::new();
+    for part in parts {
+        // A pattern that shares one counter has a third part.
+        match split(part.strip_prefix('(')?.strip_suffix(')')?)?[..] {
+            [key, value] | [key, value, _] => entries.push((text(key)?, text(value)?)),
+            _ => return None,
+        }
+    }
+    (!entries.is_empty()).then_some((domain, entries))
+}
+
+/// Splits at the commas outside of parentheses.
+fn split(text: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_usize, 0);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    Some(parts)
+}
+
+/// Reads the text of one part. A network, as `*2001:db8::/64`, gives its first address.
+fn text(part: &str) -> Option<String> {
+    if let Some(network) = part.strip_prefix('*') {
+        return network.split('/').next().map(str::to_owned);
+    }
+    if part.starts_with(['!', '~', '#']) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let mut rest = part.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'%' if rest.is_empty() && part.len() == 1 => {}
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                rest = after;
+            }
+            byte => bytes.push(*byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_rules::Format;
+
+    use super::*;
+
+    const RULES: &str = "
+domain: shop
+descriptors:
+- key: tenant
+  rate_limit: {name: one, quota: 5/min}
+- key: tenant
+  value: g,o(l d*
+  rate_limit: {name: one, quota: 7/min}
+- key: tenant
+  value: trial-*
+  share_threshold: true
+  rate_limit: {name: one, quota: 9/min}
+- {key: ip, prefix_v6: 64, rate_limit: {name: one, quota: 11/min}}
+- {key: a, descriptors: [{key: b, rate_limit: {name: one, quota: 13/min}}]}
+";
+
+    #[test]
+    fn the_rule_of_a_subject_is_found_by_its_text() {
+        let set = RuleSet::parse(RULES, Format::Yaml).unwrap();
+        let mut limits = Limits::default();
+        let descriptors = [
+            (vec![("tenant", "acme")], 5),
+            (vec![("tenant", "ä %{}")], 5),
+            (vec![("tenant", "")], 5),
+            (vec![("tenant", "g,o(l d)")], 7),
+            (vec![("tenant", "trial-7")], 9),
+            (vec![("ip", "2001:db8::1")], 11),
+            (vec![("a", "x"), ("b", "y")], 13),
+        ];
+        let keys: Vec<_> = descriptors
+            .into_iter()
+            .map(|(entries, amount)| {
+                let descriptor: Descriptor<'_> = entries.into_iter().collect();
+                let subject = set.find("shop", &descriptor).unwrap().key().encoded().to_owned();
+                (StateKey { subject, policy: "one".to_owned(), kind: Kind::FixedWindow }, amount)
+            })
+            .collect();
+        limits.add(set);
+        for (key, amount) in keys {
+            assert_eq!(limits.quota(&key).map(|quota| quota.amount()), Some(amount), "{}", key.subject);
+        }
+        for subject in ["shop,!0123", "shop", "", "shop,(tenant", "shop,tenant", "shop,(tenant,%f)", "x,(tenant,a)"] {
+            let key = StateKey { subject: subject.to_owned(), policy: "one".to_owned(), kind: Kind::FixedWindow };
+            assert_eq!(limits.quota(&key), None, "{subject}");
+        }
+    }
+}

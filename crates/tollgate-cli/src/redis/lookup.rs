@@ -1,0 +1,98 @@
+//! Finds the states of a key that an operator names.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use tollgate::Key;
+use tollgate_rules::Descriptor;
+
+use super::{
+    entry::Entry,
+    limits::{LimitOptions, Limits},
+    scan::{Scan, ScanOptions, ScanReport, Wanted},
+    server::Server,
+    state_key::{Kind, StateKey},
+};
+use crate::{failure::Failure, rules};
+
+/// The options of commands that look at one key.
+#[derive(Args, Debug)]
+pub(crate) struct KeyOptions {
+    /// The key: a text or an address, as `top` and `who` print it, a whole Redis key, or with --rules KEY=VALUE entries
+    #[arg(required = true, value_name = "KEY")]
+    key: Vec<String>,
+
+    /// Selects the domain of the entries, when the rules have several
+    #[arg(long)]
+    domain: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitOptions,
+
+    #[command(flatten)]
+    scan: ScanOptions,
+}
+
+/// Finds the states of the key.
+pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Vec<Entry>, Failure> {
+    let limits = options.limits.load()?;
+    let mut found = Vec::new();
+    let keys = options.named(server.prefix(), &limits)?;
+    let mut scan = Scan::new(server, &limits);
+    match keys {
+        Named::States(keys) => {
+            scan.read(keys, &mut ScanReport::default(), &mut |entry| found.push(entry)).await?;
+        }
+        Named::Subjects(subjects) => {
+            scan.run(&options.scan, &Wanted::Subjects(subjects), |entry| found.push(entry)).await?;
+        }
+    }
+    // A scan may find a key twice.
+    found.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
+    found.dedup_by(|a, b| a.redis_key == b.redis_key);
+    Ok(found)
+}
+
+/// What the operator has named.
+enum Named {
+    /// States whose keys are known.
+    States(Vec<StateKey>),
+    /// Any of these subjects, with policies that are not known.
+    Subjects(Vec<String>),
+}
+
+impl KeyOptions {
+    fn named(&self, prefix: &str, limits: &Limits) -> Result<Named, Failure> {
+        if let Some(rules) = limits.rules() {
+            let domain = rules::domain(rules, self.domain.as_deref())?;
+            let descriptor: Descriptor<'_> = self.key.iter().map(|entry| pair(entry)).collect::<Result<_, _>>()?;
+            let Some(found) = rules.find(domain, &descriptor) else {
+                let outcome = rules.explain(domain, &descriptor).outcome().to_owned();
+                return Err(Failure::new(format_args!("{}: {outcome}", self.key.join(" "))));
+            };
+            let policies = found.rule().policies().into_iter().flat_map(|policies| policies.iter());
+            let subject = found.key().encoded().to_owned();
+            let key = |kind, policy: &str| StateKey { subject: subject.clone(), policy: policy.to_owned(), kind };
+            let keys = policies.filter_map(|policy| Some(key(Kind::of(policy.algorithm())?, policy.name())));
+            return Ok(Named::States(keys.collect()));
+        }
+        let [text] = &self.key[..] else {
+            return Err(Failure::new("several keys were given, which only entries with --rules may be"));
+        };
+        if let Some(key) = StateKey::parse(prefix, text.as_bytes()) {
+            return Ok(Named::States(vec![key]));
+        }
+        // The text as it stands in Redis, as an application gives it to `Key::new`, or an address.
+        let mut subjects = vec![text.clone(), Key::new(text.as_str()).encoded().to_owned()];
+        if let Ok(address) = text.parse::<IpAddr>() {
+            subjects.push(Key::from(address).encoded().to_owned());
+        }
+        subjects.dedup();
+        Ok(Named::Subjects(subjects))
+    }
+}
+
+fn pair(entry: &str) -> Result<(&str, &str), Failure> {
+    let wrong = || Failure::new(format_args!("entry {entry:?} must have the form KEY=VALUE, because --rules is given"));
+    entry.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)
+}

@@ -1,0 +1,18 @@
+//! Reads the states of limits in Redis, and resets them.
+//!
+//! The layouts of keys and values are those of `scripts/README.md`.
+
+mod entry;
+mod limits;
+mod lookup;
+mod progress;
+mod scan;
+mod server;
+mod state_key;
+mod stored;
+
+pub(crate) use entry::Entry;
+pub(crate) use limits::LimitOptions;
+pub(crate) use lookup::{KeyOptions, find};
+pub(crate) use scan::{Scan, ScanOptions, ScanReport, Wanted};
+pub(crate) use server::RedisOptions;

@@ -1,0 +1,72 @@
+//! Tells how far a scan is.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::{Args, ValueEnum};
+
+/// The option of commands that scan.
+#[derive(Args, Debug)]
+pub(crate) struct ProgressOptions {
+    /// Tells how far the scan is, on the standard error
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    progress: When,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum When {
+    /// On a terminal
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// Writes one line over and over.
+pub(super) struct Progress {
+    is_shown: bool,
+    is_terminal: bool,
+    /// The number of keys at which the next line is written.
+    next: u64,
+}
+
+/// The number of keys between two lines.
+const STEP: u64 = 10_000;
+
+impl ProgressOptions {
+    pub(super) fn start(&self) -> Progress {
+        let is_terminal = io::stderr().is_terminal();
+        let is_shown = match self.progress {
+            When::Auto => is_terminal,
+            When::Always => true,
+            When::Never => false,
+        };
+        Progress { is_shown, is_terminal, next: STEP }
+    }
+}
+
+impl Progress {
+    /// Tells that `done` of about `total` keys were looked at.
+    pub(super) fn update(&mut self, done: u64, total: u64) {
+        if self.is_shown && done >= self.next {
+            self.next = done + STEP;
+            self.write(done, total);
+        }
+    }
+
+    /// Tells the last number and ends the line.
+    pub(super) fn end(&mut self, done: u64, total: u64) {
+        if self.is_shown {
+            self.write(done, total);
+            if self.is_terminal {
+                eprintln!();
+            }
+        }
+    }
+
+    fn write(&self, done: u64, total: u64) {
+        let (start, end) = if self.is_terminal { ("\r", "") } else { ("", "\n") };
+        eprint!("{start}scanned {done} of about {total} keys{end}");
+        // A message that nobody sees is no failure.
+        let _ = io::stderr().flush();
+    }
+}

@@ -1,0 +1,240 @@
+//! Goes through the states of a prefix, in bounded memory.
+
+use clap::Args;
+use redis::Value;
+use serde::Serialize;
+use tollgate::Quota;
+
+use super::{
+    entry::Entry,
+    limits::Limits,
+    progress::ProgressOptions,
+    server::Server,
+    state_key::{Kind, StateKey},
+    stored::Stored,
+};
+use crate::failure::Failure;
+
+/// The options of commands that scan.
+#[derive(Args, Debug)]
+pub(crate) struct ScanOptions {
+    /// Sets how many keys the server looks at in one step, during which it does nothing else
+    #[arg(long, default_value_t = 1_000, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    count: u64,
+
+    #[command(flatten)]
+    progress: ProgressOptions,
+}
+
+/// Goes through the states of a prefix.
+pub(crate) struct Scan<'a> {
+    server: &'a mut Server,
+    limits: &'a Limits,
+}
+
+/// Selects states.
+pub(crate) enum Wanted {
+    All,
+    /// The states of these subjects.
+    Subjects(Vec<String>),
+}
+
+/// Counts the keys of a scan.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ScanReport {
+    /// The states of this prefix. A state may be counted twice while the server resizes its table.
+    pub(crate) states: u64,
+    /// The keys that begin like a state and are none: they belong to other programs.
+    pub(crate) other_keys: u64,
+    /// The states whose limit is not known.
+    pub(crate) without_limit: u64,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(server: &'a mut Server, limits: &'a Limits) -> Self {
+        Self { server, limits }
+    }
+
+    /// Visits every state that is wanted, in no order.
+    pub(crate) async fn run(
+        &mut self,
+        options: &ScanOptions,
+        wanted: &Wanted,
+        mut visit: impl FnMut(Entry),
+    ) -> Result<ScanReport, Failure> {
+        let mut report = ScanReport::default();
+        let total: u64 = self.server.command(&redis::cmd("DBSIZE")).await?;
+        let pattern = wanted.pattern(self.server.prefix());
+        let replicas = format!("{}:{{replicas}}", self.server.prefix());
+        let mut progress = options.progress.start();
+        // The server does not tell how many keys it looked at.
+        let mut looked_at = 0;
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(options.count);
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
+            looked_at = total.min(looked_at + options.count);
+            let mut states = Vec::new();
+            for key in keys.iter().filter(|key| **key != *replicas.as_bytes()) {
+                match StateKey::parse(self.server.prefix(), key) {
+                    Some(key) if wanted.has(&key) => states.push(key),
+                    Some(_) => {}
+                    None => report.other_keys += 1,
+                }
+            }
+            self.read(states, &mut report, &mut visit).await?;
+            progress.update(looked_at, total);
+            cursor = next;
+            if cursor == 0 {
+                progress.end(total, total);
+                return Ok(report);
+            }
+        }
+    }
+
+    /// Reads these states, and visits those that exist.
+    pub(crate) async fn read(
+        &mut self,
+        keys: Vec<StateKey>,
+        report: &mut ScanReport,
+        visit: &mut impl FnMut(Entry),
+    ) -> Result<(), Failure> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = keys.into_iter().map(|key| (self.limits.quota(&key), key)).collect();
+        let now_us = self.server.now_us().await?;
+        let mut commands = redis::pipe();
+        for (quota, key) in &keys {
+            let name = key.redis_key(self.server.prefix());
+            commands.cmd("PTTL").arg(&name);
+            // Of a list, its length and the unit that has to leave before one more fits.
+            match key.kind {
+                Kind::SlidingLog => {
+                    let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
+                    commands.cmd("LLEN").arg(&name).cmd("LINDEX").arg(&name).arg(last)
+                }
+                _ => commands.cmd("GET").arg(&name),
+            };
+        }
+        let mut results = self.server.pipeline(&mut commands).await?.into_iter();
+        let mut next = || results.next().unwrap_or(Value::Nil);
+        for (quota, key) in &keys {
+            let (left, value) = (next(), next());
+            let marked = if key.kind == Kind::SlidingLog { next() } else { Value::Nil };
+            let expires_ms = match left {
+                // The state has expired meanwhile.
+                Value::Int(-2) => continue,
+                Value::Int(left) => u64::try_from(left).unwrap_or(0),
+                _ => 0,
+            };
+            let Some(stored) = stored(key.kind, &value) else {
+                report.other_keys += 1;
+                continue;
+            };
+            let spent = spent(&stored, &marked, now_us, expires_ms, quota.as_ref());
+            report.states += 1;
+            report.without_limit += u64::from(quota.is_none());
+            visit(Entry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms));
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn has(&self, key: &StateKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Subjects(subjects) => subjects.contains(&key.subject),
+        }
+    }
+
+    /// Returns the pattern of Redis by which the server selects keys.
+    fn pattern(&self, prefix: &str) -> String {
+        let prefix = escaped(prefix);
+        match self {
+            // The outermost level stands in braces.
+            Self::Subjects(subjects) if subjects.len() == 1 => {
+                let outermost = subjects[0].split('>').next().unwrap_or_default();
+                format!("{prefix}:{{{}}}*", escaped(outermost))
+            }
+            _ => format!("{prefix}:{{*"),
+        }
+    }
+}
+
+fn stored(kind: Kind, value: &Value) -> Option<Stored> {
+    match (kind, value) {
+        (Kind::SlidingLog, Value::Int(units)) => u64::try_from(*units).ok().map(|units| Stored::SlidingLog { units }),
+        (_, Value::BulkString(value)) => Stored::decode(kind, value),
+        _ => None,
+    }
+}
+
+/// Returns the units that are spent. A log may hold units that have left its period, so the oldest one that counts for
+/// the limit is looked at.
+fn spent(stored: &Stored, marked: &Value, now_us: u64, expires_ms: u64, quota: Option<&Quota>) -> u64 {
+    let expires_us = now_us.saturating_add(expires_ms.saturating_mul(1_000));
+    let spent = stored.spent(now_us, expires_us, quota);
+    let (Stored::SlidingLog { units }, Some(quota), Value::BulkString(entry)) = (stored, quota, marked) else {
+        return spent;
+    };
+    let Some(bytes) = entry.first_chunk::<8>() else { return spent };
+    let at_us = f64::from_le_bytes(*bytes) as u64;
+    let has_left = u128::from(at_us) + quota.period().as_micros() <= u128::from(now_us);
+    if has_left { (*units).min(quota.burst().saturating_sub(1)) } else { spent }
+}
+
+/// Escapes the characters that have a meaning in a pattern of Redis.
+fn escaped(prefix: &str) -> String {
+    let mut pattern = String::new();
+    for character in prefix.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
+}
+
+impl ScanReport {
+    /// Returns the counts as a line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = format!("{} states", self.states);
+        if self.without_limit > 0 && self.without_limit < self.states {
+            line.push_str(&format!(", {} without a known limit", self.without_limit));
+        }
+        if self.other_keys > 0 {
+            line.push_str(&format!(", {} keys of other programs left out", self.other_keys));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_a_log_that_have_left_its_period_do_not_count_against_the_limit() {
+        let (log, quota) = (Stored::SlidingLog { units: 9 }, Quota::new(5, std::time::Duration::from_secs(10)));
+        let entry = |at_us: f64| Value::BulkString([&at_us.to_le_bytes()[..], b"tag"].concat());
+        assert_eq!(spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)), 9);
+        assert_eq!(spent(&log, &entry(90e6), 100_000_000, 1, Some(&quota)), 4);
+        assert_eq!(spent(&log, &Value::Nil, 100_000_000, 1, None), 9);
+    }
+
+    #[test]
+    fn the_server_selects_the_keys_of_a_single_subject() {
+        let subjects = |all: &[&str]| Wanted::Subjects(all.iter().map(|text| (*text).to_owned()).collect());
+        assert_eq!(subjects(&["ac*me>ann"]).pattern("t?"), r"t\?:{ac\*me}*");
+        assert_eq!(subjects(&["a", "*a"]).pattern("t"), "t:{*");
+        assert_eq!(Wanted::All.pattern("t"), "t:{*");
+    }
+
+    #[test]
+    fn a_prefix_with_signs_of_patterns_is_escaped() {
+        assert_eq!(escaped("a*b[c]?"), "a\\*b\\[c\\]\\?");
+    }
+}

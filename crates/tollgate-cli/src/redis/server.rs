@@ -1,0 +1,134 @@
+//! Connects to a server, and sends it commands.
+
+use std::time::Duration;
+
+use clap::Args;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
+    aio::MultiplexedConnection,
+};
+
+use crate::failure::Failure;
+
+/// The options of all commands that use a server.
+#[derive(Args, Debug)]
+pub(crate) struct RedisOptions {
+    /// Connects to redis://user:password@host:port/db, rediss://… or redis+unix:///path
+    #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true)]
+    url: String,
+
+    /// Sets the prefix of the store's keys
+    #[arg(long, default_value = "tollgate")]
+    prefix: String,
+
+    /// Sets how long the server may take to connect and to answer, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    timeout: u64,
+}
+
+/// A connection to one server.
+pub(crate) struct Server {
+    connection: MultiplexedConnection,
+    /// The address, without user and password.
+    address: String,
+    prefix: String,
+}
+
+impl RedisOptions {
+    /// Connects to the server.
+    pub(crate) async fn connect(&self) -> Result<Server, Failure> {
+        if self.prefix.is_empty() || !self.prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
+            let message = format!("--prefix must be printable ASCII without braces and spaces, got {:?}", self.prefix);
+            return Err(Failure::new(message));
+        }
+        let client = self.client()?;
+        let address = client.get_connection_info().addr().to_string();
+        let timeout = Some(Duration::from_secs(self.timeout));
+        let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
+        Ok(Server { connection, address, prefix: self.prefix.clone() })
+    }
+
+    /// Reads the URL. No message shows it, because it may hold a password.
+    fn client(&self) -> Result<Client, Failure> {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let url = match scheme {
+            "redis" | "unix" => self.url.clone(),
+            "redis+unix" => self.url.replacen("redis+unix", "unix", 1),
+            "rediss" if cfg!(feature = "tls") => {
+                #[cfg(feature = "tls")]
+                install_crypto();
+                self.url.clone()
+            }
+            "rediss" => return Err(Failure::new("rediss:// needs tollgate-cli with the feature tls")),
+            "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
+                let message = "one server is looked at: name a master by its own redis:// URL, each master of a cluster in \
+                               turn";
+                return Err(Failure::new(message));
+            }
+            _ => return Err(invalid_url()),
+        };
+        Client::open(url).map_err(|_| invalid_url())
+    }
+}
+
+fn invalid_url() -> Failure {
+    Failure::new(
+        "the URL in --redis is not valid, expected redis://[user:password@]host[:port][/db], rediss://… or \
+         redis+unix:///path",
+    )
+}
+
+/// Selects the cryptography of TLS.
+#[cfg(feature = "tls")]
+fn install_crypto() {
+    // It fails when there is a provider already, which is then used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+impl Server {
+    /// Returns the prefix of the store's keys.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Sends a command.
+    pub(crate) async fn command<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
+        let result = command.query_async(&mut self.connection).await;
+        result.map_err(|error| failure("the server refused a command at", &self.address, &error))
+    }
+
+    /// Sends several commands, and returns a reply for each. A command for a value of another type has the reply nil.
+    pub(crate) async fn pipeline(&mut self, commands: &mut Pipeline) -> Result<Vec<Value>, Failure> {
+        let refused = |error| failure("the server refused a command at", &self.address, &error);
+        let results: Vec<RedisResult<Value>> =
+            commands.ignore_errors().query_async(&mut self.connection).await.map_err(refused)?;
+        let reply = |result: RedisResult<Value>| match result {
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Nil),
+            result => result.map_err(refused),
+        };
+        results.into_iter().map(reply).collect()
+    }
+
+    /// Returns the server's time in microseconds since the Unix epoch.
+    pub(crate) async fn now_us(&mut self) -> Result<u64, Failure> {
+        let (seconds, micros): (u64, u64) = self.command(&redis::cmd("TIME")).await?;
+        Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+    }
+}
+
+/// Reports a failure of the server. The words of the server are left out, because it may repeat the password.
+fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
+    let reason = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_connection_refusal() {
+        "the connection was refused".to_owned()
+    } else {
+        match error.code() {
+            Some(code) => code.to_owned(),
+            None => error.category().to_owned(),
+        }
+    };
+    Failure::new(format_args!("{what} {address}: {reason}"))
+}

@@ -1,0 +1,14 @@
+//! Tries rules on a trace in simulated time.
+
+mod plot;
+mod report;
+mod series;
+mod simulator;
+mod source;
+mod suggest;
+mod tally;
+
+pub(crate) use plot::plot;
+pub(crate) use report::SimulationReport;
+pub(crate) use simulator::Simulator;
+pub(crate) use source::{Source, Template};

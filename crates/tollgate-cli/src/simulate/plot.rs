@@ -1,0 +1,61 @@
+//! Draws the requests and the denials of each rule over time.
+
+use tollgate_charts::{Axis, Panel, Picture};
+
+use super::{series::Series, simulator::Simulator, tally::Tally};
+
+/// The most rules in one picture: those with the most denials.
+const MAX_RULES: usize = 16;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// Draws a picture as SVG.
+pub(crate) fn plot(simulator: &Simulator) -> String {
+    let mut tallies: Vec<&Tally> = simulator.tallies.iter().filter(|tally| tally.requests > 0).collect();
+    tallies.sort_by_key(|tally| std::cmp::Reverse((tally.denied, tally.requests)));
+    tallies.truncate(MAX_RULES);
+    let totals = &simulator.totals;
+    let unit = Unit::of(totals.last_us - totals.first_us);
+    let panels: Vec<_> = tallies.iter().map(|tally| panel(tally, &unit)).collect();
+    // The names of rules are long, so that each panel has a row of its own.
+    Picture::new("Requests and denials by rule", ["requests", "denied"], panels).columns(1).svg()
+}
+
+fn panel(tally: &Tally, unit: &Unit) -> Panel {
+    let series = &tally.series;
+    let title = format!("{} ({})", tally.rule.metric, tally.rule.limit);
+    let x = Axis::linear(format!("{} since the start", unit.name));
+    let y = Axis::linear(format!("requests per {} s", series.width_us() / SECOND_US));
+    let mut panel = Panel::new(title, x, y);
+    panel.line(0, points(series, unit, |bin| bin.requests));
+    panel.line(1, points(series, unit, |bin| bin.denied));
+    panel
+}
+
+fn points(
+    series: &Series,
+    unit: &Unit,
+    count: impl Fn(&super::series::Bin) -> u64,
+) -> impl Iterator<Item = (f64, f64)> {
+    let width = series.width_us() as f64 / unit.micros as f64;
+    series.bins().iter().enumerate().map(move |(at, bin)| (at as f64 * width, count(bin) as f64))
+}
+
+/// The unit of the axis of time.
+struct Unit {
+    name: &'static str,
+    micros: u64,
+}
+
+impl Unit {
+    /// Returns the unit for a span.
+    fn of(span_us: u64) -> Self {
+        let (name, seconds) = match span_us / SECOND_US {
+            0..300 => ("seconds", 1),
+            300..18_000 => ("minutes", 60),
+            18_000..432_000 => ("hours", 3_600),
+            _ => ("days", 86_400),
+        };
+        Self { name, micros: seconds * SECOND_US }
+    }
+}

@@ -1,0 +1,64 @@
+//! Reads logs with one JSON object in each line.
+
+use serde_json::{Map, Value};
+
+use super::fields::Fields;
+
+/// Reads a line. Objects inside it are read as `outer.inner`, and lists as texts with commas.
+pub(super) fn parse(line: &[u8]) -> Result<Fields, String> {
+    let object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+        // The message of the parser has the place, and no text of the line.
+        format!("no JSON object: {error}")
+    })?;
+    let mut fields = Fields::default();
+    add(&mut fields, "", &object);
+    Ok(fields)
+}
+
+fn add(fields: &mut Fields, path: &str, object: &Map<String, Value>) {
+    for (name, value) in object {
+        let name = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match value {
+            Value::Object(object) => add(fields, &name, object),
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().filter_map(scalar).collect();
+                fields.set(name, items.join(","));
+            }
+            value => {
+                if let Some(text) = scalar(value) {
+                    fields.set(name, text);
+                }
+            }
+        }
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(boolean) => Some(boolean.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_flattened_and_lists_joined() {
+        let line = br#"{"ts":1.5,"request":{"uri":"/","headers":{"X":["a","b"]}},"n":null,"b":true}"#;
+        let fields = parse(line).unwrap();
+        let all: Vec<_> = fields.iter().collect();
+        assert_eq!(all, [("b", "true"), ("request.headers.X", "a,b"), ("request.uri", "/"), ("ts", "1.5")]);
+    }
+
+    #[test]
+    fn other_lines_are_refused_with_a_reason() {
+        let deep = "[".repeat(1_000);
+        for line in [&b"[1]"[..], b"", b"{\"a\":", b"{\"a\":\"\xff\"}", deep.as_bytes()] {
+            assert!(parse(line).unwrap_err().starts_with("no JSON object: "));
+        }
+    }
+}

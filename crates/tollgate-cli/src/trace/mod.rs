@@ -1,0 +1,15 @@
+//! Reads traces of requests: access logs in several formats.
+
+mod common;
+mod csv;
+mod fields;
+mod json;
+mod lines;
+mod reader;
+mod sorter;
+mod time;
+
+pub(crate) use fields::{Alias, Fields};
+pub(crate) use reader::{Request, Skipped, Trace, TraceFormat};
+pub(crate) use sorter::Sorter;
+pub(crate) use time::shown as shown_time;

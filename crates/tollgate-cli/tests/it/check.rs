@@ -1,0 +1,155 @@
+//! `tollgate check`.
+
+use std::fs;
+
+use super::{File, SHOP, command, tollgate};
+
+#[test]
+fn a_correct_file_ends_with_status_0() {
+    let file = File::new("rules.yaml", SHOP);
+    let run = tollgate(["check", file.path()]);
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    assert_eq!(run.stdout, format!("{}: ok, 4 rules, 1 domain, mode native\n", file.path()));
+}
+
+#[test]
+fn a_mistake_is_reported_with_file_line_column_and_field() {
+    let text = "domain: shop\ndescriptors:\n- key: tenant\n  rate_limit: {unit: minuet, requests_per_unit: 5}\n";
+    let file = File::new("rules.yaml", text);
+    let run = tollgate(["check", file.path()]);
+    assert_eq!(run.status, 1);
+    let expected = format!(
+        "error: {}:4:22: descriptors[0].rate_limit.unit: unknown unit \"minuet\", expected second, minute, hour, day, \
+         week, month or year; did you mean minute?\n",
+        file.path()
+    );
+    assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
+    assert!(run.stdout.ends_with("rules.yaml: 1 mistake\n"), "{}", run.stdout);
+
+    let json = tollgate(["check", "--format", "json", file.path()]).json();
+    let error = &json["files"][0]["errors"][0];
+    assert_eq!((error["line"].as_u64(), error["column"].as_u64()), (Some(4), Some(22)));
+    assert_eq!(error["field"], "descriptors[0].rate_limit.unit");
+    assert_eq!(json["files"][0]["is_valid"], false);
+}
+
+#[test]
+fn a_warning_is_an_error_only_when_it_is_denied() {
+    let text = "
+domain: shop
+descriptors:
+- {key: tenant, value: '*', rate_limit: {quota: 5/min}}
+- {key: tenant, rate_limit: {quota: 5/min, replaces: [{name: gold}]}}
+";
+    let file = File::new("rules.yaml", text);
+    let run = tollgate(["check", file.path()]);
+    assert_eq!(run.status, 0);
+    let path = file.path();
+    let expected = format!(
+        "warning: {path}:5: tenant without a value is never selected, because tenant=* ({path}:4) matches all its values\n\
+         warning: {path}:5: replaces \"gold\", but no limit of the domain shop has that name\n\
+         {path}: ok, 2 rules, 1 domain, mode native\n"
+    );
+    assert_eq!(run.stdout, expected);
+    assert_eq!(tollgate(["check", "--deny-warnings", file.path()]).status, 1);
+}
+
+#[test]
+fn quirks_of_the_mode_envoy_are_named_with_their_place() {
+    let text = "
+domain: shop
+descriptors:
+- {key: user, rate_limit: {unit: minute, requests_per_unit: 5}}
+- {key: user_id, rate_limit: {unit: minute}}
+- {key: a, value: x, shadow_mode: yes}
+- {key: a*, detailed_metric: true, metadata: {a: 1}, rate_limit: {unit: minute, requests_per_unit: 5}}
+";
+    let file = File::new("rules.yaml", text);
+    let run = tollgate(["check", "--compat", "envoy", "--format", "json", file.path()]);
+    assert_eq!(run.status, 0);
+    let quirks = run.json()["files"][0]["quirks"].as_array().unwrap().clone();
+    let told: Vec<_> = quirks
+        .iter()
+        .map(|quirk| (quirk["line"].as_u64().unwrap(), quirk["message"].as_str().unwrap().to_owned()))
+        .collect();
+    let has = |line: u64, words: &str| told.iter().any(|(at, message)| *at == line && message.contains(words));
+    assert!(has(5, "an entry user=id also selects user_id without a value"), "{told:#?}");
+    assert!(has(5, "write 0 to deny every request"), "{told:#?}");
+    assert!(has(6, "yes"), "{told:#?}");
+    assert!(has(7, "must not contain *"), "{told:#?}");
+    assert!(has(7, "the metadata is lost"), "{told:#?}");
+
+    // The mode in the file is no obstacle, and native mode names the way out.
+    let named = File::new("rules.yaml", format!("compat: envoy\n{text}"));
+    let run = tollgate(["check", "--format", "json", named.path()]);
+    assert_eq!(run.json()["files"][0]["quirks"].as_array().unwrap().len(), quirks.len());
+    let run = tollgate(["check", file.path()]);
+    assert!(
+        run.status == 1 && run.stdout.contains("the mode envoy accepts these rules: --compat envoy"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn a_directory_is_one_set_and_each_argument_a_set_of_its_own() {
+    let file = File::new("a.yaml", SHOP);
+    fs::write(file.directory().join("b.yaml"), SHOP.replace("tenant", "customer")).unwrap();
+    let directory = file.directory().to_str().unwrap();
+    let run = tollgate(["check", directory]);
+    assert!(run.status == 1 && run.stdout.contains("has rules in another file"), "{}", run.stdout);
+    let run = tollgate(["check", "--merge-domains", directory]);
+    assert!(run.status == 0 && run.stdout.contains("ok, 8 rules, 1 domain"), "{}", run.stdout);
+    assert_eq!(tollgate(["check", file.path(), file.directory().join("b.yaml").to_str().unwrap()]).status, 0);
+}
+
+#[test]
+fn what_cannot_be_read_ends_with_status_2() {
+    let empty = File::new("empty.yaml", "");
+    let run = tollgate(["check", empty.path()]);
+    assert!(run.status == 1 && run.stdout.contains("empty.yaml"), "{}", run.stdout);
+
+    let directory = tempfile::tempdir().unwrap();
+    let text = File::new("rules.txt", SHOP);
+    for path in [directory.path().to_str().unwrap(), text.path(), "/no/such/rules.yaml"] {
+        let run = tollgate(["check", path]);
+        assert!(run.status == 2 && run.stdout.contains(path), "{path}: {}", run.stdout);
+    }
+    // The mistakes of other files are still told.
+    let run = tollgate(["check", "/no/such/rules.yaml", empty.path()]);
+    assert!(run.status == 2 && run.stdout.contains("empty.yaml: 1 mistake"), "{}", run.stdout);
+}
+
+#[test]
+fn hostile_files_are_refused_with_their_place() {
+    let (long, deep) = (format!("domain: {}", "x".repeat(20 << 20)), "[".repeat(10 << 20));
+    for (content, words) in [
+        (long.as_bytes(), "bytes"),
+        (deep.as_bytes(), "rules.yaml:1:256: "),
+        (b"domain: sh\xffop\n", "the file is not valid UTF-8"),
+        (b"[[[[", "rules.yaml"),
+        (b"\xEF\xBB\xBFdomain: a\ndomain: b\n", "domain"),
+    ] {
+        let file = File::new("rules.yaml", content);
+        let run = tollgate(["check", file.path()]);
+        assert!(run.status == 1 && run.stdout.contains(words), "{}", run.stdout);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_ends_with_status_2() {
+    use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+
+    let file = File::new("rules.yaml", SHOP);
+    fs::set_permissions(file.directory(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut check = command();
+    check.args(["check", file.path()]);
+    if fs::File::open(&file.path).is_ok() {
+        // The super-user reads every file, so the command runs as another user.
+        check.uid(65_534);
+    }
+    let run = super::Run::from(check.output().unwrap());
+    assert!(run.status == 2 && run.stdout.contains("the permission is missing"), "{}{}", run.stdout, run.stderr);
+}

@@ -1,0 +1,96 @@
+//! The command as a user runs it.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod arguments;
+mod check;
+mod explain;
+mod peek;
+mod redis_failures;
+mod rights;
+mod simulate;
+mod top;
+mod who;
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A run of the command that has ended.
+struct Run {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    /// Parses the standard output of a run with `--format json`.
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code().expect("a signal ended the command"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Returns the command without the variables that it reads.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.env_remove("TOLLGATE_REDIS_URL");
+    command
+}
+
+fn tollgate<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
+    command().args(arguments).output().unwrap().into()
+}
+
+/// A directory with one file.
+struct File {
+    directory: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        Self { directory, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+const SHOP: &str = "\
+domain: shop
+descriptors:
+  - key: tenant
+    rate_limit: {quota: 600/min}
+  - key: tenant
+    value: free-*
+    rate_limit: {quota: 60/min}
+  - key: tenant
+    value: gold
+    rate_limit: {name: gold, quota: 6000/min burst 200}
+    descriptors:
+      - key: route
+        value: /export
+        rate_limit: {quota: 20/h, replaces: [{name: gold}]}
+";

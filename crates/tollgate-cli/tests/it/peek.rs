@@ -1,0 +1,142 @@
+//! `tollgate peek` and `tollgate reset`.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Cost, Key, Limiter, Policy, Quota, RedisStore};
+use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
+use tollgate_tests::RedisServer;
+
+use super::{File, Run, SHOP, tollgate};
+
+/// Ten years, so that no unit returns and no window ends in a test.
+const LONG: Duration = Duration::from_secs(3650 * 86_400);
+
+/// A server, and the limiters that fill it.
+struct Filled {
+    server: RedisServer,
+    store: RedisStore,
+}
+
+impl Filled {
+    async fn new() -> Self {
+        let server = RedisServer::start();
+        let store = RedisStore::connect(server.url()).await.unwrap();
+        Self { server, store }
+    }
+
+    fn limiter(&self, policy: Policy) -> Limiter {
+        Limiter::new(self.store.clone(), policy)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        tollgate([arguments, &["--redis", &self.server.url()]].concat())
+    }
+
+    fn keys(&self) -> u64 {
+        // The set of the processes is a key too.
+        self.server.keys_and_expires().0 - self.server.command(&["EXISTS", "tollgate:{replicas}"]).int() as u64
+    }
+}
+
+#[tokio::test]
+async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
+    let filled = Filled::new().await;
+    let algorithms = [
+        Algorithm::TokenBucket,
+        Algorithm::IntervalBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::WindowFromFirstHit,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::SlidingLog,
+    ];
+    for algorithm in algorithms {
+        // An amount that does not divide the period.
+        let policy = Policy::try_new("api", algorithm, Quota::new(7, LONG)).unwrap();
+        let limiter = filled.limiter(policy);
+        let key = Key::new(algorithm.to_string());
+        for spent in 1..=3 {
+            let _ = limiter.check_cost(&key, Cost::new(spent)).await.unwrap();
+            let state = limiter.peek(&key).await.unwrap();
+            let expected = 7 - state.state("api").unwrap().remaining();
+            for quota in [&[][..], &["--policy", "api=7/3650d"]] {
+                let text = algorithm.to_string();
+                let run = filled.run(&[&["peek", &text, "--format", "json"], quota].concat());
+                let json = run.json();
+                assert_eq!(json["states"].as_array().map(Vec::len), Some(1), "{algorithm}: {}", run.stderr);
+                let state = &json["states"][0];
+                assert_eq!(state["spent"].as_u64(), Some(expected), "{algorithm}");
+                assert!(algorithm.to_string().starts_with(state["algorithm"].as_str().unwrap()));
+                assert_eq!(state["limit"].as_u64(), (!quota.is_empty()).then_some(7));
+                assert_eq!(state["subject"], key.encoded());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_found_by_its_text_its_address_and_its_redis_key() {
+    let filled = Filled::new().await;
+    let limiter = filled.limiter(Policy::fixed_window("api", Quota::new(7, LONG)));
+    for key in [Key::new("tenant 42"), Key::new("192.0.2.7".parse::<std::net::IpAddr>().unwrap())] {
+        let _ = limiter.check(key).await.unwrap();
+    }
+    for text in ["tenant 42", "tenant%2042", "192.0.2.7", "*192.0.2.7", "tollgate:{tenant%2042}:api:f1"] {
+        let run = filled.run(&["peek", text, "--format", "json"]);
+        assert_eq!(run.json()["states"].as_array().map(Vec::len), Some(1), "{text}: {}", run.stderr);
+    }
+    let text = filled.run(&["peek", "tenant 42", "--policy", "api=7/3650d"]).stdout;
+    let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..3], ["1", "6", "14.3"], "{text}");
+    assert_eq!(filled.run(&["peek", "tenant"]).stdout, "nothing is spent\n");
+    assert!(filled.run(&["peek", "a", "b"]).stderr.contains("only entries with --rules"));
+    let other = filled.run(&["peek", "tenant 42", "--prefix", "other"]);
+    assert_eq!(other.stdout, "nothing is spent\n");
+}
+
+#[tokio::test]
+async fn a_key_is_found_by_its_entries_and_the_rules() {
+    let filled = Filled::new().await;
+    let file = File::new("rules.yaml", SHOP);
+    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
+    let limiter = RuleLimiter::new(rules, filled.store.clone());
+    let request = [Descriptor::from([("tenant", "gold"), ("route", "/export")])];
+    let _ = limiter.check("shop", &request, 3).await.unwrap();
+
+    let arguments = ["tenant=gold", "route=/export", "--rules", file.path(), "--format", "json"];
+    let run = filled.run(&[&["peek"], &arguments[..]].concat());
+    let json = run.json();
+    assert_eq!((json["states"][0]["spent"].as_u64(), json["states"][0]["limit"].as_u64()), (Some(3), Some(20)));
+    // The states are read by their keys, without a scan.
+    assert_eq!(filled.server.calls("scan"), 0);
+
+    let run = filled.run(&["peek", "tenant=acme", "route=/", "--rules", file.path()]);
+    assert!(run.status == 2 && run.stderr.contains("no limit"), "{}", run.stderr);
+    let run = filled.run(&["peek", "acme", "--rules", file.path()]);
+    assert!(run.status == 2 && run.stderr.contains("must have the form KEY=VALUE"), "{}", run.stderr);
+
+    let run = filled.run(&[&["reset"], &arguments[..]].concat());
+    assert_eq!((run.status, filled.keys()), (0, 0), "{}", run.stderr);
+}
+
+#[tokio::test]
+async fn a_reset_removes_the_states_of_the_key_alone() {
+    let filled = Filled::new().await;
+    let window = |name: &'static str| Policy::fixed_window(name, Quota::new(7, LONG));
+    let limiter = Limiter::new(filled.store.clone(), [window("tenant").at_level(1), window("user"), window("more")]);
+    for key in [Key::new("acme").child("ann"), Key::new("acme").child("bob"), Key::new("acmes").child("ann")] {
+        let _ = limiter.check(key).await.unwrap();
+    }
+    assert_eq!(filled.keys(), 2 + 2 + 1 + 2 + 1);
+
+    let run = filled.run(&["reset", "acme>ann", "--dry-run"]);
+    let expected =
+        "would remove tollgate:{acme}>ann:more:f1, 1 spent\nwould remove tollgate:{acme}>ann:user:f1, 1 spent\n";
+    assert_eq!((run.stdout.as_str(), filled.keys()), (expected, 8));
+    let run = filled.run(&["reset", "acme>ann"]);
+    assert_eq!((run.stdout, filled.keys()), (expected.replace("would remove", "removed"), 6));
+    assert_eq!(filled.run(&["reset", "acme>ann"]).stdout, "nothing is spent\n");
+    assert_eq!(filled.run(&["reset", "acme"]).stdout, "removed tollgate:{acme}:tenant:f1, 2 spent\n");
+    assert_eq!(filled.keys(), 5);
+}

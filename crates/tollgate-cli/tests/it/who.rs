@@ -1,0 +1,62 @@
+//! `tollgate who`.
+
+use tollgate::RedisStore;
+use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
+use tollgate_tests::RedisServer;
+
+use super::{File, tollgate};
+
+#[tokio::test]
+async fn exactly_the_keys_that_a_request_would_be_denied_for_are_listed() {
+    let rules = "
+domain: shop
+descriptors:
+- {key: tenant, rate_limit: {name: plan, quota: 5/3650d}}
+- {key: tenant, value: gold, rate_limit: {name: plan, quota: 50/3650d}}
+- {key: log, rate_limit: {quota: 5/3650d, algorithm: sliding_log}}
+- {key: bucket, rate_limit: {quota: 5/3650d burst 3}}
+";
+    let file = File::new("rules.yaml", rules);
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let limiter = RuleLimiter::new(Rules::new(RuleSet::load(file.path()).unwrap()), store);
+    let requests = [
+        ("tenant", "spent", 5),
+        ("tenant", "busy", 4),
+        ("tenant", "gold", 40),
+        ("log", "a", 5),
+        ("log", "b", 4),
+        ("bucket", "a", 3),
+        ("bucket", "b", 2),
+    ];
+    let mut expected = Vec::new();
+    for (key, value, hits) in requests {
+        let request = [Descriptor::from([(key, value)])];
+        assert!(limiter.check("shop", &request, hits).await.unwrap().is_allowed());
+        if [("tenant", "spent"), ("log", "a"), ("bucket", "a")].contains(&(key, value)) {
+            expected.push(format!("shop,({key},{value})"));
+        }
+    }
+    expected.sort();
+    let run = tollgate(["who", "--redis", &server.url(), "--rules", file.path(), "--format", "json"]);
+    let json = run.json();
+    let mut subjects: Vec<_> =
+        json["states"].as_array().unwrap().iter().map(|state| state["subject"].as_str().unwrap().to_owned()).collect();
+    subjects.sort();
+    assert_eq!(subjects, expected, "{}", run.stdout);
+    assert_eq!((json["limited"].as_u64(), json["without_limit"].as_u64()), (Some(3), Some(0)));
+
+    // The limit of one policy alone.
+    let text = tollgate(["who", "--redis", &server.url(), "--policy", "plan=4/3650d"]).stdout;
+    assert!(text.ends_with("3 limited, of 7 states, 4 without a known limit\n"), "{text}");
+}
+
+#[test]
+fn limits_have_to_be_told() {
+    let run = tollgate(["who", "--redis", "redis://127.0.0.1:1"]);
+    assert!(run.status == 2 && run.stderr.contains("tell them with --rules or --policy"), "{}", run.stderr);
+    for (policy, words) in [("api", "must have the form NAME=QUOTA"), ("api=5/mni", "--policy api: quota \"5/mni\"")] {
+        let run = tollgate(["who", "--redis", "redis://127.0.0.1:1", "--policy", policy]);
+        assert!(run.status == 2 && run.stderr.contains(words), "{}", run.stderr);
+    }
+}

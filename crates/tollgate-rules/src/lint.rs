@@ -1,0 +1,237 @@
+//! Finds rules that are allowed and probably mean something else.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+    path::Path,
+    sync::Arc,
+};
+
+use crate::{Compat, RuleSet, matching::Level, rule_set::Node, selector::Selector};
+
+/// Reports a rule that a load accepts, and that probably does not do what its author meant.
+///
+/// ```
+/// use tollgate_rules::{Format, RuleSet, RuleWarningKind};
+///
+/// let rules = RuleSet::parse(
+///     "domain: shop
+/// descriptors:
+/// - {key: tenant, value: '*', rate_limit: {unit: minute, requests_per_unit: 600}}
+/// - {key: tenant, value: free-*, rate_limit: {unit: minute, requests_per_unit: 60}}
+/// ",
+///     Format::Yaml,
+/// )?;
+/// let warnings = rules.warnings();
+/// assert_eq!(warnings[0].kind(), RuleWarningKind::NeverSelected);
+/// assert_eq!(
+///     warnings[0].to_string(),
+///     "line 4: tenant=free-* is never selected, because tenant=* (line 3) matches all its values",
+/// );
+/// # Ok::<(), tollgate_rules::RuleErrors>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleWarning {
+    file: Option<Arc<Path>>,
+    line: u32,
+    kind: RuleWarningKind,
+    message: String,
+}
+
+/// Groups warnings about rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum RuleWarningKind {
+    /// A rule is never selected, because one before it matches all its values.
+    NeverSelected,
+    /// A rule has no limit and nothing below it, and no other rule that it could be an exception from.
+    NoEffect,
+    /// A name in `replaces` is the name of no limit of the domain.
+    UnknownName,
+    /// The meaning of a rule depends on a quirk of the mode `envoy`: see [`Compat`].
+    Quirk,
+}
+
+impl RuleWarningKind {
+    /// Returns a stable word for scripts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NeverSelected => "never_selected",
+            Self::NoEffect => "no_effect",
+            Self::UnknownName => "unknown_name",
+            Self::Quirk => "quirk",
+        }
+    }
+}
+
+impl RuleWarning {
+    /// Returns the group of the warning.
+    #[must_use]
+    pub fn kind(&self) -> RuleWarningKind {
+        self.kind
+    }
+
+    /// Returns the file of the rule, and `None` for a rule that was not read from a file.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Returns the line of the rule, from 1.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// Returns the warning without the place.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for RuleWarning {
+    /// Writes `FILE:LINE: MESSAGE`, or `line LINE: MESSAGE` without a file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}:{}: {}", file.display(), self.line, self.message),
+            None => write!(f, "line {}: {}", self.line, self.message),
+        }
+    }
+}
+
+impl RuleSet {
+    /// Finds rules that are allowed and probably mean something else, in the order of the files and their lines.
+    ///
+    /// It is meant for tools, and takes a few hashes for each rule.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<RuleWarning> {
+        let mut lint = Lint { set: self, names: HashSet::new(), found: Vec::new() };
+        for (name, domain) in &self.domains {
+            lint.names.clear();
+            lint.collect_names(&domain.root);
+            lint.level(name, &domain.root, false);
+        }
+        lint.found.sort();
+        lint.found
+    }
+}
+
+struct Lint<'a> {
+    set: &'a RuleSet,
+    /// The names of all limits of the domain.
+    names: HashSet<&'a str>,
+    found: Vec<RuleWarning>,
+}
+
+impl<'a> Lint<'a> {
+    fn collect_names(&mut self, level: &'a Level) {
+        for id in level.ids() {
+            let node = &self.set.nodes[id as usize];
+            self.names.extend(node.rule.as_ref().and_then(|rule| rule.name()));
+            if let Some(children) = &node.children {
+                self.collect_names(children);
+            }
+        }
+    }
+
+    /// Looks at the rules of a level. `is_metered` tells whether an outer level has `value_to_metric`.
+    fn level(&mut self, domain: &str, level: &Level, is_metered: bool) {
+        let ids = level.ids();
+        let keys: BTreeSet<&str> = ids.iter().map(|id| &*self.selector(*id).key).collect();
+        for id in ids {
+            let (node, selector) = (&self.set.nodes[id as usize], self.selector(id));
+            let is_metered = is_metered || node.value_to_metric;
+            self.never_selected(level, id);
+            self.no_effect(level, id);
+            self.unknown_names(domain, node);
+            if self.set.compat == Compat::Envoy {
+                self.ambiguous(&keys, node, selector);
+                self.lost_metadata(node, is_metered);
+            }
+            if let Some(children) = &node.children {
+                self.level(domain, children, is_metered);
+            }
+        }
+    }
+
+    fn selector(&self, id: u32) -> &'a Selector {
+        &self.set.selectors[id as usize]
+    }
+
+    fn push(&mut self, node: &Node, kind: RuleWarningKind, message: String) {
+        let origin = &node.origin;
+        self.found.push(RuleWarning { file: origin.file.clone(), line: origin.line, kind, message });
+    }
+
+    /// A pattern or a default behind a pattern that matches every text that it matches.
+    fn never_selected(&mut self, level: &Level, id: u32) {
+        let selector = self.selector(id);
+        let Some(first) = level.covering(selector, id) else { return };
+        let first_node = &self.set.nodes[first as usize];
+        let message = format!(
+            "{} is never selected, because {} ({}) matches all its values",
+            shown(selector),
+            shown(self.selector(first)),
+            first_node.origin
+        );
+        self.push(&self.set.nodes[id as usize], RuleWarningKind::NeverSelected, message);
+    }
+
+    fn no_effect(&mut self, level: &Level, id: u32) {
+        let (node, selector) = (&self.set.nodes[id as usize], self.selector(id));
+        if node.rule.is_some() || node.children.is_some() {
+            return;
+        }
+        // An exception from a default, or from a pattern.
+        let is_exception = selector.value.is_some() && level.has_other(&self.set.selectors, selector, id);
+        if !is_exception {
+            let message = format!(
+                "{} has no rate_limit and no descriptors, and is no exception from another rule, so it changes nothing",
+                shown(selector)
+            );
+            self.push(node, RuleWarningKind::NoEffect, message);
+        }
+    }
+
+    fn unknown_names(&mut self, domain: &str, node: &Node) {
+        let Some(rule) = &node.rule else { return };
+        let unknown: Vec<_> = rule.replaces().filter(|name| !self.names.contains(name)).map(str::to_owned).collect();
+        for name in unknown {
+            let message = format!("replaces {name:?}, but no limit of the domain {domain} has that name");
+            self.push(node, RuleWarningKind::UnknownName, message);
+        }
+    }
+
+    /// Another key of the level can be followed by a value that makes the same text.
+    fn ambiguous(&mut self, keys: &BTreeSet<&str>, node: &Node, selector: &Selector) {
+        let text = selector.composite();
+        let other = text.match_indices('_').find_map(|(at, _)| {
+            let key = keys.get(&text[..at]).filter(|key| ***key != *selector.key)?;
+            Some((*key, &text[at + 1..]))
+        });
+        if let Some((key, value)) = other {
+            let message = format!(
+                "an entry {key}={value} also selects {}, because the mode envoy compares the text key_value",
+                shown(selector)
+            );
+            self.push(node, RuleWarningKind::Quirk, message);
+        }
+    }
+
+    fn lost_metadata(&mut self, node: &Node, is_metered: bool) {
+        let Some(rule) = &node.rule else { return };
+        if rule.metadata().is_some() && (is_metered || rule.has_detailed_metric) {
+            let message = "the metadata is lost in the mode envoy, because of detailed_metric or value_to_metric";
+            self.push(node, RuleWarningKind::Quirk, message.to_owned());
+        }
+    }
+}
+
+fn shown(selector: &Selector) -> String {
+    match &selector.value {
+        Some(value) => format!("{}={value}", selector.key),
+        None => format!("{} without a value", selector.key),
+    }
+}
