@@ -15,6 +15,7 @@ pub(super) struct Charge {
     /// The error says that the units never fit.
     pub(super) decision: Result<Decision, Error>,
     /// The rule is in shadow mode.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a layer hides such decisions"))]
     pub(super) is_shadow: bool,
 }
 

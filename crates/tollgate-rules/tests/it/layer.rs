@@ -235,6 +235,14 @@ async fn a_rule_of_no_requests_denies_without_a_wait() {
     let tenant = send(&layer, request(&[("x-tenant", "acme")])).await;
     assert_eq!(header(&tenant, "ratelimit"), Some(r#""tenants";r=2;t=2600"#));
 
+    // No wait helps either when another limit denies too.
+    for _ in 0..2 {
+        send(&layer, request(&[("x-tenant", "acme")])).await;
+    }
+    assert_eq!(header(&send(&layer, request(&[("x-tenant", "acme")])).await, "retry-after"), Some("2600"));
+    let denied = send(&layer, request(&[("x-tenant", "acme"), ("x-route", "never")])).await;
+    assert_eq!((denied.status(), header(&denied, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
+
     let status = call(&tollgate_tonic::layer(limits, Global), &[("x-route", "never")]).await.unwrap();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_details_retry_info().is_none());
