@@ -12,7 +12,7 @@ pub(crate) struct Tally {
     announced: u64,
 }
 
-/// How the line of a skipped test begins.
+/// The beginning of the line of a skipped test.
 const SKIPPED: &str = "*** SKIPPED: ";
 
 impl Tally {

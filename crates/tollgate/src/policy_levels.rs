@@ -10,7 +10,7 @@ pub(crate) struct PolicyLevels {
     /// One bit for each policy, set when the policy denies.
     denying: u8,
     words: [u64; INLINE],
-    /// What does not fit in place.
+    /// Holds what does not fit in place.
     more: Option<Box<More>>,
 }
 

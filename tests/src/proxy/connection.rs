@@ -17,7 +17,7 @@ use super::{Mode, Orders};
 /// So large that a delayed connection never waits for room.
 const UNDER_WAY: usize = 4096;
 
-/// How a connection ends.
+/// Names the ways in which a connection ends.
 #[derive(Debug)]
 enum End {
     Close,

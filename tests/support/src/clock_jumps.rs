@@ -54,7 +54,7 @@ pub struct Landing {
     pub before: u64,
     /// The units admitted at once after it.
     pub after: u64,
-    /// How much longer the wait for the next unit was than before the jump, by the server's clock.
+    /// The time by which the wait for the next unit was longer than before the jump, by the server's clock.
     pub wrongly: Duration,
 }
 

@@ -10,7 +10,7 @@ use tollgate_tests::{Process, RedisServer, WallClock};
 
 use crate::patient_limiter;
 
-/// How far the clocks of both processes are wrong, in microseconds.
+/// The error of the clock of each process, in microseconds.
 pub const SKEWS: [[i64; 2]; 3] = [[1_000_000, -1_000_000], [3_600_000_000, -3_600_000_000], [-DAY, DAY]];
 const DAY: i64 = 86_400_000_000;
 

@@ -19,7 +19,7 @@ Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server redi
 
 Rows:";
 
-/// How many repetitions.
+/// The number of repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) is_quick: bool,

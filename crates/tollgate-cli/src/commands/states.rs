@@ -1,4 +1,4 @@
-//! What the commands about Redis share.
+//! Shows the states in Redis as a table, for all commands that list them.
 
 use crate::{failure::Failure, output::Table, redis::Entry};
 

@@ -53,7 +53,7 @@ pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Ve
     Ok(found)
 }
 
-/// What the operator has named.
+/// Names the subject that the operator asks for.
 enum Named {
     /// States whose keys are known.
     States(Vec<StateKey>),

@@ -1,4 +1,4 @@
-//! What differs between the two modes of the language.
+//! Tries what differs between the two modes of the language.
 
 use tollgate_rules::{Compat, Descriptor, Format, Limit, RuleErrorKind, RuleSet};
 

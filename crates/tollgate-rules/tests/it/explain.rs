@@ -1,4 +1,4 @@
-//! What is told about the choice of a rule.
+//! Reads what is told about the choice of a rule.
 
 use tollgate_rules::{AttemptOutcome, Descriptor, LimitOverride, Unit};
 

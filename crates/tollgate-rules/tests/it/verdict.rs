@@ -1,4 +1,4 @@
-//! Which descriptors are charged, and what becomes of the request.
+//! Tries which descriptors are charged, and what becomes of the request.
 
 use std::time::Duration;
 

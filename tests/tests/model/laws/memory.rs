@@ -88,7 +88,7 @@ struct Scene {
     first: &'static [Step],
     threads: &'static [&'static [Step]],
     last: &'static [Step],
-    /// How often [`KEY`] is admitted, in any order.
+    /// The number of times that [`KEY`] is admitted, in any order.
     passes: RangeInclusive<usize>,
 }
 

@@ -6,7 +6,7 @@ use tollgate::{Algorithm, Clock, Limiter, MemoryStore, Policy, Quota};
 
 pub(super) const AMOUNT: u64 = 10;
 pub(super) const SECOND: u64 = 1_000_000;
-/// How long a picture is.
+/// The length of a picture.
 pub(super) const END: u64 = 6 * SECOND;
 
 /// On the edge of a window of the clock.
@@ -34,7 +34,7 @@ pub(super) fn passed(algorithm: Algorithm) -> Vec<u64> {
     arrivals().into_iter().filter_map(decide).collect()
 }
 
-/// How many of `times` lie within the last second, at every moment when that changes.
+/// Counts how many of `times` lie within the last second, at every moment when that changes.
 pub(super) fn last_second(times: &[u64]) -> Vec<(u64, u32)> {
     // An interval of a second is half open: what leaves does so as the next one comes.
     let mut changes: BTreeMap<u64, i32> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! How much may be under way to one server. Time is passed in, so that a simulation runs the same lines.
+//! Bounds what is under way to one server. Time is passed in, so that a simulation runs the same lines.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ const DRAIN: Duration = Duration::from_millis(12);
 /// The longest measurement.
 const LONGEST_MEASUREMENT: Duration = Duration::from_millis(500);
 
-/// How far the limit may exceed what the line holds at the present rate.
+/// The factor by which the limit may exceed what the line holds at the present rate.
 const ROOM: f64 = 1.5;
 
 /// The part of a new round trip in the mean, as in TCP.
