@@ -100,6 +100,29 @@ impl RuleSetBuilder {
         self.load_files(files)
     }
 
+    /// Returns a digest of what [`load`](Self::load) reads. It differs when a file changes, comes or goes.
+    #[cfg(feature = "watch")]
+    pub(crate) fn digest(&self, path: &Path) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+
+        let mut hasher = DefaultHasher::new();
+        let files = match path.is_dir() {
+            true => load::directory(path, &self.options.limits),
+            false => Ok(vec![path.to_owned()]),
+        };
+        // A file that cannot be read differs from one that can.
+        match files {
+            Ok(files) => {
+                for file in files {
+                    let text = load::text(&file, &self.options.limits).map_err(|error| error.to_string());
+                    (file, text).hash(&mut hasher);
+                }
+            }
+            Err(error) => error.to_string().hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+
     /// Loads several files as one set.
     ///
     /// # Errors

@@ -40,6 +40,31 @@ pub enum Limit {
     Policies(PolicySet),
 }
 
+impl fmt::Display for Limit {
+    /// Writes the quotas as in `100/min and 5/s`, and a window of the calendar as in `10000/month in Europe/Berlin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Blocked { .. } => f.write_str("0"),
+            Self::Policies(policies) => {
+                let texts: Vec<_> = policies.iter().map(quota_text).collect();
+                f.write_str(&texts.join(" and "))
+            }
+        }
+    }
+}
+
+/// Returns the text of the quota of a policy. The period of a window of the calendar is its unit, because its length
+/// varies.
+fn quota_text(policy: &Policy) -> String {
+    let algorithm = policy.algorithm().to_string();
+    let calendar = algorithm.strip_prefix("calendar_window(").and_then(|parts| parts.strip_suffix(')'));
+    match calendar.and_then(|parts| parts.split_once(", ")) {
+        Some((unit, zone)) => format!("{}/{unit} in {zone}", policy.quota().amount()),
+        None => policy.quota().to_string(),
+    }
+}
+
 impl Limit {
     /// Returns the limit of a fixed window.
     fn window(name: &str, requests: u64, unit: Unit) -> Self {

@@ -22,10 +22,11 @@ pub(crate) enum Kind {
     SlidingWindow,
     SlidingBuckets,
     SlidingLog,
+    CalendarWindow,
 }
 
 /// The versions at the end of a key, and the names of the algorithms.
-const KINDS: [(Kind, &str, &str); 8] = [
+const KINDS: [(Kind, &str, &str); 9] = [
     (Kind::TokenBucket, "t1", "token_bucket"),
     (Kind::IntervalBucket, "i1", "interval_bucket"),
     (Kind::LeakyBucket, "l1", "leaky_bucket"),
@@ -34,6 +35,7 @@ const KINDS: [(Kind, &str, &str); 8] = [
     (Kind::SlidingWindow, "w1", "sliding_window"),
     (Kind::SlidingBuckets, "b1", "sliding_buckets"),
     (Kind::SlidingLog, "s1", "sliding_log"),
+    (Kind::CalendarWindow, "c1", "calendar_window"),
 ];
 
 impl Kind {

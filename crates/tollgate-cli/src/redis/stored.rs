@@ -75,6 +75,12 @@ impl Stored {
                 });
                 (width_us > 0).then(|| Self::SlidingBuckets { width_us, buckets: buckets.collect() })
             }
+            Kind::CalendarWindow => {
+                let ([start_us, count, end_us], []) = doubles(value)? else { return None };
+                let (start_us, count, end_us) = (whole(start_us)?, whole(count)?, whole(end_us)?);
+                let period_us = end_us.checked_sub(start_us).filter(|&period_us| period_us > 0)?;
+                Some(Self::Window { start_us, count, period_us })
+            }
             // A list, which is read by its length.
             Kind::SlidingLog => None,
         }

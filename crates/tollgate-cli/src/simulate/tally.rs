@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tollgate::{Key, PolicySet};
-use tollgate_rules::{Limit, Rule};
+use tollgate_rules::Rule;
 
 use super::series::Series;
 
@@ -55,18 +55,10 @@ impl RuleName {
             (Some(file), Some(line)) => format!("{}:{line}", file.display()),
             _ => String::new(),
         };
-        let limit = match rule.limit() {
-            Limit::Unlimited => "unlimited".to_owned(),
-            Limit::Policies(policies) => {
-                let quotas: Vec<_> = policies.iter().map(|policy| policy.quota().to_string()).collect();
-                quotas.join(" and ")
-            }
-            _ => "0".to_owned(),
-        };
         Self {
             metric: rule.metric_name().to_owned(),
             place,
-            limit,
+            limit: rule.limit().to_string(),
             is_shadow: rule.is_shadow(),
             policies: rule.policies().cloned(),
         }

@@ -121,6 +121,20 @@ async fn a_key_is_found_by_its_entries_and_the_rules() {
 }
 
 #[tokio::test]
+async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
+    let filled = Filled::new().await;
+    let rule = "{unit: year, requests_per_unit: 20, time_zone: Europe/Berlin}";
+    let file = File::new("rules.yaml", format!("domain: shop\ndescriptors: [{{key: tenant, rate_limit: {rule}}}]\n"));
+    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
+    let limiter = RuleLimiter::new(rules, filled.store.clone());
+    let _ = limiter.check("shop", &[Descriptor::from([("tenant", "acme")])], 3).await.unwrap();
+    let json = filled.run(&["peek", "tenant=acme", "--rules", file.path(), "--format", "json"]).json();
+    let state = &json["states"][0];
+    assert_eq!((state["spent"].as_u64(), state["limit"].as_u64()), (Some(3), Some(20)), "{json}");
+    assert_eq!(state["algorithm"], "calendar_window");
+}
+
+#[tokio::test]
 async fn a_reset_removes_the_states_of_the_key_alone() {
     let filled = Filled::new().await;
     let window = |name: &'static str| Policy::fixed_window(name, Quota::new(7, LONG));

@@ -205,10 +205,7 @@ fn described(rule: &Rule) -> String {
     let limit = match &rule.limit {
         Limit::Unlimited => "unlimited".to_owned(),
         Limit::Blocked { .. } => "limit 0: every request is denied".to_owned(),
-        Limit::Policies(policies) => {
-            let quotas: Vec<_> = policies.iter().map(|policy| policy.quota().to_string()).collect();
-            format!("limit {}", quotas.join(" and "))
-        }
+        limit @ Limit::Policies(_) => format!("limit {limit}"),
     };
     let mode = if rule.is_shadow { ", in shadow mode" } else { "" };
     let quota = if rule.is_quota { ", in quota mode" } else { "" };

@@ -149,6 +149,12 @@ impl Rules {
         }
     }
 
+    /// Returns a digest of the files, as they are now.
+    #[cfg(feature = "watch")]
+    pub(super) fn digest(&self) -> Option<u64> {
+        self.0.path.as_deref().map(|path| self.0.options.digest(path))
+    }
+
     /// Returns the mistakes of the last load, and `None` when it succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<RuleErrors> {

@@ -37,6 +37,9 @@ impl Rules {
     /// that is replaced by a rename is never read half-way. One that is written in place may be, when the writer pauses: its
     /// rules are then refused, or in force until the rest is written.
     ///
+    /// Other files in the same directory may change as often as they like: rules are loaded again only when what is read
+    /// differs. The first change is always loaded.
+    ///
     /// Network file systems report no changes of other machines, and a config map that is mounted with `subPath` never
     /// changes. Call [`reload`](Self::reload) there.
     ///
@@ -72,9 +75,15 @@ impl Rules {
         }
         let rules = self.clone();
         let thread = spawn("tollgate-rules-watch", move || {
+            let mut known = None;
             while has_changed(&messages) {
                 // Links may lead elsewhere now. Watch that place before the files are read, so that no change is missed.
                 watches.renew();
+                // Another file of the directory may have changed, such as a log. A change after the digest is another event.
+                let digest = rules.digest();
+                if known.replace(digest) == Some(digest) {
+                    continue;
+                }
                 // The result is logged, and kept as the last error.
                 let _ = rules.reload();
             }

@@ -26,7 +26,9 @@ fn a_unit_with_a_time_zone_is_a_period_of_the_calendar() {
         assert_eq!(policy.algorithm(), Algorithm::CalendarWindow { unit: expected, zone });
     }
     let set = rules(&with("limits: [{unit: month, requests_per_unit: 5, time_zone: '+05:30'}, {quota: 1/s}]"));
-    assert_eq!(set.rules().next().unwrap().policies().unwrap().len(), 2);
+    let rule = set.rules().next().unwrap();
+    assert_eq!(rule.policies().unwrap().len(), 2);
+    assert_eq!(rule.limit().to_string(), "5/month in +05:30 and 1/s");
 }
 
 #[tokio::test]

@@ -221,3 +221,24 @@ fn rules_are_reloaded_on_sighup() {
     until("the signal was received", || amount(&rules, "t0") == 2);
     drop(guard);
 }
+
+#[test]
+fn a_log_beside_the_rules_does_not_reload_them() {
+    let (directory, path) = directory();
+    put(&path, 1, false);
+    let rules = Rules::load(&path).unwrap();
+    let _guard = rules.watch().unwrap();
+    put(&path, 2, false);
+    until("the first change", || amount(&rules, "t0") == 2);
+    let log = directory.path().join("service.log");
+    // Each line is an event of its own. Without a look at the rules, each would load them.
+    for line in 0..10 {
+        fs::write(&log, format!("line {line}")).unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    let before = rules.loads().succeeded;
+    put(&path, 3, false);
+    until("the change of the rules", || amount(&rules, "t0") == 3);
+    assert!(before <= 3, "{before} loads");
+    assert_eq!(rules.loads().failed, 0);
+}
