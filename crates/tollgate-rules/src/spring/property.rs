@@ -60,7 +60,7 @@ fn collect<'n>(
 fn parts(name: &str) -> impl Iterator<Item = &str> {
     let mut rest = name;
     std::iter::from_fn(move || {
-        rest = rest.strip_prefix('.').unwrap_or(rest);
+        rest = rest.trim_start_matches('.');
         if rest.is_empty() {
             return None;
         }
