@@ -5,8 +5,8 @@ use crate::failure::Failure;
 /// The default of `--minutes`.
 const MINUTES: Duration = Duration::from_secs(60 * 60);
 
-/// The crates that are published.
-const PACKAGES: [&str; 3] = ["tollgate", "tollgate-tower", "tollgate-tonic"];
+/// The libraries that are published, and the command.
+const PACKAGES: [&str; 5] = ["tollgate", "tollgate-tower", "tollgate-tonic", "tollgate-rules", "tollgate-cli"];
 
 /// Holds the arguments of the task.
 #[derive(Debug)]

@@ -45,6 +45,8 @@ impl Scope {
         let packages = match package {
             "tollgate" => "tollgate,tollgate-tests,tollgate-tower",
             "tollgate-tower" => "tollgate-tower,tollgate-tonic",
+            "tollgate-rules" => "tollgate-rules,tollgate-cli",
+            "tollgate-cli" => "tollgate-cli",
             _ => "tollgate-tonic",
         };
         Self { packages, targets: &["--lib", "--tests"] }
