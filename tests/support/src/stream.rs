@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Key, PolicySet,
+    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet,
     testing::{Script, Stored},
 };
 
@@ -143,19 +143,20 @@ impl Stream {
         let states = || self.last.iter().flat_map(|(_, decision)| decision.states());
         let left: Vec<u64> = states().map(|state| state.remaining()).collect();
         let burst = policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
-        let one = self.draw_cost(burst, left.iter().min().copied());
+        let is_logged = |policy: &Policy| policy.algorithm() == Algorithm::SlidingLog;
+        let one = self.draw_cost(burst, left.iter().min().copied(), policies.iter().any(is_logged));
         let costs = Costs::new(Cost::new(one));
         if self.dice.below(2) == 0 {
             return costs;
         }
         policies.iter().enumerate().fold(costs, |costs, (at, policy)| {
-            let cost = self.draw_cost(policy.quota().burst(), left.get(at).copied());
+            let cost = self.draw_cost(policy.quota().burst(), left.get(at).copied(), is_logged(policy));
             costs.with(policy.name().to_owned(), cost)
         })
     }
 
-    /// Draws a cost for a burst of which this was left at the last check.
-    fn draw_cost(&mut self, burst: u64, left: Option<u64>) -> u64 {
+    /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether a log stores the units.
+    fn draw_cost(&mut self, burst: u64, left: Option<u64>, is_logged: bool) -> u64 {
         let cost = match self.dice.below(16) {
             0 | 1 => 0,
             2 => burst,
@@ -167,7 +168,7 @@ impl Stream {
             _ => 1,
         };
         // A log stores each unit, so large costs would take most of the time.
-        let is_dear = cost > 1_000 && self.first == Algorithm::SlidingLog;
+        let is_dear = cost > 1_000 && is_logged;
         if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst)
     }
 }

@@ -166,7 +166,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("a window far ahead locks out", FixedWindow, "if start > now + period_1 then", "if false then"),
     mutant("a refund crosses into a newer window", FixedWindow, "if spent >= start_1 then", "if true then"),
     mutant("no expiry of a calendar window", CALENDAR, ", 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1)", ""),
-    mutant("one more than the calendar window holds", CALENDAR, "count_1 + cost <= amount_1", "count_1 <= amount_1"),
+    mutant("one more than the calendar window holds", CALENDAR, "count_1 + cost_1 <= amount_1", "count_1 <= amount_1"),
     mutant("units of the period before count", CALENDAR, "if start >= start_1 and count > 0", "if count > 0"),
     mutant("a clock that goes back gives units twice", CALENDAR, "elseif start == end_1 then", "elseif false then"),
     mutant("a period far ahead is not mended", CALENDAR, "if start > end_1 then", "if false then"),
