@@ -88,7 +88,7 @@ async fn a_part_of_each_cost_is_refunded() {
         // No more than was spent on each policy.
         limiter.refund_decision("acme", &decision, Cost::new(200)).await.expect("a refund");
         assert_eq!(remaining_of_each(&limiter, "acme").await, [60, 9_950]);
-        let error = limiter.refund_decision("acme", &decision, [("tokns", 1_u64)]).await.expect_err("no such policy");
+        let error = limiter.refund_decision("acme", &decision, [("tokns", 1)]).await.expect_err("no such policy");
         assert_eq!(error.kind(), ErrorKind::Config);
     }
 }
@@ -98,10 +98,10 @@ async fn costs_that_fit_no_policy_of_the_limiter_are_errors_and_spend_nothing() 
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
         let error = async |costs: Costs| limiter.check_costs("acme", costs).await.expect_err("wrong costs");
-        let unknown = error([("requests", 1_u64), ("tokns", 5)].into()).await;
+        let unknown = error([("requests", 1), ("tokns", 5)].into()).await;
         assert_eq!(unknown.kind(), ErrorKind::Config);
         assert_eq!(unknown.to_string(), r#"costs name policy "tokns", which is not in the set requests, tokens"#);
-        let missing = error([("requests", 1_u64)].into()).await;
+        let missing = error([("requests", 1)].into()).await;
         assert_eq!(missing.to_string(), r#"costs do not name policy "tokens""#);
         let too_many = error(costs(10_001)).await;
         assert_eq!(too_many.kind(), ErrorKind::CostExceedsBurst);

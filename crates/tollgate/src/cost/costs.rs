@@ -92,9 +92,9 @@ impl From<Cost> for Costs {
     }
 }
 
-impl<C: Into<Cost>, const N: usize> From<[(&'static str, C); N]> for Costs {
+impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
     /// Sets the cost for each policy. A check fails when a policy of the set is not named.
-    fn from(costs: [(&'static str, C); N]) -> Self {
+    fn from(costs: [(&'static str, u64); N]) -> Self {
         let none = Self { others: None, named: SmallVec::new() };
         costs.into_iter().fold(none, |costs, (policy, cost)| costs.with(policy, cost))
     }
@@ -122,13 +122,13 @@ mod tests {
         let set = PolicySet::from([Policy::token_bucket("requests", quota), Policy::token_bucket("tokens", quota)]);
         let charge = |costs: Costs| costs.charge(&set).map_err(|error| error.to_string());
         let (one, nine) = (Cost::ONE, Cost::new(9));
-        assert_eq!(charge([("tokens", 9_u64), ("requests", 1)].into()), Ok(Charge::each([one, nine])));
+        assert_eq!(charge([("tokens", 9), ("requests", 1)].into()), Ok(Charge::each([one, nine])));
         assert_eq!(charge(Costs::new(one).with("tokens", nine)), Ok(Charge::each([one, nine])));
         assert_eq!(charge(Costs::new(one).with("tokens", one).with("tokens", nine)), Ok(Charge::each([one, nine])));
         assert_eq!(charge(nine.into()), Ok(nine.into()));
         let error = charge(Costs::new(one).with("tokns", nine)).unwrap_err();
         assert_eq!(error, r#"costs name policy "tokns", which is not in the set requests, tokens"#);
-        let error = charge([("tokens", 9_u64)].into()).unwrap_err();
+        let error = charge([("tokens", 9)].into()).unwrap_err();
         assert_eq!(error, r#"costs do not name policy "requests""#);
         assert_eq!(format!("{:?}", Costs::new(one).with("tokens", nine)), r#"{"tokens": 9, "..": 1}"#);
     }
