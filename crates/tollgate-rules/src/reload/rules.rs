@@ -180,10 +180,11 @@ impl Rules {
     }
 
     fn put(&self, set: Arc<RuleSet>) {
-        self.0.current.store(set);
-        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
-        self.0.metrics.record_load(true);
+        // A caller that sees the new rules must not see the mistakes of the old files.
         self.0.last_error.store(None);
+        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
+        self.0.current.store(set);
+        self.0.metrics.record_load(true);
     }
 
     /// Logs mistakes, once until they change.
