@@ -1,6 +1,7 @@
 -- calendar_window: admits at most `amount` units in each period of a calendar: a local day, week, month or year.
 --
--- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
+-- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua. The sections `fits` and
+-- `charge` are those of fixed_window.lua.
 --
 -- KEYS    see the frame. ARGV: amount, before, begin, close, after. The last four are times in microseconds: the period of
 --         the caller's clock is from begin to close, the one before it starts at before, and the next one ends at after.
@@ -43,12 +44,6 @@ if state_1 and #state_1 == 24 then
   end
 end
 
---@ fits
-local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
-
---@ charge
-count_1 = count_1 + cost_1
-
 --@ store
 if kept_1 then
   call('SETRANGE', key_1, '8', pack('<d', count_1))
@@ -68,3 +63,5 @@ end
 
 --@ words
 local first_1, second_1 = count_1, end_1 - now
+
+--@ like fixed_window

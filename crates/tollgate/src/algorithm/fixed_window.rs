@@ -1,4 +1,4 @@
-//! One counter per window. The window is aligned to the clock, or opens with the first request.
+//! One counter per window. The window is aligned to the clock, opens with the first request, or is a period of a calendar.
 
 use super::level::{Numbers, Words};
 use crate::Quota;
@@ -6,8 +6,8 @@ use crate::Quota;
 /// A window and the units spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    start_us: u64,
-    count: u64,
+    pub(super) start_us: u64,
+    pub(super) count: u64,
 }
 
 impl State {

@@ -73,7 +73,7 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
         }
         #[cfg(feature = "calendar")]
         Algorithm::CalendarWindow { unit, zone } => {
-            State::CalendarWindow(calendar_window::State::of_words(words, zone.periods(unit, at_us), at_us))
+            State::CalendarWindow(calendar_window::of_words(words, zone.periods(unit, at_us), at_us))
         }
         Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(quota, words, at_us)),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {

@@ -19,7 +19,7 @@ pub(crate) enum State {
     IntervalBucket(interval_bucket::State),
     Window(fixed_window::State),
     #[cfg(feature = "calendar")]
-    CalendarWindow(calendar_window::State),
+    CalendarWindow(fixed_window::State),
     SlidingWindow(sliding_window::State),
     SlidingBuckets(sliding_buckets::State),
     SlidingLog(sliding_log::State),
@@ -41,7 +41,7 @@ impl State {
             Algorithm::IntervalBucket => Self::IntervalBucket(interval_bucket::State::default()),
             Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => Self::Window(fixed_window::State::default()),
             #[cfg(feature = "calendar")]
-            Algorithm::CalendarWindow { .. } => Self::CalendarWindow(calendar_window::State::default()),
+            Algorithm::CalendarWindow { .. } => Self::CalendarWindow(fixed_window::State::default()),
             Algorithm::SlidingWindow => Self::SlidingWindow(sliding_window::State::default()),
             Algorithm::SlidingBuckets { .. } => Self::SlidingBuckets(sliding_buckets::State::default()),
             Algorithm::SlidingLog => Self::SlidingLog(sliding_log::State::default()),
@@ -69,7 +69,7 @@ impl State {
             }
             #[cfg(feature = "calendar")]
             Self::CalendarWindow(mut state) => {
-                let mended = state.settle(policy.periods(now_us));
+                let mended = calendar_window::settle(&mut state, policy.periods(now_us));
                 (Self::CalendarWindow(state), mended)
             }
             Self::SlidingWindow(mut state) => {
@@ -132,10 +132,10 @@ impl State {
                 decide(
                     state,
                     cost,
-                    |state| state.settle(periods),
+                    |state| calendar_window::settle(state, periods),
                     |state| state.fits(quota, cost),
                     |state| state.charge(cost),
-                    |state| state.words(periods, now_us),
+                    |state| calendar_window::words(state, periods, now_us),
                 )
             }
             Self::SlidingWindow(state) => decide(
@@ -234,7 +234,7 @@ impl State {
             Self::IntervalBucket(state) => state.words(quota, now_us),
             Self::Window(state) => state.words(quota, now_us),
             #[cfg(feature = "calendar")]
-            Self::CalendarWindow(state) => state.words(policy.periods(now_us), now_us),
+            Self::CalendarWindow(state) => calendar_window::words(state, policy.periods(now_us), now_us),
             Self::SlidingWindow(state) => state.words(quota, now_us),
             Self::SlidingBuckets(state) => state.words(quota, policy.buckets(), now_us, denied),
             Self::SlidingLog(state) => state.words(quota, now_us, denied),
@@ -248,7 +248,7 @@ impl State {
             Self::IntervalBucket(state) => state.fresh_at(policy.quota_ref()),
             Self::Window(state) => state.fresh_at(policy.quota_ref()),
             #[cfg(feature = "calendar")]
-            Self::CalendarWindow(state) => state.fresh_at(policy),
+            Self::CalendarWindow(state) => calendar_window::fresh_at(state, policy),
             Self::SlidingWindow(state) => state.fresh_at(policy.quota_ref()),
             Self::SlidingBuckets(state) => state.fresh_at(policy.buckets()),
             Self::SlidingLog(state) => state.fresh_at(policy.quota_ref()),
@@ -273,7 +273,7 @@ impl State {
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
             Self::Window(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             #[cfg(feature = "calendar")]
-            Self::CalendarWindow(state) => Value::Bytes(state.to_bytes(policy)),
+            Self::CalendarWindow(state) => Value::Bytes(calendar_window::to_bytes(state, policy)),
             Self::SlidingWindow(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingBuckets(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingLog(state) => Value::List(state.to_list()),
