@@ -154,10 +154,7 @@ impl Group {
         server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
         let sample = self.request(0);
         if self.is_uniform {
-            command.arg(&*protocol::pack(server.now(), sample.charge.borrow(), &sample.policies));
-            if sample.policies.is_tagged() {
-                command.arg(&*sample.tag);
-            }
+            sample.add_arguments(server, command);
             if self.is_counted() {
                 for subject in &self.subjects {
                     command.arg(subject.len());

@@ -3,9 +3,11 @@
 mod batch;
 mod check;
 mod deadline;
+mod direct;
 mod dispatcher;
 mod group;
 mod handle;
+mod known_scripts;
 mod load;
 mod queue;
 mod request;

@@ -10,13 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redis::Cmd;
+
 use super::queue::Queued;
 use crate::{
     Check, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
     cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
-        server::{CallError, NotExecuted},
+        protocol,
+        server::{Call, CallError, NotExecuted, ScriptCall, Server},
     },
     runtime,
 };
@@ -108,6 +111,23 @@ impl CheckRequest {
     pub(in crate::redis) fn check(&self) -> Check<'_> {
         let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
         Check { deadline: self.deadline, ..check }
+    }
+
+    /// Returns the call of a script that decides this check alone.
+    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
+        let fill = |command: &mut Cmd| {
+            server.add_keys([(&self.policies, &self.key)], command);
+            self.add_arguments(server, command);
+        };
+        ScriptCall { script: self.policies.shape().check(), keys: self.policies.len(), is_asking: self.is_asking, fill }
+    }
+
+    /// Adds the arguments that checks of the same policies, costs and tag share.
+    pub(super) fn add_arguments(&self, server: &Server, command: &mut Cmd) {
+        command.arg(&*protocol::pack(server.now(), self.charge.borrow(), &self.policies));
+        if self.policies.is_tagged() {
+            command.arg(&*self.tag);
+        }
     }
 
     /// Returns whether there is a reply, or no caller that waits for one.
@@ -225,6 +245,11 @@ impl ReplySender {
     /// Replies. A caller that gave up meanwhile gets nothing.
     pub(super) fn send(self, reply: Result<Decision, Error>) {
         self.0.end(Reply::Given(reply));
+    }
+
+    /// Ends the request without a reply. The caller has the outcome already.
+    pub(super) fn finish(&self) {
+        *self.0.reply() = Reply::Over;
     }
 
     /// Replies with the error of a call.

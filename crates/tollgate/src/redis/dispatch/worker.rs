@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 
 use super::{
     batch::{self, Batch, BatchLimit},
+    direct::Traffic,
+    known_scripts::KnownScripts,
     load::{Load, SpeedMeter},
     queue::Queue,
     request::{QueuedCheck, overloaded},
@@ -31,11 +33,19 @@ pub(super) struct Inbox {
     pub(super) queue: Queue<QueuedCheck>,
     pub(super) wake: Notify,
     pub(super) load: Load,
+    pub(super) traffic: Traffic,
+    pub(super) scripts: KnownScripts,
 }
 
 impl Inbox {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { queue: Queue::new(), wake: Notify::new(), load: Load::new() })
+        Arc::new(Self {
+            queue: Queue::new(),
+            wake: Notify::new(),
+            load: Load::new(),
+            traffic: Traffic::new(),
+            scripts: KnownScripts::default(),
+        })
     }
 }
 
@@ -60,9 +70,9 @@ const MOST_AT_ONCE: u32 = 16;
 /// breaker opens, the worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
     Worker {
+        sent: SentBatches::new(Arc::clone(&inbox)),
         inbox,
         server,
-        sent: SentBatches::default(),
         line: None,
         meter: SpeedMeter::new(),
         lag: Duration::ZERO,
@@ -132,6 +142,9 @@ impl Worker {
                 return;
             }
             let is_full = self.sent.has_refused() || (!is_empty && !self.has_room());
+            if is_empty && self.sent.is_empty() {
+                self.inbox.traffic.rests();
+            }
             if is_full || is_empty {
                 self.until_something_happens(!is_full).await;
                 continue;

@@ -175,6 +175,11 @@ impl Server {
         self.shared.usable().await.inspect_err(|error| self.failed(error))
     }
 
+    /// Returns the shared connection if a call may be written to it now.
+    pub(in crate::redis) fn ready_connection(&self) -> Option<Connection> {
+        self.shared.ready()
+    }
+
     pub(super) fn shared(&self) -> &SharedConnection {
         &self.shared
     }
