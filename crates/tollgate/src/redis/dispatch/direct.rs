@@ -154,3 +154,23 @@ impl std::fmt::Debug for DirectCheck {
         f.debug_tuple("DirectCheck").field(&self.sender).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_at_a_time_sends_its_check_and_none_while_checks_are_queued() {
+        let traffic = Traffic::new();
+        assert!(!traffic.begins_direct(), "no worker rests yet");
+        traffic.rests();
+        assert!(traffic.begins_direct() && !traffic.begins_direct());
+        traffic.ends_direct();
+        assert!(traffic.begins_direct());
+        traffic.queued();
+        traffic.ends_direct();
+        assert!(!traffic.begins_direct(), "the end of a direct check does not hide the queue");
+        traffic.rests();
+        assert!(traffic.begins_direct());
+    }
+}
