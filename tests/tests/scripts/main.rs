@@ -8,5 +8,6 @@ mod largest_sets;
 mod mistakes;
 mod mixed;
 mod mutations;
+mod permits;
 mod plots;
 mod sliding_log;
