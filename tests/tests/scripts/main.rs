@@ -8,6 +8,5 @@ mod largest_sets;
 mod mistakes;
 mod mixed;
 mod mutations;
-mod permits;
 mod plots;
 mod sliding_log;

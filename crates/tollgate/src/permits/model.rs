@@ -95,7 +95,7 @@ impl World {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let most = 1 + dice.below(8) as u32;
         let mut world = Self {
-            is_faulty: seed % 4 == 3,
+            is_faulty: seed % 2 == 1,
             dice,
             now_us: START_US,
             ahead_us: 0,
@@ -263,7 +263,7 @@ impl World {
             assert!(grant.in_flight <= limit.into(), "granted above the limit: {request:?} {grant:?}");
         }
         // A lost state may be restored from an older copy.
-        if self.dice.once_in(10) {
+        if self.dice.once_in(4) {
             self.backup = before;
         }
         grant
@@ -282,7 +282,12 @@ impl World {
             replica.permits.push(lease);
             replica.pool.demand -= 1;
         }
-        replica.pool.demand = 0;
+        // Callers that were denied go away, or wait and ask again.
+        if self.dice.once_in(2) {
+            replica.pool.demand = 0;
+        } else if replica.pool.demand > 0 {
+            self.call(at);
+        }
     }
 
     /// Gives up the call of a replica. The call may still arrive.
@@ -297,7 +302,7 @@ impl World {
 
     fn disturb(&mut self) {
         let at = self.at();
-        match self.dice.below(8) {
+        match self.dice.below(if self.is_faulty { 5 } else { 8 }) {
             // A crash: the process comes back with another name.
             0 => self.replicas[at] = self.replica(),
             // Messages are lost.
@@ -388,7 +393,10 @@ impl World {
                     let grant = self.decide(name, number, turn, limit, is_pooled);
                     self.network.push(Message::Reply { name, number, grant });
                 }
-                Message::Reply { number, grant, .. } => self.receive(at, number, &grant),
+                Message::Reply { number, grant, .. } => {
+                    self.receive(at, number, &grant);
+                    self.replicas[at].pool.demand = 0;
+                }
             }
         }
     }
@@ -409,5 +417,5 @@ fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
         (grants, lost) = (grants + world.grants, lost + world.lost);
     }
     // The schedules reach what they are about.
-    assert!(grants > 20_000 && lost > 200, "{grants} grants, {lost} losses");
+    assert!(grants > 20_000 && lost > 300, "{grants} grants, {lost} losses");
 }

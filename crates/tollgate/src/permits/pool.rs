@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    lease::Lease,
-    request::{PermitGrant, PermitOutcome},
-};
+use super::{lease::Lease, request::PermitGrant};
 
 /// Holds the permits that the store granted to this replica for one key, and hands them out.
 ///
@@ -139,23 +136,19 @@ impl Pool {
         Turn { sent_us: now_us, began_us, used: self.used, needed, extra }
     }
 
-    /// Ends a call with its reply.
+    /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
     pub(super) fn end(&mut self, turn: Turn, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
         self.expire(now_us);
-        if grant.outcome == PermitOutcome::Overtaken {
-            return;
-        }
         self.others_wait = grant.wanted > 0;
         (self.in_flight, self.held) = (grant.in_flight, grant.held);
-        let until_us = turn.sent_us + rules.safe_life_us();
-        let is_lost = grant.outcome == PermitOutcome::Lost || grant.held < self.used;
-        if is_lost || grant.held == 0 || until_us <= now_us {
+        if grant.held < self.used || grant.held == 0 {
             self.lose();
             // What the store holds for this replica all the same is given back with the next call, at once.
             let unsure_until_us = if grant.held > 0 { turn.sent_us + rules.life_us } else { 0 };
             (self.due_us, self.unsure_until_us) = (now_us, unsure_until_us);
             return;
         }
+        let until_us = turn.sent_us + rules.safe_life_us();
         match &self.lease {
             Some(lease) => lease.extend(until_us),
             None => self.lease = Some(Arc::new(Lease::new(until_us))),

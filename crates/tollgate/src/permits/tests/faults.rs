@@ -6,9 +6,13 @@ use std::{
 use tokio::time::Instant;
 
 use super::server::{ANSWERS, AWAY, EXACT, EXACT_LIMIT, MUTE, POOLED, Server, permit, request, settled};
-use crate::permits::Lost;
+use crate::permits::{
+    Lost,
+    pool::{Pool, PoolRules},
+};
 use crate::{
-    Acquired, Clock, Concurrency, ErrorKind, Key, MemoryStore, OnLoss, Outage, PermitOutcome, PermitRequest, Store,
+    Acquired, Clock, Concurrency, ErrorKind, Key, MemoryStore, OnLoss, Outage, PermitGrant, PermitOutcome,
+    PermitRequest, Store,
 };
 
 #[tokio::test(start_paused = true)]
@@ -39,6 +43,25 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
     drop(permits);
     assert!(first.acquire("acme").await.unwrap().is_denied(), "a lost permit is not given back twice");
     drop(others);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_clock_jumps_tells_a_replica_that_its_permits_are_lost() {
+    let (time, clock) = (Clock::manual(1_000_000), Clock::tokio());
+    let server = Server::new(&time);
+    let replicas = [(); 2].map(|()| server.replica(EXACT, &clock));
+    let keeps = permit(&replicas[1]).await;
+    let first = permit(&replicas[0]).await;
+    time.advance(Duration::from_secs(7));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A call of the second replica renews its permit. That of the first one lapses at the server.
+    let denied = replicas[1].acquire("acme").await.unwrap().is_denied();
+    time.advance(Duration::from_secs(4));
+    let taken = permit(&replicas[1]).await;
+    assert!(denied);
+    assert!(!first.is_lost(), "nobody has told it yet");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(first.is_lost() && !keeps.is_lost() && !taken.is_lost());
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,11 +108,12 @@ async fn a_cancelled_acquire_gives_back_what_was_granted() {
     for polls in 1..6 {
         let mut acquire = Box::pin(limiter.acquire("acme"));
         for _ in 0..polls {
-            let _ = std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())).await;
-            tokio::task::yield_now().await;
-            if limiter.shared.is_empty() {
+            let is_ready =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())).await;
+            if is_ready {
                 break;
             }
+            tokio::task::yield_now().await;
         }
         drop(acquire);
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -110,10 +134,10 @@ async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answe
         let server = Server::new(&clock);
         let limiter = server.replica_in(outage, POOLED, &clock);
         let held = [permit(&limiter).await, permit(&limiter).await, permit(&limiter).await];
-        // Of the permits granted so far, one is idle.
+        // Of the permits granted so far, two are idle.
         server.set(AWAY);
-        let slack = permit(&limiter).await;
-        assert_eq!(slack.degraded(), None);
+        let slack = [permit(&limiter).await, permit(&limiter).await];
+        assert!(slack.iter().all(|permit| permit.degraded().is_none()));
         let mut degraded = Vec::new();
         for _ in 0..10 {
             match limiter.acquire("acme").await {
@@ -123,12 +147,12 @@ async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answe
             }
         }
         let shared = degraded.iter().filter(|permit| permit.degraded().is_some()).count();
-        // This replica's share is four permits, and it holds four.
+        // This replica's share is four permits, and it holds five.
         assert_eq!(shared, if expected == 1 { 0 } else { expected }, "{outage:?}");
         assert!(held.iter().all(|permit| !permit.is_lost()));
         server.set(ANSWERS);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(held.iter().chain([&slack]).all(|permit| !permit.is_lost()), "they are renewed when the store is back");
+        assert!(held.iter().chain(&slack).all(|permit| !permit.is_lost()), "they are renewed when the store is back");
     }
 }
 
@@ -195,4 +219,22 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
     let held = second.block_on(permit(&limiter));
     second.block_on(held.release()).unwrap();
     second.block_on(async { settled(|| limiter.shared.is_empty()).await });
+}
+
+#[test]
+fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
+    let rules = PoolRules { is_pooled: true, life_us: 1_000 };
+    let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided, began_us: 1 };
+    let mut pool = Pool::default();
+    pool.demand = 2;
+    let turn = pool.begin(10, rules);
+    pool.end(turn, &grant(2), 11, rules);
+    let leases = [pool.take(11, 2).unwrap(), pool.take(11, 2).unwrap()];
+    assert!(!leases[0].is_lost(11));
+    // The server has failed over to an older copy, and others have taken the rest.
+    let turn = pool.begin(12, rules);
+    pool.end(turn, &grant(1), 13, rules);
+    assert!(leases.iter().all(|lease| lease.is_lost(13)));
+    assert!(!pool.has_free(13, 2), "and what is held at the server is given back before it is used");
+    assert!(pool.is_due(13, rules));
 }

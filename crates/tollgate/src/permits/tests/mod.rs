@@ -42,12 +42,9 @@ async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_w
     let (first, second) = (server.replica(POOLED, &clock), server.replica(POOLED, &clock));
     let mut permits = vec![permit(&first).await, permit(&first).await];
     let calls = server.calls();
-    while let Some(lease) = permits.pop() {
-        drop(lease);
+    for _ in 0..10 {
+        drop(permits.pop());
         permits.push(permit(&first).await);
-        if permits.len() == 1 {
-            break;
-        }
     }
     assert_eq!(server.calls(), calls, "idle permits cost no call");
     for _ in 0..5 {
@@ -65,7 +62,7 @@ async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_w
     assert_eq!(refused.limit(), 8);
     // The next renewal of the first replica gives them back.
     while others.len() < 6 {
-        tokio::time::advance(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         others.extend(second.acquire("acme").await.unwrap().into_result());
     }
     assert!(second.acquire("acme").await.unwrap().is_denied());
@@ -143,7 +140,7 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
         // A caller that goes away leaves its place.
         waiting[1].abort();
         for expected in [0, 2, 3, 4] {
-            held.remove(0);
+            drop(held.remove(0));
             assert!(limiter.try_acquire("acme").await.unwrap().is_denied(), "those that wait come first");
             let (at, permit) = order.recv().await.unwrap();
             assert_eq!(at, expected);
