@@ -24,6 +24,8 @@
 //!
 //! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
 //!
+//! A [`ConcurrencyLimiter`] limits how many permits of a key are held at the same time: streams, exports, jobs.
+//!
 //! [`DeniedKeys`] shows which keys are denied most.
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
@@ -80,6 +82,10 @@
 //! | `tollgate_tenant_fetches_total` | `limiter`, `outcome` | fetches of the limits of [tenants](TenantLimiters): `succeeded` or `failed` |
 //! | `tollgate_tenant_outage` | `limiter` | 1 while the limits of tenants cannot be fetched, 0 otherwise |
 //! | `tollgate_tenants_cached` | `limiter` | tenants in the cache, as of the last fetch |
+//! | `tollgate_permits_total` | `policy`, `outcome` | acquires of permits: `acquired`, `denied`, or `failed` without an answer |
+//! | `tollgate_permits_lost_total` | `policy` | permits that could not be renewed and were lost |
+//! | `tollgate_permits_held` | `policy` | permits that are held in this process |
+//! | `tollgate_permits_waiting` | `policy` | callers that wait for a permit in this process |
 //! | `tollgate_store_servers` | `store` | servers that a [`RedisStore`] sends checks to |
 //! | `tollgate_store_connected` | `store` | servers to which there is a connection |
 //! | `tollgate_store_breakers_open` | `store` | servers whose circuit breaker is open |
@@ -103,6 +109,7 @@ mod limiter;
 mod memory;
 mod metrics;
 mod outage;
+mod permits;
 mod policy;
 mod policy_levels;
 mod policy_set;
@@ -133,6 +140,10 @@ pub use key::{Key, KeySecret};
 pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
+pub use permits::{
+    Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss, Permit, PermitDenied, PermitGrant, PermitOutcome,
+    PermitRequest,
+};
 pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;

@@ -15,7 +15,7 @@ use crate::{
     CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
     wait::queue::WaitQueues,
 };
-use inner::Inner;
+pub(crate) use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.
 ///
@@ -308,6 +308,10 @@ impl Limiter {
     /// Returns whether both limiters decide alike on the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) && self.policies == other.policies
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

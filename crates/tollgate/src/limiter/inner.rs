@@ -3,9 +3,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture,
+    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     cost::ChargeRef,
     entry::TAG_BYTES,
+    limiter::builder::DEADLINE,
     outage::Fallback,
     runtime,
     store::{Guard, PendingCheck},
@@ -13,16 +14,28 @@ use crate::{
 };
 
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
-pub(super) struct Inner {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) is_in_process: bool,
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) is_in_process: bool,
     pub(super) keeps_deadline: bool,
-    pub(super) timeout: Duration,
-    pub(super) fallback: Fallback,
+    pub(crate) timeout: Duration,
+    pub(crate) fallback: Fallback,
     pub(super) wait_queues: WaitQueues,
 }
 
 impl Inner {
+    /// Creates what a limiter without options has.
+    pub(crate) fn of(store: Arc<dyn Store>, name: String) -> Self {
+        Self {
+            is_in_process: store.is_in_process(),
+            keeps_deadline: store.keeps_deadline(),
+            fallback: Fallback::new(name.into(), Outage::default(), &*store, None),
+            store,
+            timeout: DEADLINE,
+            wait_queues: WaitQueues::new(0),
+        }
+    }
+
     pub(super) fn check(
         self: &Arc<Self>,
         policies: &PolicySet,

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "testing")]
 pub(crate) mod lockless;
+mod permit_table;
 mod shards;
 mod state_table;
 mod store;

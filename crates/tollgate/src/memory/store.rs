@@ -2,8 +2,11 @@ use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use foldhash::fast::RandomState;
 
-use super::{shards::Shards, state_table::StateTable};
-use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
+use super::{permit_table::PermitTable, shards::Shards, state_table::StateTable};
+use crate::{
+    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, Store, StoreFuture,
+    algorithm::State,
+};
 
 /// Stores counters inside the process.
 ///
@@ -38,6 +41,7 @@ struct Inner {
     clock: Clock,
     hasher: RandomState,
     shards: Shards<StateTable>,
+    permits: PermitTable,
 }
 
 /// Builds a [`MemoryStore`] with options.
@@ -123,6 +127,12 @@ impl MemoryStore {
         format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
 
+    /// Returns the permits of a key in the form in which Redis stores them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<crate::algorithm::Stored> {
+        self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
+    }
+
     /// Returns the state in the form in which Redis stores it.
     #[cfg(feature = "testing")]
     pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::Stored> {
@@ -164,6 +174,11 @@ impl Store for MemoryStore {
             _ => Vec::new(),
         };
         StoreFuture::ready(Ok(entries))
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let (hash, now_us) = (request.key.level(0).hash(&self.0.hasher), self.0.clock.now_us());
+        StoreFuture::ready(Ok(self.0.permits.decide(hash, now_us, &request)))
     }
 
     fn is_in_process(&self) -> bool {
@@ -214,6 +229,7 @@ impl MemoryStoreBuilder {
         MemoryStore(Arc::new(Inner {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
             shards: Shards::new(shards, || StateTable::new(room, hasher.clone())),
+            permits: PermitTable::new(&hasher),
             hasher,
         }))
     }

@@ -31,3 +31,26 @@ impl TenantMetrics {
 
     pub(crate) fn outage_ended(&self, _: &str) {}
 }
+
+#[derive(Debug, Default)]
+pub(crate) struct PermitMetrics(());
+
+impl PermitMetrics {
+    pub(crate) fn new(_: &str) -> Self {
+        Self(())
+    }
+
+    pub(crate) fn acquired(&self) {}
+
+    pub(crate) fn released(&self) {}
+
+    pub(crate) fn denied(&self) {}
+
+    pub(crate) fn failed(&self) {}
+
+    pub(crate) fn lost(&self) {}
+
+    pub(crate) fn waits(&self) {}
+
+    pub(crate) fn waited(&self) {}
+}

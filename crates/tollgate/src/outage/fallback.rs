@@ -77,7 +77,7 @@ impl Fallback {
             self.record_denial(check, decision);
             self.metrics.record_decision(&self.name, decision, check.deadline);
             if may_end {
-                self.decided_while_away(check);
+                self.decided_while_away(start(check));
             }
         }
     }
@@ -89,12 +89,12 @@ impl Fallback {
     }
 
     #[cold]
-    fn decided_while_away(&self, check: Check<'_>) {
-        if let Some(lasted) = self.outage_phase.decided(start(check)) {
+    fn decided_while_away(&self, start: Instant) {
+        if let Some(lasted) = self.outage_phase.decided(start) {
             self.metrics.outage_ended(&self.name);
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
         }
-        if let Some(lasted) = self.overload_phase.decided(start(check)) {
+        if let Some(lasted) = self.overload_phase.decided(start) {
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides all checks again");
         }
     }
@@ -121,8 +121,19 @@ impl Fallback {
         if is_of_caller {
             return Err(error);
         }
+        self.note_failure(&error, start(check));
+        match (&self.outage, &self.local) {
+            (Outage::Closed, _) => Err(error),
+            (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
+            _ => Ok(Decision::open(check.policies, check.charge(), kind)),
+        }
+    }
+
+    /// Logs the begin of an outage or of an overload. `start` is the time at which the failed call began.
+    fn note_failure(&self, error: &Error, start: Instant) {
+        let kind = error.kind();
         if kind == ErrorKind::Overloaded {
-            if self.overload_phase.failed(start(check)) {
+            if self.overload_phase.failed(start) {
                 tracing::warn!(
                     limiter = &*self.name,
                     reason = kind.as_str(),
@@ -131,7 +142,7 @@ impl Fallback {
                     "some rate limits are decided without the store: it receives more checks than it can answer in time"
                 );
             }
-        } else if self.outage_phase.failed(start(check)) {
+        } else if self.outage_phase.failed(start) {
             self.metrics.outage_began(&self.name);
             tracing::warn!(
                 limiter = &*self.name,
@@ -142,10 +153,25 @@ impl Fallback {
                 "rate limits are decided without the store: it failed"
             );
         }
+    }
+
+    /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
+    /// limit applies. Fails when the caller has to be told.
+    pub(crate) fn permits_failed(&self, error: Error, start: Instant) -> Result<Option<u32>, Error> {
+        if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
+            return Err(error);
+        }
+        self.note_failure(&error, start);
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
-            (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
-            _ => Ok(Decision::open(check.policies, check.charge(), kind)),
+            (_, local) => Ok(local.as_ref().map(|local| local.replicas().get())),
+        }
+    }
+
+    /// Notes that the store answered a call for permits which began at `start`.
+    pub(crate) fn permits_answered(&self, start: Instant) {
+        if self.outage_phase.is_away() || self.overload_phase.is_away() {
+            self.decided_while_away(start);
         }
     }
 }

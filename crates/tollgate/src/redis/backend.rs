@@ -84,6 +84,41 @@ impl Backend {
         }
     }
 
+    /// Runs a script as [`run`](Self::run) does, and ends at the deadline. A reply that is late counts for the circuit
+    /// breaker as that of a check.
+    pub(super) async fn run_until(
+        &self,
+        key: &Key,
+        script: &Script,
+        keys: usize,
+        deadline: Option<Deadline>,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        let reply = self.run(key, script, keys, fill);
+        let Some((deadline, end)) = deadline.and_then(|deadline| Some((deadline, deadline.instant()?))) else {
+            return reply.await;
+        };
+        let reply = timeout_at(Instant::from_std(end), reply).await;
+        let server = match self {
+            Self::One(handle) => Some(Arc::clone(&handle.server)),
+            Self::Cluster(cluster) => cluster.server(key),
+        };
+        match reply {
+            Ok(reply) => {
+                if let (Ok(_), Some(server)) = (&reply, server) {
+                    server.check_answered(Some(deadline));
+                }
+                reply
+            }
+            Err(_) => {
+                if let Some(server) = server {
+                    server.missed(Some(deadline));
+                }
+                Err(timed_out(deadline.timeout()))
+            }
+        }
+    }
+
     /// Runs a command at the server of the key. `fill` adds the keys and the arguments.
     pub(super) async fn query(
         &self,

@@ -12,7 +12,10 @@ use super::{
     replicas::{self, Counts, ReplicaCounter},
     server::Server,
 };
-use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaCount, Store, StoreFuture};
+use crate::{
+    Check, CheckFuture, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, Store,
+    StoreFuture,
+};
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
@@ -26,6 +29,8 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaC
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
 /// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+///
+/// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///
 /// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
 /// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
@@ -215,6 +220,26 @@ impl Store for RedisStore {
                 command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
             });
             protocol::entries(period_us, reply.await?)
+        })
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let inner = &self.0;
+        if let Some(refusal) = inner.backend.refusal_within(request.key, request.deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, policy, key) = (Arc::clone(inner), request.policy.clone(), request.key.clone());
+        let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
+        let packed = protocol::pack_permits(-1.0, &request);
+        StoreFuture::pending(async move {
+            let reply = inner.backend.run_until(&key, Script::permits(), 1, deadline, |server, command| {
+                server.add_permit_key(policy.name(), &key, command);
+                // The first number is the time. A server that forbids its clock is told the time of the process.
+                let mut packed = packed;
+                packed[..8].copy_from_slice(&server.now().to_le_bytes());
+                command.arg(&packed).arg(&replica);
+            });
+            protocol::permit_grant(&reply.await?)
         })
     }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{Check, CheckFuture, Store, StoreFuture};
-use crate::{Decision, Entry, Key, PolicySet, ReplicaCount};
+use crate::{Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount};
 
 /// Forwards every method to the store inside.
 macro_rules! forward {
@@ -21,6 +21,10 @@ macro_rules! forward {
 
             fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
                 (**self).entries(policies, key, limit)
+            }
+
+            fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+                (**self).permits(request)
             }
 
             fn is_in_process(&self) -> bool {

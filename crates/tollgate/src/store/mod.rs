@@ -6,7 +6,7 @@ pub use check::{Check, Deadline};
 pub use future::{CheckFuture, StoreFuture};
 pub(crate) use future::{Guard, PendingCheck};
 
-use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
+use crate::{Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -48,11 +48,31 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
 ///
+/// # Permits
+///
+/// A state belongs to the name of a [`Concurrency`](crate::Concurrency) and the key. It has for each replica the permits
+/// that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic step:
+///
+/// 1. **Limit.** A call never raises the sum of what all replicas hold above the limit. A sum that lies above a lowered
+///    limit stays until permits are given back.
+/// 2. **Need before wish.** A replica gets what it needs while permits are free. Of what it wants on top, it gets half of
+///    the free permits at most, and nothing while another replica waits.
+/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which the
+///    permits lapse.
+/// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
+/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went back
+///    prolongs them by one life at most.
+/// 6. **No return.** A renewal never brings back permits that lapsed. The replica is told that they are lost.
+/// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
+///    Otherwise they are lost.
+/// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
+/// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
+///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 /// use tollgate::{
-///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, ReplicaCount, Store,
-///     StoreFuture,
+///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, PermitGrant, PermitRequest, Policy, PolicySet, Quota,
+///     ReplicaCount, Store, StoreFuture,
 /// };
 ///
 /// /// Counts the checks of another store.
@@ -71,6 +91,9 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 ///     }
 ///     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
 ///         self.0.entries(policies, key, limit)
+///     }
+///     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+///         self.0.permits(request)
 ///     }
 ///     fn is_in_process(&self) -> bool {
 ///         self.0.is_in_process()
@@ -109,6 +132,14 @@ pub trait Store: Send + Sync + 'static {
     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
         let _ = (policies, key, limit);
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
+    }
+
+    /// Sets how many permits of a key one replica holds, in one atomic step: see [the contract](Self#permits).
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let _ = request;
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store has no permits")))
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the

@@ -5,6 +5,8 @@
 #[cfg(feature = "redis")]
 mod mixed;
 #[cfg(feature = "redis")]
+mod permits;
+#[cfg(feature = "redis")]
 mod script;
 
 use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet};
@@ -14,6 +16,8 @@ pub use crate::{
 };
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
+#[cfg(feature = "redis")]
+pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits, stored_permits};
 #[cfg(feature = "redis")]
 pub use script::{Script, entries};
 

@@ -59,6 +59,12 @@ impl Cluster {
         }
     }
 
+    /// Returns the server of the key, if it is known.
+    pub(in crate::redis) fn server(&self, key: &Key) -> Option<Arc<Server>> {
+        let handle = self.topology.by_slot_now(hash_slot::of(key))?.ok()?;
+        Some(handle.server)
+    }
+
     pub(in crate::redis) fn is_available(&self) -> bool {
         self.topology.is_available()
     }

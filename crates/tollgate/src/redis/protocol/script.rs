@@ -37,6 +37,7 @@ const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
 const ENTRIES: &str = source!("entries");
+const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 
 /// Returns the name of an algorithm, without its parameters.
@@ -69,6 +70,12 @@ impl Script {
     /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog]));
+        &SCRIPT
+    }
+
+    /// Returns the script that grants permits.
+    pub(crate) fn permits() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[]));
         &SCRIPT
     }
 

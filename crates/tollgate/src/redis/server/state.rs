@@ -159,6 +159,13 @@ impl Server {
         }
     }
 
+    /// Adds the key of some permits.
+    pub(in crate::redis) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
+        let mut text = self.key_head.clone().into_bytes();
+        protocol::write_permit_key(name, key, &mut text);
+        command.arg(text);
+    }
+
     /// Adds one key. `text` begins with the head of every key, and its rest is written again.
     #[inline]
     fn add_key(&self, policy: &Policy, key: &Key, text: &mut Vec<u8>, command: &mut Cmd) {

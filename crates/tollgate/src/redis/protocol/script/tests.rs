@@ -34,6 +34,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     });
     let others = [
         ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog])),
+        ("permits.lua".to_owned(), Script::assemble(PERMITS, &[])),
         ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[])),
     ];
     decide.chain(others)
