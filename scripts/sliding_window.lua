@@ -26,7 +26,10 @@ if state_1 and #state_1 == 24 then
   local start, current, previous = unpack('<ddd', state_1)
   if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
     if current > amount_1 or previous > amount_1 then
-      current, previous, mended_1 = math.min(current, amount_1), math.min(previous, amount_1), true
+      local most = math.min(amount_1 * 8, 4294967295)
+      if current > most or previous > most then
+        current, previous, mended_1 = math.min(current, most), math.min(previous, most), true
+      end
     end
     if start > now + period_1 then
       mended_1 = true
@@ -59,6 +62,13 @@ if current_1 > 0 then
   end_1 = end_1 + period_1
 end
 call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+
+--@ owe
+cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
+if cost_1 > 0 then
+  --@ charge
+  --@ store
+end
 
 --@ refund
 if spent >= start_1 then

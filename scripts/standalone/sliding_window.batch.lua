@@ -33,7 +33,10 @@ for at = 0, #KEYS - each, each do
     local start, current, previous = unpack('<ddd', state_1)
     if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
       if current > amount_1 or previous > amount_1 then
-        current, previous, mended_1 = math.min(current, amount_1), math.min(previous, amount_1), true
+        local most = math.min(amount_1 * 8, 4294967295)
+        if current > most or previous > most then
+          current, previous, mended_1 = math.min(current, most), math.min(previous, most), true
+        end
       end
       if start > now + period_1 then
         mended_1 = true

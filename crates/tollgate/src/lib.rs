@@ -109,6 +109,7 @@ mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
+mod reservation;
 mod runtime;
 mod selection;
 #[cfg(feature = "serde")]
@@ -130,7 +131,7 @@ pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
 pub use policy::Policy;
@@ -138,6 +139,7 @@ pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
+pub use reservation::{Reservation, ReservationId, Settlement};
 pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};

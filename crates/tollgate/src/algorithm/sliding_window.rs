@@ -4,7 +4,10 @@
 //! Shares are compared as products of a count and microseconds, so nothing is rounded. A policy of
 //! more than 2³² − 1 units is refused, so that both counters fit into 64 bits of the state.
 
-use super::level::{Numbers, Words};
+use super::{
+    debt::MOST_BURSTS,
+    level::{Numbers, Words},
+};
 use crate::Quota;
 
 /// An aligned window, and the units spent in it and in the previous one.
@@ -17,7 +20,8 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let (period, most) = (quota.period_us(), quota.amount() as u32);
+        // A state in debt holds more than the amount.
+        let (period, most) = (quota.period_us(), (quota.amount() as u32).saturating_mul(MOST_BURSTS as u32));
         let start = now_us - now_us % period;
         let mut mended = self.current > most || self.previous > most;
         self.current = self.current.min(most);
@@ -46,7 +50,7 @@ impl State {
                     <= product(quota.amount() - current - cost, quota.period_us())
     }
 
-    /// Spends a cost that fits, so the count never exceeds the amount.
+    /// Spends a cost. The count never exceeds four bytes: a cost that does not fit is cut before.
     pub(crate) fn charge(&mut self, cost: u64) {
         self.current += cost as u32;
     }
@@ -67,6 +71,10 @@ impl State {
         let start_us = (now_us + words[2]).saturating_sub(quota.period_us());
         let count = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
         Self { start_us, current: count(words[0]), previous: count(words[1]) }
+    }
+
+    pub(crate) fn current(&self) -> u64 {
+        self.current.into()
     }
 
     /// Returns the units spent in this window and in the previous one.

@@ -3,9 +3,9 @@ use smallvec::SmallVec;
 
 use super::Shape;
 use crate::{
-    Algorithm, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
+    Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
     algorithm::{PolicyLevel, unspent},
-    cost::ChargeRef,
+    cost::{Charge, ChargeRef},
     policy_levels::PolicyLevels,
     quota::MAX_EXACT,
 };
@@ -233,6 +233,49 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
         (at_us.saturating_add(period_us) > now.unsigned_abs()).then(|| Entry::new(at_us, tag))
     };
     Ok(list.into_iter().filter_map(inside).collect())
+}
+
+/// The bytes of a record before those of its policies.
+const RECORD_HEAD: usize = 24;
+
+/// The bytes of a policy in a record: its mark, its cost and four words.
+const RECORD_POLICY: usize = 48;
+
+/// Reads the reply of a reservation: the status and the record.
+pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(invalid(format_args!("no list")));
+    };
+    let [Value::Int(status @ 0..=3), Value::BulkString(record)] = reply.as_slice() else {
+        return Err(invalid(format_args!("no status and record")));
+    };
+    if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
+        return Err(invalid(format_args!("a record of {} bytes", record.len())));
+    }
+    let (words, _) = record.as_chunks();
+    let at_us = time(word(&words[2])?)?;
+    let mut costs = SmallVec::<[Cost; 8]>::new();
+    let mut levels = SmallVec::<[_; 4]>::new();
+    for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
+        let cost = word(&entry[1])?;
+        costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
+        levels.push((policy, level(policy, &entry[2..2 + policy.algorithm().words()], word)?));
+    }
+    let levels = PolicyLevels::collect(levels);
+    if levels.fit() != (*status > 0) {
+        return Err(invalid(format_args!("a status that is not that of the policies")));
+    }
+    Ok(Decision::from_levels(policies, levels, Charge::each(costs).borrow(), at_us))
+}
+
+/// Reads the reply of a commit.
+pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
+    match reply {
+        Value::Int(0) => Ok(Settlement::Lapsed),
+        Value::Int(1) => Ok(Settlement::Settled),
+        Value::Int(2) => Ok(Settlement::AlreadySettled),
+        _ => Err(invalid(format_args!("no status of a commit"))),
+    }
 }
 
 fn invalid(what: std::fmt::Arguments<'_>) -> Error {

@@ -11,7 +11,7 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass},
@@ -157,6 +157,14 @@ impl Server {
         for policy in policies.iter().filter(|policy| policy.is_own(key)) {
             self.add_key(policy, key, &mut text, command);
         }
+    }
+
+    /// Adds the key of the record of a reservation.
+    pub(in crate::redis) fn add_record_key(&self, key: &Key, id: &ReservationId, command: &mut Cmd) {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        protocol::write_record_key(key, id, &mut text);
+        command.arg(text);
     }
 
     /// Adds one key. `text` begins with the head of every key, and its rest is written again.
