@@ -3,17 +3,17 @@
 //! Only the settlement of a reservation owes. A policy spends at most [`MOST_BURSTS`] times its burst, so that one wrong
 //! commit does not lock a key for ever.
 //!
-//! A window and a log hold a debt as they hold any units, and it ends with them. A bucket corrects a state that holds more
-//! than the burst, because the clock went back or the quota was lowered. So a bucket marks a state in debt when it is
-//! stored: it adds [`MARK`] to a number that is always smaller. The state keeps its size, and a state without debt is read
-//! as before.
+//! A window and a log hold a debt as they hold any units, and it ends with them. A bucket and a sliding window correct a
+//! state that holds more than the quota, because the clock went back or the quota was lowered. So they mark a state in debt
+//! when it is stored: they add [`MARK`] to a number that is always smaller. The state keeps its size, and a state without
+//! debt is read as before.
 
 use crate::{Algorithm, Policy};
 
 /// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in a double.
 pub(super) const MOST_BURSTS: u64 = 8;
 
-/// Marks a stored bucket that is in debt: 10¹⁵, which no amount and no burst reaches.
+/// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst reaches.
 pub(super) const MARK: u64 = 1_000_000_000_000_000;
 
 /// The most units that a log stores beyond its amount. Each is an entry of a list.

@@ -108,7 +108,12 @@ impl State {
                 |state| state.settle(quota, wrote.quota_ref(), now_us),
                 |state| state.fits(quota, now_us, cost),
                 |state| state.charge(quota, cost),
-                |state| state.mark_debt(quota, now_us),
+                |state, is_charged| {
+                    // A bucket that was charged is in no debt.
+                    if !is_charged {
+                        state.mark_debt(quota, now_us);
+                    }
+                },
                 |state| state.words(now_us),
             ),
             Self::IntervalBucket(state) => decide(
@@ -117,7 +122,11 @@ impl State {
                 |state| state.settle(quota, now_us),
                 |state| state.fits(quota, cost),
                 |state| state.charge(cost),
-                |state| state.mark_debt(quota),
+                |state, is_charged| {
+                    if !is_charged {
+                        state.mark_debt(quota);
+                    }
+                },
                 |state| state.words(quota, now_us),
             ),
             Self::Window(state) => decide(
@@ -126,7 +135,7 @@ impl State {
                 |state| state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us),
                 |state| state.fits(quota, cost),
                 |state| state.charge(cost),
-                |_| {},
+                |_, _| {},
                 |state| state.words(quota, now_us),
             ),
             #[cfg(feature = "calendar")]
@@ -138,7 +147,7 @@ impl State {
                     |state| calendar_window::settle(state, periods),
                     |state| state.fits(quota, cost),
                     |state| state.charge(cost),
-                    |_| {},
+                    |_, _| {},
                     |state| calendar_window::words(state, periods, now_us),
                 )
             }
@@ -148,7 +157,7 @@ impl State {
                 |state| state.settle(quota, now_us),
                 |state| state.fits(quota, now_us, cost),
                 |state| state.charge(cost),
-                |_| {},
+                |state, _| state.mark_debt(quota),
                 |state| state.words(quota, now_us),
             ),
             Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.decide_by_steps(policy, wrote, now_us, cost, tag),
@@ -250,6 +259,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.mark_debt(policy.quota_ref(), now_us),
             Self::IntervalBucket(state) => state.mark_debt(policy.quota_ref()),
+            Self::SlidingWindow(state) => state.mark_debt(policy.quota_ref()),
             _ => {}
         }
     }
@@ -340,7 +350,7 @@ fn decide<S: Copy>(
     settle: impl FnOnce(&mut S) -> bool,
     fits: impl FnOnce(&S) -> bool,
     charge: impl FnOnce(&mut S),
-    mark_debt: impl FnOnce(&mut S),
+    mark_debt: impl FnOnce(&mut S, bool),
     words: impl FnOnce(&S) -> Words,
 ) -> (PolicyLevel, bool) {
     let mut state = *stored;
@@ -353,10 +363,7 @@ fn decide<S: Copy>(
     let is_written = is_charged || (mended && cost > 0);
     if is_written {
         *stored = state;
-        // A state that was charged is in no debt.
-        if !is_charged {
-            mark_debt(stored);
-        }
+        mark_debt(stored, is_charged);
     }
     (PolicyLevel { fits, words: words(&state) }, is_written)
 }
