@@ -61,8 +61,8 @@ end
 
 --@ owe
 cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
---@ charge
---@ store_owed
+--@ include charge
+--@ include store_owed
 
 --@ refund
 if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then

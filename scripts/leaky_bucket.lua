@@ -16,6 +16,6 @@
 if last_1 >= 0 and (now + ahead_1 ~= last_1 or part_1 ~= last_part_1) then
   step_1, step_part_1 = 0, 0
 end
---@ return
+--@ include return
 
 --@ like token_bucket

@@ -128,14 +128,14 @@ if part_1 >= amount_1 then
   ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
 end
 local most, most_part
---@ most
+--@ include most
 if ahead_1 > most or ahead_1 == most and part_1 > most_part then
   ahead_1, part_1 = most, most_part
 end
---@ store_owed
+--@ include store_owed
 
 --@ refund
---@ return
+--@ include return
 
 --@ return
 if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then

@@ -1,20 +1,7 @@
 -- tollgate, assembled for: CalendarWindow
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, life, cost_1, amount_1, before_1, begin_1, close_1, after_1
-if #packed == 64 then
-  now, life, cost_1, amount_1, before_1, begin_1, close_1, after_1 = unpack('<dddddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  life = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  before_1 = ARGV[5] + 0
-  begin_1 = ARGV[6] + 0
-  close_1 = ARGV[7] + 0
-  after_1 = ARGV[8] + 0
-end
+local now, life, cost_1, amount_1, before_1, begin_1, close_1, after_1 = unpack('<dddddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]

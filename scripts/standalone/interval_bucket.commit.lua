@@ -1,18 +1,7 @@
 -- tollgate, assembled for: IntervalBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, number, cost_1, amount_1, period_1, burst_1
-if #packed == 48 then
-  now, number, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  number = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  period_1 = ARGV[5] + 0
-  burst_1 = ARGV[6] + 0
-end
+local now, number, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -68,6 +57,14 @@ if state_1 and #state_1 == 16 then
 end
 if more_1 then
   cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+  used_1 = used_1 + cost_1
+  if used_1 > burst_1 then
+    local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+    call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+  else
+    local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+    call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+  end
 end
 if cost_1 > 0 and not more_1 then
   if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then

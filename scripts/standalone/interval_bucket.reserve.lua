@@ -1,18 +1,7 @@
 -- tollgate, assembled for: IntervalBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, life, cost_1, amount_1, period_1, burst_1
-if #packed == 48 then
-  now, life, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  life = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  period_1 = ARGV[5] + 0
-  burst_1 = ARGV[6] + 0
-end
+local now, life, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]

@@ -1,18 +1,7 @@
 -- tollgate, assembled for: LeakyBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, number, cost_1, amount_1, period_1, burst_1
-if #packed == 48 then
-  now, number, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  number = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  period_1 = ARGV[5] + 0
-  burst_1 = ARGV[6] + 0
-end
+local now, number, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -123,9 +112,6 @@ if state_1 and #state_1 == 24 then
       if part >= 1000000000000000 then
         most_part = top_part_1 * 8 % amount_1
         most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
-        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-          ahead_1, part_1 = most, most_part
-        end
       end
       if ahead_1 > most or ahead_1 == most and part_1 > most_part then
         ahead_1, part_1, mended_1 = most, most_part, true
@@ -139,10 +125,49 @@ if more_1 then
     ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
   end
   local most, most_part
+  most_part = top_part_1 * 8 % amount_1
+  most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+  if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+    ahead_1, part_1 = most, most_part
+  end
+  if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+    local full = now + ahead_1
+    local second = full - full % 1000000
+    call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+  else
+    local full_1 = now + ahead_1
+    local second_of_1 = full_1 - full_1 % 1000000
+    if second_of_1 == kept_1 then
+      call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+    else
+      call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+    end
+  end
 end
 if cost_1 > 0 and not more_1 then
   if last_1 >= 0 and (now + ahead_1 ~= last_1 or part_1 ~= last_part_1) then
     step_1, step_part_1 = 0, 0
+  end
+  if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
+    call('DEL', key_1)
+  else
+    ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
+    if part_1 < 0 then
+      ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
+    end
+    if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+      local full = now + ahead_1
+      local second = full - full % 1000000
+      call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+    else
+      local full_1 = now + ahead_1
+      local second_of_1 = full_1 - full_1 % 1000000
+      if second_of_1 == kept_1 then
+        call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+      else
+        call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+      end
+    end
   end
 end
 call('SETRANGE', KEYS[1], '8', pack('<d', number))

@@ -105,9 +105,6 @@ if state_1 and #state_1 == 24 then
       if part >= 1000000000000000 then
         most_part = top_part_1 * 8 % amount_1
         most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
-        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-          ahead_1, part_1 = most, most_part
-        end
       end
       if ahead_1 > most or ahead_1 == most and part_1 > most_part then
         ahead_1, part_1, mended_1 = most, most_part, true
@@ -118,6 +115,27 @@ end
 if cost_1 > 0 then
   if last_1 >= 0 and (now + ahead_1 ~= last_1 or part_1 ~= last_part_1) then
     step_1, step_part_1 = 0, 0
+  end
+  if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
+    call('DEL', key_1)
+  else
+    ahead_1, part_1 = ahead_1 - step_1, part_1 - step_part_1
+    if part_1 < 0 then
+      ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
+    end
+    if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+      local full = now + ahead_1
+      local second = full - full % 1000000
+      call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+    else
+      local full_1 = now + ahead_1
+      local second_of_1 = full_1 - full_1 % 1000000
+      if second_of_1 == kept_1 then
+        call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+      else
+        call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+      end
+    end
   end
 end
 return 1

@@ -1,18 +1,7 @@
 -- tollgate, assembled for: SlidingBuckets
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, number, cost_1, amount_1, width_1, buckets_1
-if #packed == 48 then
-  now, number, cost_1, amount_1, width_1, buckets_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  number = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  width_1 = ARGV[5] + 0
-  buckets_1 = ARGV[6] + 0
-end
+local now, number, cost_1, amount_1, width_1, buckets_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]

@@ -11,17 +11,7 @@ local function time_at(key, at, latest)
   return time >= 0 and time or 0
 end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, life, cost_1, amount_1, period_1
-if #packed == 40 then
-  now, life, cost_1, amount_1, period_1 = unpack('<ddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  life = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  period_1 = ARGV[5] + 0
-end
+local now, life, cost_1, amount_1, period_1 = unpack('<ddddd', ARGV[1])
 local tag = ''
 if now < 0 then
   local time = call('TIME')

@@ -99,9 +99,6 @@ if state_1 and #state_1 == 24 then
       if part >= 1000000000000000 then
         most_part = top_part_1 * 8 % amount_1
         most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
-        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-          ahead_1, part_1 = most, most_part
-        end
       end
       if ahead_1 > most or ahead_1 == most and part_1 > most_part then
         ahead_1, part_1, mended_1 = most, most_part, true

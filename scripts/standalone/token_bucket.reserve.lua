@@ -1,18 +1,7 @@
 -- tollgate, assembled for: TokenBucket
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, life, cost_1, amount_1, period_1, burst_1
-if #packed == 48 then
-  now, life, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  life = ARGV[2] + 0
-  cost_1 = ARGV[3] + 0
-  amount_1 = ARGV[4] + 0
-  period_1 = ARGV[5] + 0
-  burst_1 = ARGV[6] + 0
-end
+local now, life, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -112,9 +101,6 @@ if state_1 and #state_1 == 24 then
       if part >= 1000000000000000 then
         most_part = top_part_1 * 8 % amount_1
         most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
-        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-          ahead_1, part_1 = most, most_part
-        end
       end
       if ahead_1 > most or ahead_1 == most and part_1 > most_part then
         ahead_1, part_1, mended_1 = most, most_part, true

@@ -24,6 +24,8 @@
 //!
 //! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
 //!
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real cost.
+//!
 //! [`DeniedKeys`] shows which keys are denied most.
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
@@ -74,6 +76,7 @@
 //! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied; `other` beyond 64 names of policies |
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
+//! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
 //! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |

@@ -140,6 +140,21 @@ impl Script {
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
+    /// Returns the words of `EVALSHA` for a refund of what a decision spent.
+    #[must_use]
+    pub fn refund_decision(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+        decision: &Decision,
+    ) -> Vec<Vec<u8>> {
+        let (charge, spent) = (self.charge(costs), decision.at_us() as f64);
+        let end = |at| decision.end_of(at);
+        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, end);
+        call(self.refund_sha(), &self.keys(key), &packed)
+    }
+
     /// Reads the decision in a reply of integers. One integer alone stands for a bare integer.
     ///
     /// # Errors

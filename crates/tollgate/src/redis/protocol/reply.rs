@@ -173,7 +173,7 @@ fn levels<W>(
     let mut all = policies.iter().map(|policy| {
         let (own, rest) = words.split_at(policy.algorithm().words().min(words.len()));
         words = rest;
-        Ok::<_, Error>((policy, level(policy, own, word)?))
+        Ok::<_, Error>((policy, has_part(policy, level(own, word)?)?))
     });
     if policies.len() == 1
         && let Some(one) = all.next()
@@ -186,7 +186,7 @@ fn levels<W>(
 
 /// Reads the words of one policy.
 #[inline]
-fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
+fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
     let mut level = PolicyLevel { fits: true, words: [0; 4] };
     for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
         let word = word(value)?;
@@ -200,7 +200,12 @@ fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error
         }
         *place = word.unsigned_abs();
     }
-    // The second word of a bucket counts parts of 1/amount µs.
+    Ok(level)
+}
+
+/// Refuses the words of a bucket whose second word, which counts parts of 1/amount µs, is a whole.
+#[inline]
+fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
     let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
     if is_bucket && level.words[1] >= policy.quota_ref().amount() {
         return Err(invalid(format_args!("a part that is a whole")));
@@ -241,6 +246,9 @@ const RECORD_HEAD: usize = 24;
 /// The bytes of a policy in a record: its mark, its cost and four words.
 const RECORD_POLICY: usize = 48;
 
+/// The status of a reservation that an earlier call has made.
+const REPEATED: i64 = 2;
+
 /// Reads the reply of a reservation: the status and the record.
 pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, Error> {
     let Value::Array(reply) = reply else {
@@ -259,7 +267,9 @@ pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, 
     for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
         let cost = word(&entry[1])?;
         costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
-        levels.push((policy, level(policy, &entry[2..2 + policy.algorithm().words()], word)?));
+        let level = level(&entry[2..2 + policy.algorithm().words()], word)?;
+        // The words of an earlier call may be those of another quota.
+        levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
     }
     let levels = PolicyLevels::collect(levels);
     if levels.fit() != (*status > 0) {

@@ -118,7 +118,7 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let (is_refund, is_batch) = (more == "spent", more == "counted");
     // The calls of a reservation name the life of the record, or the number of the commit, before the costs.
     let is_held = matches!(more, "life" | "number");
-    let is_tagged = !is_refund && !is_held && is_tagged(parts);
+    let is_tagged = !is_refund && is_tagged(parts);
     let first = ["now".to_owned()].into_iter().chain(is_held.then(|| more.to_owned()));
     let own = first.chain(costs_of(parts)).chain(is_refund.then(|| "spent".to_owned()));
     let own: Vec<String> = own.collect();
@@ -127,6 +127,9 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let queued = (1..).zip(parts).filter(|(_, part)| is_refund && part.queued).flat_map(|(at, _)| last(at));
     let names: Vec<String> = own.into_iter().chain(names_of(parts)).chain(queued).collect();
     let (all, count) = (names.join(", "), names.len());
+    if is_held {
+        return vec![format!("local {all} = unpack('<{}', ARGV[1])", "d".repeat(count))];
+    }
     let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
     lines.extend(is_tagged.then(|| "local tag".to_owned()));
     lines.extend(is_batch.then(|| format!("local next_arg = {}", 2 + usize::from(is_tagged))));
@@ -259,6 +262,10 @@ fn section_lines(source: &'static str, section: &str) -> Vec<String> {
                     lines.extend(section_lines(source, included).iter().map(|line| format!("{indent}{line}")));
                 }
                 None => lines.push(line.to_owned()),
+            }
+        } else if let Some(included) = line.strip_prefix("--@ include ") {
+            if found {
+                lines.extend(section_lines(source, included));
             }
         } else if let Some(name) = line.strip_prefix("--@ like ") {
             if lines.is_empty() {
