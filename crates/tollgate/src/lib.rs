@@ -26,6 +26,8 @@
 //!
 //! A [`ConcurrencyLimiter`] limits how many permits of a key are held at the same time: streams, exports, jobs.
 //!
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real cost.
+//!
 //! [`DeniedKeys`] shows which keys are denied most.
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
@@ -76,6 +78,7 @@
 //! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied; `other` beyond 64 names of policies |
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
+//! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
 //! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |
@@ -116,6 +119,7 @@ mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
+mod reservation;
 mod runtime;
 mod selection;
 #[cfg(feature = "serde")]
@@ -137,7 +141,7 @@ pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
 pub use permits::{
@@ -149,6 +153,7 @@ pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
+pub use reservation::{Reservation, ReservationId, Settlement};
 pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};

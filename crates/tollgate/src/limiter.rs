@@ -2,6 +2,7 @@ mod blocking;
 mod builder;
 mod handle;
 mod inner;
+mod reserve;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,6 +11,7 @@ pub use blocking::BlockingLimiter;
 pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 pub use handle::LimiterHandle;
+pub use reserve::Reserve;
 
 use crate::{
     CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,

@@ -176,6 +176,13 @@ impl Policy {
         self.algorithm.reads(other.algorithm) && self.name() == other.name()
     }
 
+    /// Returns bytes that stand for the name, the level and the algorithm in the record of a reservation. They are the same
+    /// in all processes.
+    pub(crate) fn mark(&self) -> [u8; 8] {
+        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth), |all, byte| all << 8 | u64::from(byte));
+        (self.name_hash ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+    }
+
     /// Returns a hash of the name. Policies of the same name have the same hash.
     pub(crate) fn name_hash(&self) -> u64 {
         self.name_hash

@@ -168,6 +168,12 @@ impl PolicySet {
         self.0.is_short
     }
 
+    /// Returns `true` when a policy is a queue, which takes only its last places back.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+    }
+
     fn of(mut policies: SmallVec<[Arc<Policy>; 1]>) -> Self {
         policies.shrink_to_fit();
         Self(Arc::new(Set {

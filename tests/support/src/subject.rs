@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use tollgate::{
-    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
+    Store,
     testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply};
@@ -18,6 +19,12 @@ pub trait Subject {
     fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
+    /// Reserves costs under an id for some microseconds.
+    fn reserve(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, life_us: u64)
+    -> Decision;
+    /// Settles a reservation at costs, by the commit of this number.
+    fn commit(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, number: u64)
+    -> Settlement;
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
@@ -65,6 +72,24 @@ impl InMemory {
     }
 }
 
+impl InMemory {
+    /// Refunds what a decision spent.
+    ///
+    /// # Panics
+    ///
+    /// When the costs do not name the policies.
+    pub fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision) {
+        let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
+        testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
+    }
+
+    /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
+    #[must_use]
+    pub fn record(&self, key: &Key, id: &ReservationId) -> Option<Stored> {
+        testing::record(&self.store, key, id)
+    }
+}
+
 impl Default for InMemory {
     fn default() -> Self {
         Self::new()
@@ -87,6 +112,28 @@ impl Subject for InMemory {
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
+    }
+
+    fn reserve(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        life_us: u64,
+    ) -> Decision {
+        testing::with_check(policies, key, costs, |check| testing::reserve(&self.store, check, id, life_us))
+    }
+
+    fn commit(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        number: u64,
+    ) -> Settlement {
+        testing::with_check(policies, key, costs, |check| testing::commit(&self.store, check, id, number))
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
@@ -149,6 +196,22 @@ impl InRedis {
     }
 }
 
+/// Reads the reply of a reservation.
+///
+/// # Errors
+///
+/// The reply is not one that the script makes.
+pub fn reserved(script: &Script, reply: &Reply) -> Result<Decision, tollgate::Error> {
+    let (status, record) = match reply {
+        Reply::Array(parts) => match parts.as_slice() {
+            [status, Reply::Bulk(record)] => (status.int(), record.as_slice()),
+            _ => (-1, &[][..]),
+        },
+        _ => (-1, &[][..]),
+    };
+    script.reserved(status, record)
+}
+
 /// Returns the integers of a reply, which is a list of integers or one integer.
 #[must_use]
 pub fn integers(reply: &Reply) -> Vec<i64> {
@@ -185,6 +248,34 @@ impl Subject for InRedis {
         self.load(script.refund_text());
         let reply = self.run(&script.refund(key, costs.clone(), Some(self.now_us), spent_us));
         assert_eq!(reply.int(), 1);
+    }
+
+    fn reserve(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        life_us: u64,
+    ) -> Decision {
+        let script = Script::new(policies.clone());
+        self.load(script.reserve_text());
+        let reply = self.run(&script.reserve(key, id, costs.clone(), life_us, Some(self.now_us)));
+        reserved(&script, &reply).expect("a decision")
+    }
+
+    fn commit(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        number: u64,
+    ) -> Settlement {
+        let script = Script::new(policies.clone());
+        self.load(script.commit_text());
+        let reply = self.run(&script.commit(key, id, costs.clone(), number, Some(self.now_us)));
+        script.settlement(reply.int()).expect("a settlement")
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {

@@ -22,6 +22,7 @@ mod probe;
 mod redis;
 mod refusing_servers;
 mod replicas;
+mod reservations;
 mod rest;
 mod runtimes;
 mod suite;

@@ -31,7 +31,7 @@ impl Lockless {
 
     /// Refunds at `now_us` the cost that `check` spent at `spent_us`.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64, spent_us: u64) {
-        self.0.refund(hash(check.key), check, now_us, spent_us);
+        self.0.refund(hash(check.key), check, now_us, spent_us, None);
     }
 
     /// Removes the states that belong to the key alone.

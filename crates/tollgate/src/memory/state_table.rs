@@ -6,10 +6,11 @@ use smallvec::SmallVec;
 
 use super::stored_key::{KeyProbe, StoredKey};
 use crate::{
-    Check, Cost, Key, Policy, PolicySet,
+    Check, Cost, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
     algorithm::{PolicyLevel, Settled, State},
     key::hash_text,
     policy_levels::PolicyLevels,
+    reservation::{Change, Record, Records, Reserved},
 };
 
 /// Holds the states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
@@ -21,6 +22,7 @@ pub(super) struct StateTable {
     states: HashTable<StateEntry>,
     room: usize,
     hasher: RandomState,
+    records: Records,
 }
 
 /// A state and the policy that wrote it. It fills exactly one cache line of the processor.
@@ -68,7 +70,8 @@ impl StateEntry {
 
 impl StateTable {
     pub(super) fn new(room: usize, hasher: RandomState) -> Self {
-        Self { states: HashTable::new(), room, hasher }
+        let records = Records::new(room, hasher.clone());
+        Self { states: HashTable::new(), room, hasher, records }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -147,9 +150,12 @@ impl StateTable {
     /// Writes the states that were charged or mended, and puts back the states that were moved out.
     fn write(&mut self, hash: u64, check: Check<'_>, loaded: SmallVec<[LoadedState; 4]>, now_us: u64) {
         let mut absent = SmallVec::<[_; 4]>::new();
-        for (policy, LoadedState { index, settled: Settled { state, mended }, is_written, .. }) in
+        for (policy, LoadedState { index, settled: Settled { mut state, mended }, is_written, .. }) in
             check.policies.shared().iter().zip(loaded)
         {
+            if is_written {
+                state.mark_debt(policy, now_us);
+            }
             match index.and_then(|index| self.states.get_bucket_mut(index)) {
                 Some(entry) if is_written => {
                     entry.state = state;
@@ -166,20 +172,98 @@ impl StateTable {
         }
     }
 
-    /// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
-    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        // A refund may name more units than any request can cost, so it does not ask whether they fit.
+    /// Refunds the cost of `check`, which was spent at `spent_us`. `decision` tells the places in a queue.
+    pub(super) fn refund(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        now_us: u64,
+        spent_us: u64,
+        decision: Option<&Decision>,
+    ) {
+        self.change(hash, check, now_us, spent_us, |at, _| {
+            let cost = check.cost_of(at).units();
+            let end = || decision.and_then(|decision| decision.end_of(at));
+            if cost == 0 { Change::None } else { Change::Refund(cost, end()) }
+        });
+    }
+
+    /// Decides a check and records what it charges, or repeats the answer of the reservation that is held.
+    pub(super) fn reserve(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        id: &ReservationId,
+        life_us: u64,
+        now_us: u64,
+    ) -> Reserved {
+        let is_held = match self.records.get_mut(check.key, id, now_us) {
+            Some(record) => match record.repeated(check.policies) {
+                Some(repeated) => return repeated,
+                None => true,
+            },
+            None => false,
+        };
+        // A reservation of other policies is held: this call charges nothing.
+        let check = if is_held { Check::new(check.policies, check.key, Cost::ZERO) } else { check };
+        let levels = self.check(hash, check, now_us);
+        if !is_held && levels.fit() {
+            self.records.insert(check.key, id, Record::new(check, &levels, now_us, life_us));
+        }
+        Reserved { levels, charge: check.charge().to_owned(), at_us: now_us }
+    }
+
+    /// Settles a reservation at the costs of `check`, by the commit of this number.
+    pub(super) fn commit(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        id: &ReservationId,
+        number: u64,
+        now_us: u64,
+    ) -> Settlement {
+        let Some(record) = self.records.get_mut(check.key, id, now_us) else {
+            return Settlement::Lapsed;
+        };
+        let settlement = record.settle(number);
+        if settlement == Settlement::Settled {
+            let record = record.clone();
+            self.change(hash, check, now_us, record.at_us, |at, policy| record.change(policy, check.cost_of(at)));
+        }
+        settlement
+    }
+
+    /// Returns the record of a reservation.
+    #[cfg(feature = "testing")]
+    pub(super) fn record(&mut self, key: &Key, id: &ReservationId, now_us: u64) -> Option<&Record> {
+        self.records.get_mut(key, id, now_us).map(|record| &*record)
+    }
+
+    /// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh after a refund is
+    /// removed.
+    fn change(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        now_us: u64,
+        spent_us: u64,
+        change: impl Fn(usize, &Policy) -> Change,
+    ) {
+        // A change may name more units than any request can cost, so it does not ask whether they fit.
         let mut loaded = self.load(hash, Check::new(check.policies, check.key, Cost::ZERO), now_us);
         let mut fresh = SmallVec::<[_; 4]>::new();
         for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
-            let (cost, state) = (check.cost_of(at).units(), &mut loaded.settled.state);
-            if cost == 0 {
-                continue;
-            }
-            state.refund(policy, now_us, spent_us, cost);
-            loaded.is_written = state.fresh_at(policy) > now_us;
-            if !loaded.is_written {
-                fresh.push(policy);
+            let state = &mut loaded.settled.state;
+            match change(at, policy) {
+                Change::None => {}
+                Change::Owe(cost) => loaded.is_written = state.owe(policy, now_us, cost),
+                Change::Refund(cost, end) => {
+                    state.refund(policy, now_us, spent_us, cost, end);
+                    loaded.is_written = state.fresh_at(policy) > now_us;
+                    if !loaded.is_written {
+                        fresh.push(policy);
+                    }
+                }
             }
         }
         self.write(hash, check, loaded, now_us);

@@ -1,11 +1,11 @@
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 
 use super::{permit_table::PermitTable, shards::Shards, state_table::StateTable};
 use crate::{
-    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, Store, StoreFuture,
-    algorithm::State,
+    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReservationId, Settlement,
+    Store, StoreFuture, algorithm::State, clock::micros,
 };
 
 /// Stores counters inside the process.
@@ -23,6 +23,9 @@ use crate::{
 ///
 /// All states of [nested](Key::child) keys with the same outermost level lie in one of 64 or more parts of the store, so
 /// that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
+///
+/// [Reservations](crate::Reservation) are held beside the states, at most as many. When there are more, those that lapse
+/// first are dropped: they lapse early, and what they charged stays charged.
 ///
 /// Clones share the states.
 ///
@@ -107,11 +110,35 @@ impl MemoryStore {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
-    /// Refunds the cost that `check` spent at `spent_us`.
-    pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: u64) {
+    /// Refunds the cost that `check` spent at `spent_us`, or now.
+    pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.refund(hash, check, now_us, spent_us);
+        timed.shard.refund(hash, check, now_us, spent_us.unwrap_or(now_us), decision);
+    }
+
+    /// Decides, charges and records at once.
+    pub(crate) fn reserve_now(&self, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
+        let hash = self.hash(check.key);
+        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        let reserved = timed.shard.reserve(hash, check, id, life_us, now_us);
+        drop(timed);
+        Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
+    }
+
+    /// Settles a reservation at the costs of `check`, by the commit of this number.
+    pub(crate) fn commit_now(&self, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
+        let hash = self.hash(check.key);
+        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        timed.shard.commit(hash, check, id, number, now_us)
+    }
+
+    /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
+    #[cfg(feature = "testing")]
+    pub(crate) fn record(&self, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
+        let hash = self.hash(key);
+        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
+        timed.shard.record(key, id, now_us).map(|record| (record.to_bytes(), record.lapse_us / 1_000 + 1))
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
@@ -149,8 +176,16 @@ impl Store for MemoryStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.refund_at(check, decision.map_or_else(|| self.0.clock.now_us(), Decision::at_us));
+        self.refund_at(check, decision.map(Decision::at_us), decision);
         StoreFuture::ready(Ok(()))
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        StoreFuture::ready(Ok(self.reserve_now(check, id, micros(time_to_live))))
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        StoreFuture::ready(Ok(self.commit_now(check, id, 1)))
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {

@@ -1,6 +1,6 @@
 //! Stands in without the feature: the same functions, which do nothing.
 
-use crate::{Deadline, Decision, Error, PolicySet};
+use crate::{Deadline, Decision, Error, PolicySet, Settlement};
 
 #[derive(Debug, Default)]
 pub(crate) struct LimiterMetrics(());
@@ -13,6 +13,8 @@ impl LimiterMetrics {
     pub(crate) fn record_decision(&self, _: &str, _: &Decision, _: Option<Deadline>) {}
 
     pub(crate) fn record_error(&self, _: &str, _: &PolicySet, _: &Error) {}
+
+    pub(crate) fn record_commit(&self, _: &str, _: Option<Settlement>) {}
 
     pub(crate) fn outage_began(&self, _: &str) {}
 

@@ -1,9 +1,13 @@
-use std::{borrow::Cow, num::NonZeroU32, time::Instant};
+use std::{
+    borrow::Cow,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
 use crate::{
-    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, Store, metrics::LimiterMetrics,
-    runtime::now,
+    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReservationId, Settlement, Store,
+    metrics::LimiterMetrics, runtime::now,
 };
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
@@ -101,7 +105,44 @@ impl Fallback {
 
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        let answer = self.decide(check, error);
+        self.answer_by(check, error, |local| local.decide(check))
+    }
+
+    /// Reserves for the store, which failed with `error`.
+    pub(crate) fn reserve(
+        &self,
+        check: Check<'_>,
+        id: &ReservationId,
+        time_to_live: Duration,
+        error: Error,
+    ) -> Result<Decision, Error> {
+        self.answer_by(check, error, |local| local.reserve(check, id, time_to_live))
+    }
+
+    /// Settles a reservation that this process made in an outage. `None` when the process makes none.
+    pub(crate) fn commit(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
+        self.local.as_ref().map(|local| local.commit(check, id))
+    }
+
+    /// Settles a reservation that this process made in an outage. The policies of `check` are the share of the process.
+    pub(crate) fn commit_own(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
+        let settlement = self.local.as_ref().map(|local| local.store.commit_now(check, id, 1));
+        self.committed(settlement.as_ref());
+        settlement
+    }
+
+    /// Counts a commit. `None` is a commit that failed.
+    pub(crate) fn committed(&self, settlement: Option<&Settlement>) {
+        self.metrics.record_commit(&self.name, settlement.copied());
+    }
+
+    fn answer_by(
+        &self,
+        check: Check<'_>,
+        error: Error,
+        local: impl FnOnce(&LocalShare) -> Decision,
+    ) -> Result<Decision, Error> {
+        let answer = self.decide(check, error, local);
         match &answer {
             Ok(decision) => {
                 self.metrics.record_decision(&self.name, decision, check.deadline);
@@ -112,7 +153,12 @@ impl Fallback {
         answer
     }
 
-    fn decide(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+    fn decide(
+        &self,
+        check: Check<'_>,
+        error: Error,
+        by_share: impl FnOnce(&LocalShare) -> Decision,
+    ) -> Result<Decision, Error> {
         let kind = error.kind();
         let is_of_caller = matches!(
             kind,
@@ -124,7 +170,7 @@ impl Fallback {
         self.note_failure(&error, start(check));
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
-            (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
+            (Outage::Local { .. }, Some(local)) => Ok(by_share(local).degraded_by(kind)),
             _ => Ok(Decision::open(check.policies, check.charge(), kind)),
         }
     }

@@ -1,6 +1,8 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
+use redis::Value;
+use smallvec::SmallVec;
 
 #[cfg(feature = "metrics")]
 use super::sampler::{self, Sampled, Sampler};
@@ -13,8 +15,8 @@ use super::{
     server::Server,
 };
 use crate::{
-    Check, CheckFuture, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, Store,
-    StoreFuture,
+    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
+    ReservationId, Settlement, Store, StoreFuture, clock::micros, cost::ChargeRef, quota::MAX_EXACT,
 };
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
@@ -109,6 +111,32 @@ impl Inner {
         KeyHash { whole, outermost }
     }
 
+    /// Runs a script on the record of a reservation.
+    ///
+    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
+    async fn run_held(
+        &self,
+        key: &Key,
+        id: &ReservationId,
+        policies: &PolicySet,
+        script: &Script,
+        number: u64,
+        charge: ChargeRef<'_>,
+    ) -> Result<Value, Error> {
+        let call = || {
+            self.backend.run(key, script, policies.len() + 1, |server, command| {
+                server.add_record_key(key, id, command);
+                server.add_keys([(policies, key)], command);
+                command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
+                command.arg(&*protocol::marks(policies));
+            })
+        };
+        match call().await {
+            Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
+            outcome => outcome,
+        }
+    }
+
     /// Forgets remembered denials of a key, because units may have come back.
     fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {
@@ -168,12 +196,16 @@ impl Store for RedisStore {
         }
         let inner = Arc::clone(&self.0);
         let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
+        let end = |at| decision.and_then(|decision| decision.end_of(at));
+        let ends: SmallVec<[_; 1]> =
+            if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
             let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies));
+                let end = |at: usize| ends.get(at).copied().flatten();
+                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, end));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -240,6 +272,37 @@ impl Store for RedisStore {
                 command.arg(&packed).arg(&replica);
             });
             protocol::permit_grant(&reply.await?)
+        })
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        if let Some(refusal) = self.0.backend.refusal_within(check.key, check.deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
+        let (policies, key, charge, id) =
+            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        StoreFuture::pending(async move {
+            let script = policies.shape().reserve();
+            let reply = inner.run_held(&key, &id, &policies, script, life_us, charge.borrow()).await?;
+            protocol::reserved(&policies, &reply)
+        })
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        if let Some(refusal) = self.0.backend.refusal(check.key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let inner = Arc::clone(&self.0);
+        let (policies, key, charge, id) =
+            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        StoreFuture::pending(async move {
+            let script = policies.shape().commit();
+            // The number tells a call that is sent again from another commit.
+            let number = fastrand::u64(1..MAX_EXACT);
+            let reply = inner.run_held(&key, &id, &policies, script, number, charge.borrow()).await;
+            inner.forget(&key);
+            protocol::settlement(&reply?)
         })
     }
 

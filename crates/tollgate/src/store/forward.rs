@@ -1,7 +1,7 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Check, CheckFuture, Store, StoreFuture};
-use crate::{Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount};
+use crate::{Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId, Settlement};
 
 /// Forwards every method to the store inside.
 macro_rules! forward {
@@ -25,6 +25,14 @@ macro_rules! forward {
 
             fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
                 (**self).permits(request)
+            }
+
+            fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+                (**self).reserve(check, id, time_to_live)
+            }
+
+            fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+                (**self).commit(check, id)
             }
 
             fn is_in_process(&self) -> bool {

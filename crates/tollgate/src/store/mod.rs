@@ -6,7 +6,12 @@ pub use check::{Check, Deadline};
 pub use future::{CheckFuture, StoreFuture};
 pub(crate) use future::{Guard, PendingCheck};
 
-use crate::{Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount};
+use std::time::Duration;
+
+use crate::{
+    Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId,
+    Settlement,
+};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -47,6 +52,14 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, 
 ///     spent, never to a newer window, and creates no state.
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
+/// 14. **Reservation.** A reservation is a check that is recorded under its key and an id until it lapses. The same id
+///     charges nothing again until then, and answers the same. A denied reservation is not recorded.
+/// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
+///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
+///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged.
+/// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
+///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
+///     8 times the time from exhausted to fresh.
 ///
 /// # Permits
 ///
@@ -69,10 +82,10 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, 
 /// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
 ///
 /// ```
-/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
 /// use tollgate::{
 ///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, PermitGrant, PermitRequest, Policy, PolicySet, Quota,
-///     ReplicaCount, Store, StoreFuture,
+///     ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
 /// };
 ///
 /// /// Counts the checks of another store.
@@ -94,6 +107,12 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, 
 ///     }
 ///     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
 ///         self.0.permits(request)
+///     }
+///     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+///         self.0.reserve(check, id, time_to_live)
+///     }
+///     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+///         self.0.commit(check, id)
 ///     }
 ///     fn is_in_process(&self) -> bool {
 ///         self.0.is_in_process()
@@ -140,6 +159,24 @@ pub trait Store: Send + Sync + 'static {
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
         let _ = request;
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store has no permits")))
+    }
+
+    /// Decides a check as [`check`](Self::check) does, and records what it charges under `id` for `time_to_live`. While
+    /// the record is held, the same id charges nothing and answers the same.
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        let _ = (check, id, time_to_live);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+    }
+
+    /// Settles the reservation of `id` at the costs of `check`, which may be above the burst. A policy that was not
+    /// reserved is left as it is.
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        let _ = (check, id);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the

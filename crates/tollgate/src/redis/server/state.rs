@@ -11,7 +11,7 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass},
@@ -163,6 +163,14 @@ impl Server {
     pub(in crate::redis) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
         let mut text = self.key_head.clone().into_bytes();
         protocol::write_permit_key(name, key, &mut text);
+        command.arg(text);
+    }
+
+    /// Adds the key of the record of a reservation.
+    pub(in crate::redis) fn add_record_key(&self, key: &Key, id: &ReservationId, command: &mut Cmd) {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        protocol::write_record_key(key, id, &mut text);
         command.arg(text);
     }
 
