@@ -15,7 +15,20 @@ pub(super) struct Settings {
     pub(super) cap: Duration,
     pub(super) jitter: f64,
     pub(super) fallback: Duration,
+    pub(super) delays_on_forbidden: bool,
 }
+
+impl Settings {
+    pub(super) const DEFAULT: Self = Self {
+        cap: Duration::from_secs(60),
+        jitter: 0.1,
+        fallback: Duration::from_secs(1),
+        delays_on_forbidden: false,
+    };
+}
+
+/// The longest delay, whatever the cap: an instant much later does not exist on every platform.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Holds requests back until the remote server accepts them again.
 pub(super) struct Gate {
@@ -48,8 +61,8 @@ impl Gate {
 
     /// Applies the delay from a response.
     pub(super) fn apply<B>(&self, response: &Response<B>) {
-        let Some(delay) = delay::of(response.status(), response.headers(), self.settings.fallback) else { return };
-        let delay = delay.min(self.settings.cap);
+        let Some(delay) = delay::of(response.status(), response.headers(), &self.settings) else { return };
+        let delay = delay.min(self.settings.cap).min(LONGEST);
         let until = Instant::now() + delay;
         tracing::debug!(
             delay_us = delay.as_micros() as u64,

@@ -54,7 +54,7 @@ impl<K, R> Shared<K, R> {
             options.warn_without_key();
         }
         let fixed = fixed.into_iter().map(|limiter| {
-            let profile = Profile::new(limiter.policies(), options.headers, LimitMetrics::new(&labels));
+            let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&labels));
             FixedLimit { limiter, profile }
         });
         Self {

@@ -18,4 +18,5 @@ mod service;
 mod stacked;
 mod support;
 mod tiers;
+mod unit_formats;
 mod waiting;
