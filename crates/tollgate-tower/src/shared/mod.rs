@@ -1,6 +1,7 @@
 //! The state that all clones of a layer share.
 
 mod check;
+mod handler;
 mod joint;
 
 use std::{

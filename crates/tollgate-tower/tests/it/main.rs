@@ -4,6 +4,7 @@
 mod charging;
 mod connections;
 mod denials;
+mod handler;
 mod header_formats;
 mod header_options;
 mod joint;
