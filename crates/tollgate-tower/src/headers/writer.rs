@@ -132,31 +132,29 @@ impl HeaderWriter {
     fn update_with(&self, decision: &Decision, details: &ResponseDetails) -> HeaderUpdate {
         let spent = decision.states().filter(|state| state.remaining() == 0);
         let until_more = spent.map(|state| round_up(state.more_after().saturating_add(details.jitter))).max();
-        let mut formats = self.options.formats.iter().map(|format| self.headers(format, decision, details));
-        let headers = match (formats.next(), formats.next()) {
+        let mut all = self.options.formats.iter().filter_map(|format| self.headers(format, decision, details));
+        let headers = match (all.next(), all.next()) {
             (None, _) => Headers::None,
             (Some(only), None) => only,
-            (Some(first), Some(second)) => Headers::Several([first, second].into_iter().chain(formats).collect()),
+            (Some(first), Some(second)) => Headers::Several([first, second].into_iter().chain(all).collect()),
         };
         let degraded = decision.degraded().filter(|_| self.options.marks_degraded);
         HeaderUpdate { headers, until_more: until_more.unwrap_or(0), exposed: self.exposed, degraded }
     }
 
-    /// Writes the headers of one format.
-    fn headers(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails) -> Headers {
-        let Some(state) = decision.binding() else { return Headers::None };
+    /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
+    fn headers(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails) -> Option<Headers> {
+        let state = decision.binding()?;
         if let Some(format) = format.by_unit() {
-            return Headers::Units(format.lines(decision, &self.options.units, details.jitter));
+            return Some(Headers::Units(format.lines(decision, &self.options.units, details.jitter)));
         }
         let policies = || self.policies_of(decision, details);
-        if format == HeaderFormat::Ietf08
-            && let Some(policies) = policies()
-        {
-            return Headers::Lists { policies, states: self.any_states(decision, details) };
+        if format == HeaderFormat::Ietf08 {
+            return Some(Headers::Lists { policies: policies()?, states: self.any_states(decision, details) });
         }
         let policies = matches!(format, HeaderFormat::Ietf07 | HeaderFormat::Ietf06).then(policies).flatten();
         let lines = lines(format, decision, &state, details);
-        Headers::Lines(HeaderLines { format, policies, lines, remaining: state.remaining() })
+        Some(Headers::Lines(HeaderLines { format, policies, lines, remaining: state.remaining() }))
     }
 
     /// Writes the value of `RateLimit` for any decision.

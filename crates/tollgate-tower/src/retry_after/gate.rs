@@ -27,9 +27,6 @@ impl Settings {
     };
 }
 
-/// The longest delay, whatever the cap: an instant much later does not exist on every platform.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
-
 /// Holds requests back until the remote server accepts them again.
 pub(super) struct Gate {
     settings: Settings,
@@ -62,7 +59,7 @@ impl Gate {
     /// Applies the delay from a response.
     pub(super) fn apply<B>(&self, response: &Response<B>) {
         let Some(delay) = delay::of(response.status(), response.headers(), &self.settings) else { return };
-        let delay = delay.min(self.settings.cap).min(LONGEST);
+        let delay = delay.min(self.settings.cap);
         let until = Instant::now() + delay;
         tracing::debug!(
             delay_us = delay.as_micros() as u64,

@@ -62,7 +62,6 @@ where
 const CASES: [&str; 8] = ["fresh", "spent", "denied", "never fits", "closed", "open", "share", "levels"];
 
 async fn limiter(case: &str) -> Limiter {
-    let two = || Limiter::new(still(), [TWO, Policy::window_from_first_hit("hour", Quota::per_hour(90))]);
     match case {
         "closed" => return unavailable(Outage::Closed),
         "open" => return unavailable(Outage::Open),
@@ -70,7 +69,7 @@ async fn limiter(case: &str) -> Limiter {
         "levels" => return Limiter::new(still(), TWO.at_level(2)),
         _ => {}
     }
-    let limiter = two();
+    let limiter = Limiter::new(still(), [TWO, Policy::window_from_first_hit("hour", Quota::per_hour(90))]);
     let spent = match case {
         "spent" => 1,
         "denied" => 2,
@@ -130,6 +129,18 @@ async fn a_handler_answers_as_the_layer_in_every_header_format_and_body_format()
         let label = format!("{formats:?}");
         assert_equal_answers(&label, |builder| builder.header_formats(formats.clone())).await;
     }
+}
+
+#[tokio::test]
+async fn the_cases_differ_in_their_status() {
+    let mut statuses = Vec::new();
+    for case in CASES {
+        let layer = RateLimitLayer::builder(Limiter::new(still(), ONE), Global);
+        let layer = layer.cost(move |_| if case == "never fits" { Cost::new(3) } else { Cost::ONE }).build();
+        let Ok(response) = checked_in_handler(layer.handler_limiter(limiter(case).await)).oneshot(request()).await;
+        statuses.push(response.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 413, 503, 200, 200, 500]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::time::Instant;
-use tollgate::{Cost, Limiter, Policy, Quota};
+use tollgate::{Cost, Limiter, Outage, Policy, Quota};
 use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, RetryAfterLayer, key::Global};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -195,6 +195,13 @@ async fn scripts_in_browsers_may_read_the_headers_of_all_formats() {
         assert!(exposed.contains(&name.as_str()), "{name}");
     }
     assert!(exposed.contains(&"retry-after-ms"));
+}
+
+#[tokio::test]
+async fn without_a_decision_no_format_writes_or_exposes_a_header() {
+    let formats = [HeaderFormat::Ietf08, HeaderFormat::OpenAi, HeaderFormat::Anthropic];
+    let layer = RateLimitLayer::builder(unavailable(Outage::Open), Global).header_formats(formats);
+    assert!(send(&layer.expose_headers(true).build(), request()).await.headers().is_empty());
 }
 
 /// Returns a service that responds with these headers.
