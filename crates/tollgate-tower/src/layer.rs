@@ -87,6 +87,7 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
     ///
     /// The handler then answers as this layer does: see [`HandlerLimiter`]. `B` is the type of the body of the handler's
     /// responses. The limiters of the layer are not checked.
+    #[must_use]
     pub fn handler_limiter<B>(&self, limiter: Limiter) -> HandlerLimiter<B>
     where
         R: Respond<B>,
