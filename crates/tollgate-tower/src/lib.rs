@@ -63,6 +63,12 @@
 //! every address are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`. List the networks of the
 //! proxies instead.
 //!
+//! # Keys in the body
+//!
+//! A layer sees the head of a request. Where the key is in the body, such as a user name in JSON, the handler checks a
+//! [`HandlerLimiter`]. It rejects requests with the responses of the layer, and its headers are combined with those of the
+//! layers around the handler.
+//!
 //! # Logs and metrics
 //!
 //! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key. With
@@ -86,6 +92,7 @@ mod charge;
 mod decisions;
 mod double_count;
 pub mod future;
+mod handler;
 mod headers;
 mod joint;
 pub mod key;
@@ -108,6 +115,7 @@ mod wait;
 pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use decisions::Decisions;
+pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use key::{KeyExtractor, key_fn};

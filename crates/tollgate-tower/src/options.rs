@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
 use tollgate::{Cost, KeySecret};
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     /// Tells whether a request is charged after the response and not before.
     pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
-    pub(crate) headers: HeaderOptions,
+    pub(crate) headers: Arc<HeaderOptions>,
     pub(crate) partition_secret: Option<KeySecret>,
     pub(crate) retry_jitter: Duration,
     pub(crate) is_shadow: bool,

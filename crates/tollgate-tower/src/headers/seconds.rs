@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::HeaderValue;
 use tollgate::PolicyState;
 
+use super::numbers::parse_number;
+
 /// Returns whole seconds, rounded up.
 #[inline]
 pub(crate) fn round_up(duration: Duration) -> u64 {
@@ -23,7 +25,25 @@ pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration 
     if state.remaining() > 0 {
         return state.more_after();
     }
-    state.retry_after().unwrap_or_else(|| state.more_after()).saturating_add(jitter)
+    more_or_retry_after(state).saturating_add(jitter)
+}
+
+/// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
+#[inline]
+pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
+    state.retry_after().unwrap_or_else(|| state.more_after())
+}
+
+/// Returns whole milliseconds, rounded up.
+pub(crate) fn round_up_to_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
+pub(crate) fn from_now(reset: u64) -> Duration {
+    let reset = Duration::from_secs(reset);
+    // A delay of more than 30 years must be a time since the epoch.
+    if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
 }
 
 /// Returns the delay of a `Retry-After` in seconds, rounded up: a number of any length, or a date (RFC 9110, section
@@ -35,6 +55,14 @@ pub(super) fn retry_after(value: &HeaderValue) -> Option<u64> {
     }
     let date = httpdate::parse_http_date(text).ok()?;
     Some(round_up(date.duration_since(SystemTime::now()).unwrap_or_default()))
+}
+
+/// Returns the delay of a `retry-after-ms`. Clients read fractions of a millisecond, which are ignored here.
+pub(crate) fn retry_after_millis(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?.trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    parse_number(fraction)?;
+    parse_number(whole)
 }
 
 #[cfg(test)]

@@ -15,6 +15,16 @@ pub(super) struct Settings {
     pub(super) cap: Duration,
     pub(super) jitter: f64,
     pub(super) fallback: Duration,
+    pub(super) delays_on_forbidden: bool,
+}
+
+impl Settings {
+    pub(super) const DEFAULT: Self = Self {
+        cap: Duration::from_secs(60),
+        jitter: 0.1,
+        fallback: Duration::from_secs(1),
+        delays_on_forbidden: false,
+    };
 }
 
 /// Holds requests back until the remote server accepts them again.
@@ -48,7 +58,7 @@ impl Gate {
 
     /// Applies the delay from a response.
     pub(super) fn apply<B>(&self, response: &Response<B>) {
-        let Some(delay) = delay::of(response.status(), response.headers(), self.settings.fallback) else { return };
+        let Some(delay) = delay::of(response.status(), response.headers(), &self.settings) else { return };
         let delay = delay.min(self.settings.cap);
         let until = Instant::now() + delay;
         tracing::debug!(

@@ -12,7 +12,9 @@ mod delay;
 pub mod future;
 mod gate;
 mod layer;
+mod remaining;
 mod service;
+mod units;
 
 pub use layer::RetryAfterLayer;
 pub use service::RetryAfter;

@@ -75,7 +75,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         match limiter {
             Ok(Some(limiter)) => {
-                let profile = self.profiles.of(limiter.policies(), self.options.headers, &self.labels);
+                let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
             Ok(None) => Verdict::Admit(Admission::EXEMPT),

@@ -4,6 +4,7 @@
 mod charging;
 mod connections;
 mod denials;
+mod handler;
 mod header_formats;
 mod header_options;
 mod joint;
@@ -18,4 +19,5 @@ mod service;
 mod stacked;
 mod support;
 mod tiers;
+mod unit_formats;
 mod waiting;
