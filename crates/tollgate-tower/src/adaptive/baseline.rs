@@ -22,10 +22,12 @@ pub(super) struct Baseline {
     recent: f64,
     /// Windows since the last measurement.
     unmeasured: u32,
+    /// Probes that followed each other soon.
+    row: u32,
     probe: Option<Probe>,
 }
 
-/// Halves the limit for a short time.
+/// Lowers the limit to a third for a short time.
 #[derive(Clone, Debug)]
 struct Probe {
     /// The limit before the probe.
@@ -50,12 +52,15 @@ const RECENT: f64 = 0.2;
 /// The weight of the one window that a probe measures, when its latency is above the baseline.
 const PROBED: f64 = 0.5;
 
-/// A probe that measures less than this share of the baseline is followed by another one soon: half of a limit that is far
-/// too high still has a queue.
-const MUCH_LESS: f64 = 0.95;
+/// A probe that moves the baseline by more than this share is followed by another one soon. A third of a limit that is far
+/// too high still has a queue, and a service that has changed since the last probe is measured in a state of change.
+const SURPRISE: f64 = 0.1;
 
 /// Windows between two such probes, in which the limit settles.
 const SETTLING: u32 = 20;
+
+/// Bounds the probes in a row, for a service whose latencies surprise every time.
+const ROW: u32 = 16;
 
 /// Bounds a probe. The requests that were admitted before it have to end first.
 const PROBE_WINDOWS: u32 = 10;
@@ -63,7 +68,7 @@ const PROBE_WINDOWS: u32 = 10;
 impl Baseline {
     pub(super) const fn new(windows: u32, probe_after: u32) -> Self {
         let weight = 2.0 / (windows as f64 + 1.0);
-        Self { weight, probe_after, seconds: None, recent: 0.0, unmeasured: 0, probe: None }
+        Self { weight, probe_after, seconds: None, recent: 0.0, unmeasured: 0, row: 0, probe: None }
     }
 
     pub(super) const fn windows(mut self, windows: u32) -> Self {
@@ -91,7 +96,9 @@ impl Baseline {
             (self.probe, self.unmeasured) = (None, 0);
             if is_measured {
                 self.seconds = Some(if latency < baseline { latency } else { moved(baseline, latency, PROBED) });
-                if latency < MUCH_LESS * baseline {
+                let is_surprise = (latency - baseline).abs() > SURPRISE * baseline;
+                self.row = if is_surprise && self.row < ROW { self.row + 1 } else { 0 };
+                if self.row > 0 {
                     self.unmeasured = self.probe_after.saturating_sub(SETTLING);
                 }
             }
@@ -113,13 +120,13 @@ impl Baseline {
         Measured::Latency { baseline: next, latency }
     }
 
-    /// Returns the limit for the next window: `limit`, or half of it when a probe is due.
+    /// Returns the limit for the next window: `limit`, or a third of it when a probe is due.
     pub(super) fn probed(&mut self, limit: f64, window: &SampleWindow) -> f64 {
         if self.unmeasured < self.probe_after {
             return limit;
         }
         self.probe = Some(Probe { limit, windows_left: PROBE_WINDOWS });
-        (limit / 2.0).max(f64::from(window.lowest_limit()))
+        (limit / 3.0).max(f64::from(window.lowest_limit()))
     }
 }
 

@@ -134,7 +134,9 @@ impl Simulation {
     fn finish(&mut self, id: u64) {
         self.slots.remove(&id).unwrap().finish(Signal::Success);
         self.working -= 1;
-        if let Some(next) = self.waiting.pop_front() {
+        while self.working < self.workers
+            && let Some(next) = self.waiting.pop_front()
+        {
             self.start(next);
         }
     }
