@@ -77,8 +77,11 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names are told apart, and further ones are `other` |
-//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable` |
+//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `overloaded` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
+//! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
+//! | `tollgate_adaptive_in_flight` | `limiter` | most requests in flight in its last window |
+//! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
 //!
 //! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
 //! layers and of all other callers, with durations, outages and errors by the name of the limiter. The layer counts none of
@@ -86,7 +89,9 @@
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
 //! metrics.
 
+pub mod adaptive;
 mod answer;
+pub mod body;
 mod builder;
 mod charge;
 mod decisions;
@@ -100,6 +105,7 @@ mod labels;
 mod layer;
 mod limit;
 mod limiters;
+mod meter;
 mod metrics;
 mod options;
 mod outer_wait;
@@ -122,6 +128,7 @@ pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;
 pub use limiters::{LimiterSource, TieredLimiters};
+pub use meter::{Counter, Meter};
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use request_limiter::RequestLimiter;
 pub use retry_after::RetryAfterLayer;

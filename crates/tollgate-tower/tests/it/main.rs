@@ -1,9 +1,11 @@
 //! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod adaptive;
 mod charging;
 mod connections;
 mod denials;
+mod guarded_bodies;
 mod handler;
 mod header_formats;
 mod header_options;
