@@ -8,7 +8,7 @@ use crate::{Check, Decision, Key, PolicySet};
 /// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
 ///
 /// Tests bring their own lock and clock. Two values that received the same calls hold the same
-/// states.
+/// states. Keys have no branches here.
 #[derive(Debug)]
 pub struct Lockless(StateTable);
 

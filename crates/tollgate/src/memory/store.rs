@@ -1,9 +1,18 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
-use super::{shards::Shards, state_table::StateTable};
-use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
+use super::{
+    decision::{self, BranchTables},
+    shards::Shards,
+    state_table::StateTable,
+};
+#[cfg(any(test, feature = "testing"))]
+use crate::Policy;
+use crate::{
+    Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State, key::MAX_BRANCHES,
+};
 
 /// Stores counters inside the process.
 ///
@@ -96,6 +105,9 @@ impl MemoryStore {
     /// Decides and charges at once.
     #[inline]
     pub(crate) fn decide(&self, check: Check<'_>) -> Decision {
+        if check.key.has_branches() {
+            return self.decide_branches(check);
+        }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let levels = timed.shard.check(hash, check, now_us);
@@ -103,8 +115,25 @@ impl MemoryStore {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
+    /// Decides and charges over a key with branches.
+    #[cold]
+    fn decide_branches(&self, check: Check<'_>) -> Decision {
+        let hashes = self.branch_hashes(check.key);
+        let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
+        let mut tables = BranchTables { tables, hashes: &hashes, key: check.key };
+        let levels = decision::check(&mut tables, check, now_us);
+        drop(tables);
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
+    }
+
     /// Refunds the cost that `check` spent at `spent_us`.
     pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: u64) {
+        if check.key.has_branches() {
+            let hashes = self.branch_hashes(check.key);
+            let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
+            let mut tables = BranchTables { tables, hashes: &hashes, key: check.key };
+            return decision::refund(&mut tables, check, now_us, spent_us);
+        }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         timed.shard.refund(hash, check, now_us, spent_us);
@@ -116,16 +145,23 @@ impl MemoryStore {
         key.level(1).hash(&self.0.hasher)
     }
 
+    /// Returns the hash of the outermost level of each branch.
+    fn branch_hashes(&self, key: &Key) -> SmallVec<[u64; MAX_BRANCHES]> {
+        key.branches().iter().map(|branch| self.hash(branch)).collect()
+    }
+
     /// Returns the state as text. Tests use it to see whether the state changed.
     #[cfg(test)]
-    pub(crate) fn debug(&self, policy: &crate::Policy, key: &Key) -> String {
+    pub(crate) fn debug(&self, policy: &Policy, key: &Key) -> String {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
 
     /// Returns the state in the form in which Redis stores it.
     #[cfg(feature = "testing")]
-    pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+    pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         let timed = self.0.shards.lock(hash);
         let (state, policy) = timed.shard.state(hash, key, policy)?;
@@ -144,8 +180,9 @@ impl Store for MemoryStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let hash = self.hash(key);
-        self.0.shards.lock(hash).shard.reset(hash, policies, key);
+        let hashes = self.branch_hashes(key);
+        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key };
+        decision::reset(&mut tables, policies, key);
         StoreFuture::ready(Ok(()))
     }
 
@@ -154,6 +191,7 @@ impl Store for MemoryStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
+        let key = log.branch_of(key);
         let hash = self.hash(key);
         let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let entries = match timed.shard.state(hash, key, log) {

@@ -25,7 +25,12 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaC
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
-/// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those of the
+/// branch's key alone. Every state expires by itself.
+///
+/// In a cluster, a check of branches in different slots fails with
+/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing. [`Limiter::can_decide`](crate::Limiter::can_decide)
+/// tells it before.
 ///
 /// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
 /// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
@@ -96,18 +101,21 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
+    /// several slots.
+    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
+        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
+    }
+
     #[inline]
     fn hash(&self, key: &Key) -> KeyHash {
-        let whole = key.level(0).hash(&self.hasher);
-        // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = if key.levels() == 1 { whole } else { key.level(1).hash(&self.hasher) };
-        KeyHash { whole, outermost }
+        KeyHash::of(key, &self.hasher)
     }
 
     /// Forgets remembered denials of a key, because units may have come back.
     fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {
-            cache.forget(key, self.hash(key));
+            cache.forget(key, &self.hasher);
         }
     }
 }
@@ -146,26 +154,30 @@ impl Store for RedisStore {
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
-            if let Some(denied) = cache.look_up(&check, hash.whole) {
+            if let Some(denied) = cache.look_up(&check, &hash) {
                 return denied;
             }
-            deny_epoch = Some(cache.epoch(&check, hash));
+            deny_epoch = Some(cache.epoch(&check, &hash));
         }
-        match inner.backend.refusal_within(check.key, check.deadline) {
+        if let Err(refusal) = inner.backend.takes(check.policies, check.key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        match inner.backend.refusal_within(check.policies.first_branch(check.key), check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if let Some(refusal) = self.0.backend.refusal(check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
         let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
+            let (script, keys) = (policies.shape().refund(), policies.len());
+            let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies));
@@ -180,13 +192,13 @@ impl Store for RedisStore {
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.0.backend.refusal(key) {
+        if let Some(refusal) = self.0.refusal(policies, key) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(&key, "DEL", keys).await;
+            let reply = inner.backend.query(policies.first_branch(&key), "DEL", keys).await;
             inner.forget(&key);
             reply.map(drop)
         })
@@ -202,6 +214,7 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        let key = log.branch_of(key);
         if let Some(refusal) = self.0.backend.refusal(key) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -216,6 +229,10 @@ impl Store for RedisStore {
             });
             protocol::entries(period_us, reply.await?)
         })
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.backend.takes(policies, key).is_ok()
     }
 
     fn keeps_deadline(&self) -> bool {

@@ -23,6 +23,10 @@ macro_rules! forward {
                 (**self).entries(policies, key, limit)
             }
 
+            fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+                (**self).can_decide(policies, key)
+            }
+
             fn is_in_process(&self) -> bool {
                 (**self).is_in_process()
             }

@@ -112,10 +112,12 @@ impl MixedArgs {
 /// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
 /// storage version. The opening brace must be written.
 ///
-/// The hash tag is the outermost level alone, so the states of all levels lie in one slot.
+/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is that of
+/// the branch's key alone.
 #[inline]
 pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
-    let (metered, outermost) = (key.level(policy.depth()).as_bytes(), key.outermost().len());
+    let key = policy.branch_of(key);
+    let (metered, outermost) = (policy.metered(key).as_bytes(), key.outermost().len());
     text.extend_from_slice(&metered[..outermost]);
     text.push(b'}');
     text.extend_from_slice(&metered[outermost..]);

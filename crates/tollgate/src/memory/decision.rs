@@ -1,0 +1,132 @@
+//! The decision over several policies: all are charged, or none.
+//!
+//! The states of a key without branches are in one table. Those of a key with branches may be in several, which are locked
+//! together.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{
+    shards::LockedShards,
+    state_table::{LoadedState, StateTable},
+};
+use crate::{
+    Check, Cost, Key, Policy, PolicySet,
+    algorithm::{PolicyLevel, Settled},
+    policy_levels::PolicyLevels,
+};
+
+/// Finds the table of each policy of a check.
+pub(super) trait Tables {
+    /// Returns the table that holds the state of the policy, the hash of the outermost level of the key, and the key.
+    fn of(&mut self, policy: &Policy) -> (&mut StateTable, u64, &Key);
+}
+
+/// The table of a key without branches.
+pub(super) struct OneTable<'a> {
+    pub(super) table: &'a mut StateTable,
+    pub(super) hash: u64,
+    pub(super) key: &'a Key,
+}
+
+impl Tables for OneTable<'_> {
+    #[inline]
+    fn of(&mut self, _policy: &Policy) -> (&mut StateTable, u64, &Key) {
+        (self.table, self.hash, self.key)
+    }
+}
+
+/// The tables of a key with branches, which are locked.
+pub(super) struct BranchTables<'a> {
+    pub(super) tables: LockedShards<'a, StateTable>,
+    /// The hash of the outermost level of each branch.
+    pub(super) hashes: &'a [u64],
+    pub(super) key: &'a Key,
+}
+
+impl Tables for BranchTables<'_> {
+    fn of(&mut self, policy: &Policy) -> (&mut StateTable, u64, &Key) {
+        let hash = self.hashes[usize::from(policy.branch() - 1)];
+        (self.tables.shard(hash), hash, policy.branch_of(self.key))
+    }
+}
+
+/// Decides over all policies of the check and charges all or none.
+pub(super) fn check(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
+    let mut loaded = load(tables, check, |at| check.cost_of(at), now_us);
+    let is_admitted = loaded.iter().all(|loaded| loaded.fits);
+    let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
+    let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
+        let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
+        let cost = check.cost_of(at).units();
+        let is_charged = is_admitted && cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, cost, check.tag);
+        }
+        // A peek changes no stored state.
+        *is_written = is_charged || (*mended && cost > 0);
+        let words = state.words(policy, now_us, if *fits { 0 } else { cost });
+        (&**policy, PolicyLevel { fits: *fits, words })
+    }));
+    write(tables, check, loaded, now_us);
+    levels
+}
+
+/// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
+pub(super) fn refund(tables: &mut impl Tables, check: Check<'_>, now_us: u64, spent_us: u64) {
+    // A refund may name more units than any request can cost, so it does not ask whether they fit.
+    let mut loaded = load(tables, check, |_| Cost::ZERO, now_us);
+    let mut fresh = SmallVec::<[_; 4]>::new();
+    for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
+        let (cost, state) = (check.cost_of(at).units(), &mut loaded.settled.state);
+        if cost == 0 {
+            continue;
+        }
+        state.refund(policy, now_us, spent_us, cost);
+        loaded.is_written = state.fresh_at(policy) > now_us;
+        if !loaded.is_written {
+            fresh.push(policy);
+        }
+    }
+    write(tables, check, loaded, now_us);
+    for policy in fresh {
+        let (table, hash, key) = tables.of(policy);
+        table.remove(hash, key, policy);
+    }
+}
+
+/// Removes the states that belong to a key, or to one branch of it, alone.
+pub(super) fn reset(tables: &mut impl Tables, policies: &PolicySet, key: &Key) {
+    for policy in policies.iter().filter(|policy| policy.is_own(key)) {
+        let (table, hash, branch) = tables.of(policy);
+        table.remove(hash, branch, policy);
+    }
+}
+
+/// Loads the states of a decision.
+fn load(
+    tables: &mut impl Tables,
+    check: Check<'_>,
+    cost: impl Fn(usize) -> Cost,
+    now_us: u64,
+) -> SmallVec<[LoadedState; 4]> {
+    let load = |(at, policy): (usize, &Arc<Policy>)| {
+        let (table, hash, key) = tables.of(policy);
+        table.load(hash, key, policy, cost(at), now_us)
+    };
+    check.policies.shared().iter().enumerate().map(load).collect()
+}
+
+/// Writes the states that were charged or mended, and puts back the states that were moved out.
+fn write(tables: &mut impl Tables, check: Check<'_>, loaded: SmallVec<[LoadedState; 4]>, now_us: u64) {
+    let mut absent = SmallVec::<[_; 4]>::new();
+    for (policy, loaded) in check.policies.shared().iter().zip(loaded) {
+        absent.extend(tables.of(policy).0.write(policy, loaded).map(|state| (policy, state)));
+    }
+    // New states are inserted last, because an insertion may move the other states.
+    for (policy, state) in absent {
+        let (table, hash, key) = tables.of(policy);
+        table.add(hash, key, policy, state, now_us);
+    }
+}
