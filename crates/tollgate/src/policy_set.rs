@@ -115,6 +115,17 @@ impl PolicySet {
         &self.0.policies
     }
 
+    /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when there are none.
+    pub(crate) fn branch(&self, branch: u8) -> Option<Self> {
+        let own = self.shared().iter().filter(|policy| policy.branch() == branch);
+        let alone = |policy: &Arc<Policy>| match branch {
+            1 => Arc::clone(policy),
+            _ => Arc::new(policy.as_ref().clone().at_branch(1)),
+        };
+        let policies: SmallVec<[_; 1]> = own.map(alone).collect();
+        (!policies.is_empty()).then(|| Self::of(policies))
+    }
+
     /// Decides on the set that each of `replicas` enforces alone during an outage.
     ///
     /// The set keeps the share that was computed last, because an outage asks for it with every check. Two checks that see

@@ -31,6 +31,10 @@ impl Store for Wrapper {
         self.0.entries(policies, key, limit)
     }
 
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.can_decide(policies, key)
+    }
+
     fn is_in_process(&self) -> bool {
         self.0.is_in_process()
     }

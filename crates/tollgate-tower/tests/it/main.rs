@@ -1,6 +1,7 @@
 //! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod branches;
 mod charging;
 mod connections;
 mod denials;

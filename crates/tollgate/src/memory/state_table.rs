@@ -8,7 +8,7 @@ use super::{
     stored_key::{KeyProbe, StoredKey},
 };
 use crate::{
-    Check, Cost, Key, Policy, PolicySet,
+    Check, Cost, Key, Policy,
     algorithm::{PolicyLevel, Settled, State},
     key::hash_text,
     policy_levels::PolicyLevels,
@@ -119,7 +119,7 @@ impl StateTable {
 
     /// Removes the states that belong to the key alone.
     #[cfg(feature = "testing")]
-    pub(super) fn reset(&mut self, hash: u64, policies: &PolicySet, key: &Key) {
+    pub(super) fn reset(&mut self, hash: u64, policies: &crate::PolicySet, key: &Key) {
         decision::reset(&mut OneTable { table: self, hash, key }, policies, key);
     }
 
