@@ -103,6 +103,12 @@ impl Stream {
         Self::over(seed, first, policies::nested_set, key)
     }
 
+    /// Creates a stream over keys of three branches, and policies that meter one branch each.
+    #[must_use]
+    pub fn branched(seed: u64, first: Algorithm) -> Self {
+        Self::over(seed, first, policies::branched_set, policies::branched_key)
+    }
+
     fn over(
         seed: u64,
         first: Algorithm,

@@ -294,7 +294,10 @@ impl Subject for InRedis {
 /// Returns the keys on the server of the states that belong to this key alone. A reset removes them.
 #[must_use]
 pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
-    let is_own = |policy: &Policy| policy.level().is_none_or(|level| usize::from(level) == key.levels());
+    let is_own = |policy: &Policy| {
+        let branch = key.branches().get(usize::from(policy.branch()) - 1);
+        branch.is_some_and(|branch| policy.level().is_none_or(|level| usize::from(level) == branch.levels()))
+    };
     let keys = Script::new(policies.clone()).keys(key);
     policies.iter().zip(keys).filter(|(policy, _)| is_own(policy)).map(|(_, at)| at).collect()
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod bound;
+mod branches;
 mod calendar;
 mod changes;
 mod clock;

@@ -2,6 +2,7 @@
 
 mod batches;
 mod blocking;
+mod branches;
 mod breaker;
 mod cluster;
 mod costs;

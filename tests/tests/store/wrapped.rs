@@ -39,6 +39,10 @@ impl Store for Wrapper {
         self.0.commit(check, id)
     }
 
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.can_decide(policies, key)
+    }
+
     fn is_in_process(&self) -> bool {
         self.0.is_in_process()
     }

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use tollgate::{Cost, Decision, Error, ErrorKind, Key, Limiter};
+use tollgate::{Cost, Decision, Error, ErrorKind, Key, Limiter, PolicySet};
 
-use crate::{Match, Outcome, Plan, Planned, Rule, rule::Limit};
+use super::steps::{Step, Steps};
+use crate::{GlobalModes, Match, Outcome, Plan, Planned, Rule, rule::Limit};
 
 /// One descriptor that was charged.
 pub(super) struct Charge {
@@ -20,49 +21,53 @@ pub(super) struct Charge {
 }
 
 /// One descriptor before it is charged.
-struct Pending<'a, 'p> {
-    planned: &'p Planned<'a>,
-    limiter: Limiter,
-    key: Key,
+pub(super) struct Pending<'p, 'l> {
+    pub(super) planned: &'p Planned<'p>,
+    pub(super) rule: &'p Rule,
+    pub(super) policies: &'p PolicySet,
+    /// The limiter with the answer that the rule has in an outage.
+    pub(super) limiter: &'l Limiter,
+    pub(super) key: Key,
+    /// The place of the descriptor in the request.
+    pub(super) place: usize,
 }
 
 /// Charges all descriptors of a plan. A descriptor that counts nothing has no charge.
+///
+/// Descriptors that deny the request alone are charged in one step where the store can do that: see [`steps`].
 pub(super) async fn charge<'l>(
     plan: &Plan<'_>,
+    steps: &Steps,
+    modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
 ) -> Result<Vec<Option<Charge>>, Error> {
-    let checks = plan.iter().map(|planned| {
-        let pending = pending(planned, &limiter);
-        async {
-            match pending {
-                None => Ok(None),
-                Some(pending) => pending.check().await.map(Some),
-            }
-        }
-    });
-    let results = join_all(checks).await;
-    if results.iter().all(Result::is_ok) {
-        return Ok(results.into_iter().flatten().collect());
-    }
-    let (mut charges, mut first) = (Vec::new(), None);
+    let pending = plan.iter().enumerate().filter_map(|(place, planned)| pending(place, planned, &limiter));
+    let results = join_all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
+    let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
+    let mut first = None;
     for result in results {
         match result {
-            Ok(charge) => charges.push(charge),
+            Ok(charged) => charged.into_iter().for_each(|(place, charge)| charges[place] = Some(charge)),
             Err(error) => first = first.or(Some(error)),
         }
     }
-    refund(&charges).await;
     match first {
-        Some(error) => Err(error),
+        Some(error) => {
+            refund(&charges).await;
+            Err(error)
+        }
         None => Ok(charges),
     }
 }
 
-fn pending<'a, 'p, 'l>(planned: &'p Planned<'a>, limiter: impl Fn(&Rule) -> &'l Limiter) -> Option<Pending<'a, 'p>> {
+fn pending<'p, 'l>(
+    place: usize,
+    planned: &'p Planned<'_>,
+    limiter: impl Fn(&Rule) -> &'l Limiter,
+) -> Option<Pending<'p, 'l>> {
     let found = planned.charged()?;
-    let policies = found.rule().policies()?;
-    let limiter = limiter(found.rule()).with_policies(policies.clone());
-    Some(Pending { planned, limiter, key: found.key() })
+    let rule = found.rule();
+    Some(Pending { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key: found.key(), place })
 }
 
 /// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left.
@@ -84,22 +89,30 @@ pub(super) async fn refund(charges: &[Option<Charge>]) {
 }
 
 impl Pending<'_, '_> {
-    async fn check(self) -> Result<Charge, Error> {
-        let Self { planned, limiter, key } = self;
-        let hits = planned.hits();
-        let is_shadow = planned.charged().is_some_and(|found| found.rule().is_shadow());
-        match limiter.check_key(&key, Cost::new(hits)).await {
-            Ok(decision) => {
-                let outcome = Outcome::from_decision(&decision);
-                Ok(Charge { limiter, key, outcome, decision: Ok(decision), is_shadow })
-            }
+    /// Charges the descriptor in a step of its own.
+    pub(super) async fn check(self) -> Result<Charge, Error> {
+        let hits = self.planned.hits();
+        let limiter = self.limiter.with_policies(self.policies.clone());
+        let (outcome, decision) = match limiter.check_key(&self.key, Cost::new(hits)).await {
+            Ok(decision) => (Outcome::from_decision(&decision), Ok(decision)),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                let period = planned.charged().and_then(|found| found.rule().amount()).map(|(_, period)| period);
-                let outcome = Outcome::blocked(period.unwrap_or_default(), hits, now());
-                Ok(Charge { limiter, key, outcome, decision: Err(error), is_shadow })
+                let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
+                (Outcome::blocked(period, hits, now()), Err(error))
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.rule.is_shadow() })
+    }
+
+    /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
+    pub(super) fn charged(self, branch: u8, decision: &Decision) -> Charge {
+        let hits = self.planned.hits();
+        let limiter = self.limiter.with_policies(self.policies.clone());
+        // Every descriptor has policies, so the decision has a part for it.
+        let part = decision.branch(branch).unwrap_or_else(|| decision.clone());
+        let is_uncharged = decision.is_denied() && part.is_allowed() && hits > 0;
+        let outcome = if is_uncharged { Outcome::uncharged(&part, hits) } else { Outcome::from_decision(&part) };
+        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
     }
 }
 

@@ -6,6 +6,7 @@ mod decision;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;
+mod steps;
 
 pub use builder::RuleLimiterBuilder;
 pub use decision::{CheckError, RuleDecision};

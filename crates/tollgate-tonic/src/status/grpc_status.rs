@@ -185,7 +185,7 @@ impl<H> GrpcStatus<H> {
     pub fn error_status(&self, error: &Error) -> Status {
         match error.kind() {
             ErrorKind::CostExceedsBurst => self.template.cost_never_fits(),
-            ErrorKind::KeyLevels => Status::internal("internal error"),
+            ErrorKind::KeyLevels | ErrorKind::CrossSlot => Status::internal("internal error"),
             _ => self.template.unavailable(),
         }
     }

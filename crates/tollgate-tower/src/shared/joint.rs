@@ -15,6 +15,7 @@ use crate::{
     joint::{JointDecision, after_queues},
     key::KeyExtractor,
     metrics::LabelIndex,
+    options::CostOf,
     outer_wait::OuterWait,
     profile::Profile,
     rejection::{Reason, Rejection, Respond},
@@ -28,7 +29,10 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let cost = self.options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
+        let cost = match &self.options.cost {
+            Some(CostOf::One(cost)) => cost(parts),
+            Some(CostOf::Each(_)) | None => Cost::ONE,
+        };
         match self.deciders[at].decide(parts, cost).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),

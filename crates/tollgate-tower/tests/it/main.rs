@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod adaptive;
+mod branches;
 mod charging;
 mod connections;
 mod denials;

@@ -1,3 +1,4 @@
+mod branch;
 mod denied;
 mod key_state;
 mod policy_state;

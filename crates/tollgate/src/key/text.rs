@@ -2,8 +2,14 @@
 
 use smallvec::SmallVec;
 
+use super::Key;
+
 /// The greatest number of levels of a key.
 pub(crate) const MAX_LEVELS: usize = 4;
+
+/// The greatest number of branches of a key. A decision holds the lock of each branch in process, and the text of a key
+/// stays below 1100 bytes.
+pub(crate) const MAX_BRANCHES: usize = 4;
 
 /// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level never allocates.
 pub(super) const KEY_BYTES: usize = 64;
@@ -19,11 +25,12 @@ pub(super) const LONG: u8 = u8::MAX;
 
 pub(super) type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
 
-/// Stores the text of a nested key that does not fit in place. The size is fixed, so the pointer to it is thin and a key
-/// stays small.
-pub(super) struct LongText {
-    pub(super) len: u16,
-    pub(super) text: [u8; LONG_BYTES],
+/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
+pub(super) enum LongKey {
+    /// The text of a nested key.
+    Nested { len: u16, text: [u8; LONG_BYTES] },
+    /// The keys of a key with branches, and the text of all.
+    Branches { text: Box<[u8]>, keys: Box<[Key]> },
 }
 
 /// The greatest length of a nested key in bytes.

@@ -8,7 +8,7 @@ use crate::{Check, Decision, Key, PolicySet};
 /// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
 ///
 /// Tests bring their own lock and clock. Two values that received the same calls hold the same
-/// states.
+/// states. Keys have no branches here.
 #[derive(Debug)]
 pub struct Lockless(StateTable);
 
@@ -31,7 +31,7 @@ impl Lockless {
 
     /// Refunds at `now_us` the cost that `check` spent at `spent_us`.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64, spent_us: u64) {
-        self.0.refund(hash(check.key), check, now_us, spent_us, None);
+        self.0.refund(hash(check.key), check, now_us, spent_us);
     }
 
     /// Removes the states that belong to the key alone.

@@ -1,11 +1,19 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
-use super::{permit_table::PermitTable, shards::Shards, state_table::StateTable};
+use super::{
+    decision::{self, BranchTables},
+    permit_table::PermitTable,
+    shards::Shards,
+    state_table::StateTable,
+};
+#[cfg(any(test, feature = "testing"))]
+use crate::Policy;
 use crate::{
     Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReservationId, Settlement,
-    Store, StoreFuture, algorithm::State, clock::micros,
+    Store, StoreFuture, algorithm::State, clock::micros, key::MAX_BRANCHES,
 };
 
 /// Stores counters inside the process.
@@ -103,6 +111,9 @@ impl MemoryStore {
     /// Decides and charges at once.
     #[inline]
     pub(crate) fn decide(&self, check: Check<'_>) -> Decision {
+        if check.key.has_branches() {
+            return self.decide_branches(check);
+        }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let levels = timed.shard.check(hash, check, now_us);
@@ -110,35 +121,46 @@ impl MemoryStore {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
+    /// Decides and charges over a key with branches.
+    #[cold]
+    fn decide_branches(&self, check: Check<'_>) -> Decision {
+        let (levels, now_us) =
+            self.locked(check.key, |tables, now_us| (decision::check(tables, check, now_us), now_us));
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
+    }
+
     /// Refunds the cost that `check` spent at `spent_us`, or now.
     pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
-        let hash = self.hash(check.key);
-        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.refund(hash, check, now_us, spent_us.unwrap_or(now_us), decision);
+        self.locked(check.key, |tables, now_us| {
+            decision::refund(tables, check, now_us, spent_us.unwrap_or(now_us), decision);
+        });
     }
 
     /// Decides, charges and records at once.
     pub(crate) fn reserve_now(&self, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
-        let hash = self.hash(check.key);
-        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let reserved = timed.shard.reserve(hash, check, id, life_us, now_us);
-        drop(timed);
+        let reserve = |tables: &mut BranchTables<'_>, now_us| decision::reserve(tables, check, id, life_us, now_us);
+        let reserved = self.locked(check.key, reserve);
         Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
     }
 
     /// Settles a reservation at the costs of `check`, by the commit of this number.
     pub(crate) fn commit_now(&self, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
-        let hash = self.hash(check.key);
-        let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.commit(hash, check, id, number, now_us)
+        self.locked(check.key, |tables, now_us| decision::commit(tables, check, id, number, now_us))
+    }
+
+    /// Locks the tables of all branches of a key, and calls `step` with them and the time.
+    fn locked<T>(&self, key: &Key, step: impl FnOnce(&mut BranchTables<'_>, u64) -> T) -> T {
+        let hashes = self.branch_hashes(key);
+        let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
+        step(&mut BranchTables { tables, hashes: &hashes, key }, now_us)
     }
 
     /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
     #[cfg(feature = "testing")]
     pub(crate) fn record(&self, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
-        let hash = self.hash(key);
+        let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.record(key, id, now_us).map(|record| (record.to_bytes(), record.lapse_us / 1_000 + 1))
+        timed.shard.records().get_mut(key, id, now_us).map(|record| (record.to_bytes(), record.lapse_us / 1_000 + 1))
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
@@ -147,9 +169,15 @@ impl MemoryStore {
         key.level(1).hash(&self.0.hasher)
     }
 
+    /// Returns the hash of the outermost level of each branch.
+    fn branch_hashes(&self, key: &Key) -> SmallVec<[u64; MAX_BRANCHES]> {
+        key.branches().iter().map(|branch| self.hash(branch)).collect()
+    }
+
     /// Returns the state as text. Tests use it to see whether the state changed.
     #[cfg(test)]
-    pub(crate) fn debug(&self, policy: &crate::Policy, key: &Key) -> String {
+    pub(crate) fn debug(&self, policy: &Policy, key: &Key) -> String {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
@@ -162,7 +190,8 @@ impl MemoryStore {
 
     /// Returns the state in the form in which Redis stores it.
     #[cfg(feature = "testing")]
-    pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+    pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         let timed = self.0.shards.lock(hash);
         let (state, policy) = timed.shard.state(hash, key, policy)?;
@@ -189,8 +218,9 @@ impl Store for MemoryStore {
     }
 
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let hash = self.hash(key);
-        self.0.shards.lock(hash).shard.reset(hash, policies, key);
+        let hashes = self.branch_hashes(key);
+        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key };
+        decision::reset(&mut tables, policies, key);
         StoreFuture::ready(Ok(()))
     }
 
@@ -199,6 +229,7 @@ impl Store for MemoryStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
+        let key = log.branch_of(key);
         let hash = self.hash(key);
         let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let entries = match timed.shard.state(hash, key, log) {

@@ -162,7 +162,11 @@ impl Fallback {
         let kind = error.kind();
         let is_of_caller = matches!(
             kind,
-            ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported | ErrorKind::NoRuntime
+            ErrorKind::CostExceedsBurst
+                | ErrorKind::KeyLevels
+                | ErrorKind::CrossSlot
+                | ErrorKind::Unsupported
+                | ErrorKind::NoRuntime
         );
         if is_of_caller {
             return Err(error);

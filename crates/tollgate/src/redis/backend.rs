@@ -6,10 +6,13 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     cluster::Cluster,
     dispatch::{CheckRequest, PendingCheck, ServerHandle, timed_out},
-    protocol::{Script, hash_slot::unused_key},
+    protocol::{
+        Script,
+        hash_slot::{self, unused_key},
+    },
     server::{ScriptCall, Server},
 };
-use crate::{CheckFuture, Deadline, Error, Key, StoreFuture, runtime};
+use crate::{CheckFuture, Deadline, Error, Key, PolicySet, StoreFuture, runtime};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    /// Returns the error of a call for this key, while its server is not asked.
+    /// Returns the error of a call for this key, while its server is not asked. The key has no branches, here and below.
     pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
         match self {
             Self::One(handle) => handle.server.refusal(),
@@ -33,6 +36,15 @@ impl Backend {
         match self {
             Self::One(handle) => handle.server.refusal_within(deadline),
             Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
+        }
+    }
+
+    /// Refuses a key whose branches lie in different slots of a cluster, so that no server can decide over all of them.
+    #[inline]
+    pub(super) fn takes(&self, policies: &PolicySet, key: &Key) -> Result<(), Error> {
+        match self {
+            Self::Cluster(_) if key.has_branches() => hash_slot::share_slot(policies, key),
+            _ => Ok(()),
         }
     }
 

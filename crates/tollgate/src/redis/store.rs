@@ -30,7 +30,12 @@ use crate::{
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
-/// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those of the
+/// branch's key alone. Every state expires by itself.
+///
+/// In a cluster, a check of branches in different slots fails with
+/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing. [`Limiter::can_decide`](crate::Limiter::can_decide)
+/// tells it before.
 ///
 /// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///
@@ -103,12 +108,24 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
+    /// several slots.
+    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
+        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
+    }
+
+    /// Returns the error of a check that is not sent within its deadline, or whose states lie in several slots.
+    #[inline]
+    fn refusal_within(&self, check: Check<'_>) -> Option<Error> {
+        if let Err(refusal) = self.backend.takes(check.policies, check.key) {
+            return Some(refusal);
+        }
+        self.backend.refusal_within(check.policies.first_branch(check.key), check.deadline)
+    }
+
     #[inline]
     fn hash(&self, key: &Key) -> KeyHash {
-        let whole = key.level(0).hash(&self.hasher);
-        // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = if key.levels() == 1 { whole } else { key.level(1).hash(&self.hasher) };
-        KeyHash { whole, outermost }
+        KeyHash::of(key, &self.hasher)
     }
 
     /// Runs a script on the record of a reservation.
@@ -124,8 +141,8 @@ impl Inner {
         charge: ChargeRef<'_>,
     ) -> Result<Value, Error> {
         let call = || {
-            self.backend.run(key, script, policies.len() + 1, |server, command| {
-                server.add_record_key(key, id, command);
+            self.backend.run(policies.first_branch(key), script, policies.len() + 1, |server, command| {
+                server.add_record_key(policies, key, id, command);
                 server.add_keys([(policies, key)], command);
                 command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
                 command.arg(&*protocol::marks(policies));
@@ -140,7 +157,7 @@ impl Inner {
     /// Forgets remembered denials of a key, because units may have come back.
     fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {
-            cache.forget(key, self.hash(key));
+            cache.forget(key, &self.hasher);
         }
     }
 }
@@ -179,19 +196,19 @@ impl Store for RedisStore {
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
-            if let Some(denied) = cache.look_up(&check, hash.whole) {
+            if let Some(denied) = cache.look_up(&check, &hash) {
                 return denied;
             }
-            deny_epoch = Some(cache.epoch(&check, hash));
+            deny_epoch = Some(cache.epoch(&check, &hash));
         }
-        match inner.backend.refusal_within(check.key, check.deadline) {
+        match inner.refusal_within(check) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if let Some(refusal) = self.0.backend.refusal(check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
@@ -201,7 +218,8 @@ impl Store for RedisStore {
             if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
+            let (script, keys) = (policies.shape().refund(), policies.len());
+            let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 let end = |at: usize| ends.get(at).copied().flatten();
@@ -217,13 +235,13 @@ impl Store for RedisStore {
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.0.backend.refusal(key) {
+        if let Some(refusal) = self.0.refusal(policies, key) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(&key, "DEL", keys).await;
+            let reply = inner.backend.query(policies.first_branch(&key), "DEL", keys).await;
             inner.forget(&key);
             reply.map(drop)
         })
@@ -239,6 +257,7 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        let key = log.branch_of(key);
         if let Some(refusal) = self.0.backend.refusal(key) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -276,7 +295,7 @@ impl Store for RedisStore {
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        if let Some(refusal) = self.0.backend.refusal_within(check.key, check.deadline) {
+        if let Some(refusal) = self.0.refusal_within(check) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
@@ -290,7 +309,7 @@ impl Store for RedisStore {
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        if let Some(refusal) = self.0.backend.refusal(check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
@@ -304,6 +323,10 @@ impl Store for RedisStore {
             inner.forget(&key);
             protocol::settlement(&reply?)
         })
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.backend.takes(policies, key).is_ok()
     }
 
     fn keeps_deadline(&self) -> bool {

@@ -35,6 +35,10 @@ macro_rules! forward {
                 (**self).commit(check, id)
             }
 
+            fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+                (**self).can_decide(policies, key)
+            }
+
             fn is_in_process(&self) -> bool {
                 (**self).is_in_process()
             }

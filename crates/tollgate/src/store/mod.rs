@@ -20,12 +20,12 @@ use crate::{
 /// shard), or to keep the state elsewhere.
 ///
 /// A wrapper forwards **every** method. A method that is not forwarded falls back to its default: the wrapped store
-/// then loses its entries, its deadline, its in-process answers or its count of replicas.
+/// then loses its entries, its deadline, its in-process answers, its count of replicas or the bounds of a cluster.
 ///
 /// # Contract
 ///
-/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the levels of
-/// the key that the policy [meters](crate::Policy::at_level): all by default. `n` is the amount of a quota, `b` its burst and `W`
+/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part of
+/// the key that the policy meters: all [levels](crate::Policy::at_level) of the first [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W`
 /// its period. Every store keeps these laws, for every algorithm:
 ///
 /// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
@@ -47,8 +47,8 @@ use crate::{
 ///     fresh.
 /// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
 ///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
-/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key alone,
-///     and leaves those of outer levels, which other keys share. A refund returns at most what was
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to one of
+///     its branches, alone, and leaves those of outer levels, which other keys share. A refund returns at most what was
 ///     spent, never to a newer window, and creates no state.
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
@@ -114,6 +114,9 @@ use crate::{
 ///     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
 ///         self.0.commit(check, id)
 ///     }
+///     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+///         self.0.can_decide(policies, key)
+///     }
 ///     fn is_in_process(&self) -> bool {
 ///         self.0.is_in_process()
 ///     }
@@ -141,7 +144,8 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for these policies. A policy that meters other levels than the whole key is left out.
+    /// Makes the key fresh for these policies, each branch as the key of that branch alone. A policy that meters other levels
+    /// than the whole branch is left out.
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
 
     /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the
@@ -177,6 +181,15 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
         let _ = (check, id);
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+    }
+
+    /// Returns whether one step can decide over these policies for this key. `true` by default.
+    ///
+    /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A check
+    /// then fails with [`ErrorKind::CrossSlot`].
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        let _ = (policies, key);
+        true
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the

@@ -36,7 +36,7 @@ impl Script {
     #[must_use]
     pub fn record_key(&self, key: &Key, id: &ReservationId) -> String {
         let mut text = b"tollgate:{".to_vec();
-        protocol::write_record_key(key, id, &mut text);
+        protocol::write_record_key(self.policies(), key, id, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 

@@ -71,7 +71,7 @@ impl Cluster {
 
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(self, request: Arc<CheckRequest>) -> Result<Decision, Error> {
-        self.route(hash_slot::of(&request.key), |handle, is_asking| {
+        self.route(hash_slot::of(request.routed_key()), |handle, is_asking| {
             let request = Arc::new(request.again(is_asking));
             async move {
                 let mut check = PendingCheck::without_timer(&handle, request);

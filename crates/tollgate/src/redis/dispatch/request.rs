@@ -105,7 +105,7 @@ impl CheckRequest {
 
     /// Returns the same request, to be sent once more.
     pub(in crate::redis) fn again(&self, is_asking: bool) -> Self {
-        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash, self.deny_epoch) }
+        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {
@@ -140,16 +140,33 @@ impl CheckRequest {
         self.end(Reply::Late);
     }
 
-    /// Returns the text on which the order of checks depends, and its hash: checks with the same text may share a state.
-    /// It is the outermost level of the key where a policy meters outer levels, and the whole key otherwise.
-    pub(super) fn order(&self) -> (u64, &[u8]) {
-        match self.policies.is_nested() {
-            true => (self.hash.outermost, self.key.outermost()),
-            false => (self.hash.whole, self.key.as_bytes()),
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they have
+    /// such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    pub(super) fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
+        if !self.policies.meters_parts() && !self.key.has_branches() {
+            return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
         }
+        let policies = self.policies.shared();
+        let policy = policies.get(at)?;
+        if policies[..at].iter().any(|other| other.reach() == policy.reach()) {
+            return None;
+        }
+        let level = policy.metered(&self.key);
+        let hash = match policy.reach() {
+            0 if !self.key.has_branches() => self.hash.whole,
+            1 => self.hash.outermost,
+            _ => level.hash(&self.hash.hasher),
+        };
+        Some((hash, level.as_bytes()))
     }
 
-    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one.
+    /// Returns the key whose slot is that of the check: the branch that the first policy meters.
+    pub(in crate::redis) fn routed_key(&self) -> &Key {
+        self.policies.first_branch(&self.key)
+    }
+
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of a key
+    /// with branches, the first one counts.
     pub(super) fn key_hash(&self) -> u64 {
         self.hash.outermost
     }
@@ -171,9 +188,13 @@ impl CheckRequest {
             && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
     }
 
-    /// Returns whether both checks may read or write the same state, if their [order](Self::order) depends on the same text.
-    pub(super) fn may_share_state(&self, other: &Self) -> bool {
-        self.policies.is_same(&other.policies) || self.policies.shares_state(&other.policies)
+    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
+    /// meters is that of the policy at `other_place`.
+    pub(super) fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
+        let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
+        let reaches = (reach(self, place), reach(other, other_place));
+        (reaches.0 == reaches.1 && self.policies.is_same(&other.policies))
+            || self.policies.shares_state(&other.policies, reaches)
     }
 
     /// Returns whether one call names the policies, the costs and the tag of both checks once.
@@ -327,6 +348,8 @@ impl fmt::Debug for CheckRequest {
 pub(super) mod tests {
     use std::task::Waker;
 
+    use foldhash::fast::RandomState;
+
     use super::*;
     use crate::{Cost, Policy, Quota};
 
@@ -334,7 +357,7 @@ pub(super) mod tests {
         let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
         let key = Key::new("acme");
         let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
-        Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7 }, None))
+        Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7, hasher: RandomState::default() }, None))
     }
 
     fn sides() -> (ReplySender, ReplyReceiver) {

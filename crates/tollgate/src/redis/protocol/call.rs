@@ -63,13 +63,19 @@ pub(crate) fn marks(policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
 
 /// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
 ///
-/// It reads as the key of a policy that has the id for a name. No algorithm has this tag.
-pub(crate) fn write_record_key(key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
-    let (whole, outermost) = (key.level(0).as_bytes(), key.outermost().len());
+/// It reads as the key of a policy that has the id for a name. No algorithm has this tag. The record of a key with branches
+/// lies in the slot of the first branch that is metered.
+pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
+    let branch = policies.first_branch(key);
+    let (whole, outermost) = (branch.as_bytes(), branch.outermost().len());
     text.extend_from_slice(&whole[..outermost]);
     text.push(b'}');
     text.extend_from_slice(&whole[outermost..]);
     text.push(b':');
+    if key.has_branches() {
+        text.extend_from_slice(key.as_bytes());
+        text.push(b':');
+    }
     text.extend_from_slice(id.as_str().as_bytes());
     text.extend_from_slice(b":r1");
 }
@@ -158,10 +164,12 @@ impl MixedArgs {
 /// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
 /// storage version. The opening brace must be written.
 ///
-/// The hash tag is the outermost level alone, so the states of all levels lie in one slot.
+/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is that of
+/// the branch's key alone.
 #[inline]
 pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
-    let (metered, outermost) = (key.level(policy.depth()).as_bytes(), key.outermost().len());
+    let key = policy.branch_of(key);
+    let (metered, outermost) = (policy.metered(key).as_bytes(), key.outermost().len());
     text.extend_from_slice(&metered[..outermost]);
     text.push(b'}');
     text.extend_from_slice(&metered[outermost..]);

@@ -167,10 +167,16 @@ impl Server {
     }
 
     /// Adds the key of the record of a reservation.
-    pub(in crate::redis) fn add_record_key(&self, key: &Key, id: &ReservationId, command: &mut Cmd) {
+    pub(in crate::redis) fn add_record_key(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        command: &mut Cmd,
+    ) {
         let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
         text.extend_from_slice(self.key_head.as_bytes());
-        protocol::write_record_key(key, id, &mut text);
+        protocol::write_record_key(policies, key, id, &mut text);
         command.arg(text);
     }
 
