@@ -22,7 +22,7 @@ use crate::limit::LimitRef;
 ///
 /// ```
 /// use axum::{
-///     Json, Router,
+///     Router,
 ///     body::{Body, to_bytes},
 ///     extract::State,
 ///     response::{IntoResponse, Response},

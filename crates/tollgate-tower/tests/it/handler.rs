@@ -240,6 +240,14 @@ async fn a_final_cost_is_settled_by_the_response_of_the_handler() {
     for _ in 0..9 {
         assert_eq!(attempt(StatusCode::OK).await, Ok(StatusCode::OK));
     }
+    // Requests that are under way at the same time do not see each other.
+    let mut under_way = Vec::new();
+    for _ in 0..3 {
+        under_way.push(limiter.check(&mut parts(), "ann").await.unwrap());
+    }
+    for admitted in under_way {
+        assert_eq!(admitted.complete(Response::new(String::new())).status(), StatusCode::OK);
+    }
     assert_eq!(remaining(&guesses, "ann", "two").await, 2);
     assert_eq!(attempt(StatusCode::UNAUTHORIZED).await, Ok(StatusCode::UNAUTHORIZED));
     // A request that the handler forgets is charged: its client may have disconnected.
