@@ -199,5 +199,5 @@ async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
     assert_eq!((status.code(), status.message()), (Code::Unavailable, "service overloaded"));
     assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_millis(100)));
     assert_eq!(status.get_details_error_info().unwrap().reason, "SERVICE_OVERLOADED");
-    assert_eq!(status.metadata()["grpc-retry-pushback-ms"], "100");
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "100");
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use http::{Response, request::Parts};
-use tollgate::{CheckFuture, Cost, Decision, Error, Key, Limiter};
+use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter};
 
 use crate::{answer::Admission, limit::LimitRef};
 
@@ -13,10 +13,10 @@ pub(crate) trait Judge<B>: Send + Sync {
     /// Returns the limiter with what the layer keeps for its policies.
     fn limit(&self, limiter: Limiter) -> LimitRef;
 
-    /// Returns the cost of a request.
-    fn cost(&self, request: &Parts) -> Cost;
+    /// Returns the costs of a request.
+    fn costs(&self, request: &Parts) -> Costs;
 
-    fn check(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture;
+    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture;
 
     /// Returns what is left to do for an admitted request, or the response to a rejected one.
     fn judge(
@@ -24,7 +24,7 @@ pub(crate) trait Judge<B>: Send + Sync {
         result: Result<&Decision, &Error>,
         limit: LimitRef,
         key: Key,
-        cost: Cost,
+        costs: Costs,
         request: &mut Parts,
     ) -> Result<Admission, Response<B>>;
 }

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use http::request::Parts;
-use tollgate::{Cost, Decision, Error, Key, Limiter};
+use tollgate::{Cost, Costs, Decision, Error, Key, Limiter};
 
 use super::{admitted::Admitted, judge::Judge, rejected::Rejected};
 use crate::limit::LimitRef;
@@ -96,25 +96,25 @@ impl<B> HandlerLimiter<B> {
         request: &mut Parts,
         key: impl Into<Key>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
-        let cost = self.judge.cost(request);
-        self.check_cost(request, key, cost)
+        let costs = self.judge.costs(request);
+        self.check_costs(request, key, costs)
     }
 
-    /// Checks the limiter at this cost.
+    /// Checks the limiter at this cost: one [`Cost`] for all policies, or [`Costs`] for each.
     ///
     /// # Errors
     ///
-    /// The same as [`check`](Self::check).
-    pub fn check_cost(
+    /// The same as [`check`](Self::check). 500 also when the costs do not name each policy.
+    pub fn check_costs(
         &self,
         request: &mut Parts,
         key: impl Into<Key>,
-        cost: Cost,
+        costs: impl Into<Costs>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
-        let key = key.into();
+        let (key, costs) = (key.into(), costs.into());
         async move {
-            let result = self.judge.check(&self.limit, &key, cost).await;
-            self.judge(request, key, cost, &result)
+            let result = self.judge.check(&self.limit, &key, costs.clone()).await;
+            self.judge(request, key, costs, &result)
         }
     }
 
@@ -147,17 +147,17 @@ impl<B> HandlerLimiter<B> {
         result: &Result<Decision, Error>,
     ) -> Result<Admitted, Rejected<B>> {
         let cost = result.as_ref().map_or(Cost::ONE, Decision::cost);
-        self.judge(request, key.into(), cost, result)
+        self.judge(request, key.into(), cost.into(), result)
     }
 
     fn judge(
         &self,
         request: &mut Parts,
         key: Key,
-        cost: Cost,
+        costs: Costs,
         result: &Result<Decision, Error>,
     ) -> Result<Admitted, Rejected<B>> {
-        let answer = Arc::clone(&self.judge).judge(result.as_ref(), self.limit.clone(), key, cost, request);
+        let answer = Arc::clone(&self.judge).judge(result.as_ref(), self.limit.clone(), key, costs, request);
         answer.map(Admitted::new).map_err(Rejected::new)
     }
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use http::{Response, request::Parts};
-use tollgate::{CheckFuture, Cost, Decision, Error, Key, Limiter};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limiter};
 
 use super::Shared;
 use crate::{
     answer::{Admission, RequestContext, Verdict},
     handler::Judge,
-    key::KeyExtractor,
+    key::{KeyError, KeyExtractor},
     limit::LimitRef,
     metrics::LabelIndex,
+    options::CostOf,
     rejection::Respond,
 };
 
@@ -21,16 +22,20 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         LimitRef::LookedUp(limiter, profile)
     }
 
-    fn cost(&self, request: &Parts) -> Cost {
-        self.options.cost.as_ref().map_or(Cost::ONE, |cost| cost(request))
+    fn costs(&self, request: &Parts) -> Costs {
+        match &self.options.cost {
+            None => Cost::ONE.into(),
+            Some(CostOf::One(cost)) => cost(request).into(),
+            Some(CostOf::Each(costs)) => costs(request),
+        }
     }
 
-    fn check(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture {
+    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture {
         let limit = limit.get(&self.fixed);
         if self.options.charges_after {
-            limit.look_or_check(key, cost, self.options.wait)
+            limit.look_or_check(key, costs, self.options.wait)
         } else {
-            limit.check(key, cost, self.options.wait)
+            limit.check_costs(key, costs, self.options.wait)
         }
     }
 
@@ -39,12 +44,19 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         result: Result<&Decision, &Error>,
         limit: LimitRef,
         key: Key,
-        cost: Cost,
+        costs: Costs,
         request: &mut Parts,
     ) -> Result<Admission, Response<B>> {
         let labels = LabelIndex::of(request, &self.labels);
-        let mut context = RequestContext { limit, key: Some(Box::new(key)), cost, labels };
-        match Self::judge(&self, result, &mut context, request) {
+        let costs = Some(Box::new(costs));
+        let mut context = RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, labels };
+        let verdict = match result {
+            Err(error) if error.kind() == ErrorKind::Config => {
+                self.judge_without_key(&KeyError::misconfigured(error.to_string()), request)
+            }
+            _ => Self::judge(&self, result, &mut context, request),
+        };
+        match verdict {
             Verdict::Admit(admission) => Ok(admission),
             Verdict::Reject(response) => Err(response),
             Verdict::Wait(_) => unreachable!("a result is never waited for"),
