@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::{
-    decision::{self, BranchTables},
+    decision::{self, BranchTables, OneTable},
     shards::Shards,
     state_table::StateTable,
 };
@@ -110,7 +110,7 @@ impl MemoryStore {
         }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let levels = timed.shard.check(hash, check, now_us);
+        let levels = decision::check_in(&mut timed.shard, hash, check, now_us);
         drop(timed);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
@@ -121,7 +121,7 @@ impl MemoryStore {
         let hashes = self.branch_hashes(check.key);
         let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
         let mut tables = BranchTables { tables, hashes: &hashes, key: check.key };
-        let levels = decision::check(&mut tables, check, now_us);
+        let levels = decision::check_all(&mut tables, check, now_us);
         drop(tables);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
@@ -136,7 +136,7 @@ impl MemoryStore {
         }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.refund(hash, check, now_us, spent_us);
+        decision::refund(&mut OneTable { table: &mut timed.shard, hash, key: check.key }, check, now_us, spent_us);
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
