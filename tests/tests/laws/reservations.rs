@@ -84,7 +84,9 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
                     let cost = dice.below(300);
                     assert_eq!(commit(subject, &set, &at, cost), Settlement::Settled);
                     spent = spent - estimate + cost;
-                    assert_eq!(commit(subject, &set, &at, dice.below(300)), Settlement::AlreadySettled);
+                    // The same number would be the same commit, sent again.
+                    let again = subject.commit(&set, &key(), &at, &costs(dice.below(300)), 2);
+                    assert_eq!(again, Settlement::AlreadySettled);
                 }
                 _ => {}
             }
