@@ -236,9 +236,10 @@ async fn a_lost_reply_charges_once_and_settles_once() {
 /// Waits until the server has executed a call, and ends the connection before the reply is delivered.
 async fn lose_replies(proxy: &Proxy, is_executed: impl Fn() -> bool) {
     wait::until_async("the server executes the call", PATIENCE, async || is_executed()).await;
-    proxy.forget_all();
-    proxy.set(Mode::Pass);
+    let before = proxy.accepted();
     proxy.reset_all();
+    wait::until_async("the store connects again", PATIENCE, async || proxy.accepted() > before).await;
+    proxy.set(Mode::Pass);
 }
 
 #[tokio::test]
