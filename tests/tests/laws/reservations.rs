@@ -84,7 +84,9 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
                     let cost = dice.below(300);
                     assert_eq!(commit(subject, &set, &at, cost), Settlement::Settled);
                     spent = spent - estimate + cost;
-                    assert_eq!(commit(subject, &set, &at, dice.below(300)), Settlement::AlreadySettled);
+                    // The same number would be the same commit, sent again.
+                    let again = subject.commit(&set, &key(), &at, &costs(dice.below(300)), 2);
+                    assert_eq!(again, Settlement::AlreadySettled);
                 }
                 _ => {}
             }
@@ -97,7 +99,11 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
         let left = remaining(&subject.peek(&set, &key()));
         let expected = amount.saturating_sub(spent);
         // A bucket has gained at most one unit in ten minutes of a year.
-        assert!((expected..=expected + 1).contains(&left), "{algorithm:?}: {left}, not {expected}");
+        assert!(left <= expected + 1, "{algorithm:?}: {left}, not {expected}");
+        // A queue does not take back a place that is not the last one.
+        if algorithm != tollgate::Algorithm::LeakyBucket {
+            assert!(left >= expected, "{algorithm:?}: {left}, not {expected}");
+        }
     });
 }
 

@@ -210,6 +210,9 @@ async fn a_lost_reply_charges_once_and_settles_once() {
     let proxy = Proxy::start(server.addr());
     let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
     let limiter = patient_limiter(store, [REQUESTS, TOKENS]);
+    // The server knows the scripts then, so that the next calls are executed at once.
+    let first = limiter.reserve("first", costs(1)).await.expect("a decision");
+    assert_eq!(first.cancel().await.expect("settled"), Settlement::Settled);
     for at in 1..=5_u64 {
         let (limiter, name) = (limiter.clone(), id(&at.to_string()));
         let record = format!("tollgate:{{acme}}:{at}:r1");
@@ -233,9 +236,10 @@ async fn a_lost_reply_charges_once_and_settles_once() {
 /// Waits until the server has executed a call, and ends the connection before the reply is delivered.
 async fn lose_replies(proxy: &Proxy, is_executed: impl Fn() -> bool) {
     wait::until_async("the server executes the call", PATIENCE, async || is_executed()).await;
-    proxy.forget_all();
-    proxy.set(Mode::Pass);
+    let before = proxy.accepted();
     proxy.reset_all();
+    wait::until_async("the store connects again", PATIENCE, async || proxy.accepted() > before).await;
+    proxy.set(Mode::Pass);
 }
 
 #[tokio::test]
