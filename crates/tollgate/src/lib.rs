@@ -117,6 +117,7 @@ mod policy;
 mod policy_levels;
 mod policy_set;
 mod quota;
+mod random;
 #[cfg(feature = "redis")]
 mod redis;
 mod reservation;

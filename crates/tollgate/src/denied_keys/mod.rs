@@ -3,11 +3,10 @@ mod sketch;
 use std::{
     fmt,
     fmt::Write,
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Cost, Decision, Key, KeySecret};
+use crate::{Cost, Decision, Key, KeySecret, random};
 use sketch::Sketch;
 
 /// Finds the keys that are denied most, in bounded memory.
@@ -161,10 +160,9 @@ impl DeniedKeys {
     }
 }
 
-/// Returns a secret of 256 bits. The standard library keys its hashers with random numbers of the system.
+/// Returns a secret of 256 bits.
 fn random_secret() -> KeySecret {
-    let random = || RandomState::new().build_hasher().finish().to_be_bytes();
-    KeySecret::new([random(), random(), random(), random()].concat())
+    KeySecret::new(std::array::from_fn::<_, 4, _>(|_| random::bits().to_be_bytes()).concat())
 }
 
 impl DeniedKey {

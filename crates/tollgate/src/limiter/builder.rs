@@ -137,12 +137,11 @@ impl<P> LimiterBuilder<P> {
     }
 }
 
-impl LimiterBuilder<PolicySet> {
-    /// Builds the limiter.
-    #[must_use]
-    pub fn build(self) -> Limiter {
-        let Self { store, policies, name, deadline, outage, max_waiting, denied_keys } = self;
-        let name = name.unwrap_or_else(|| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into());
+impl<P> LimiterBuilder<P> {
+    /// Builds all but the policies, which are returned. `name` returns the default name.
+    pub(crate) fn build_inner(self, name: impl FnOnce(&P) -> String) -> (Arc<Inner>, P) {
+        let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys } = self;
+        let name = given.unwrap_or_else(|| name(&policies).into());
         let inner = Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
@@ -151,7 +150,17 @@ impl LimiterBuilder<PolicySet> {
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
         };
-        Limiter { inner: Arc::new(inner), policies }
+        (Arc::new(inner), policies)
+    }
+}
+
+impl LimiterBuilder<PolicySet> {
+    /// Builds the limiter.
+    #[must_use]
+    pub fn build(self) -> Limiter {
+        let joined = |policies: &PolicySet| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
+        let (inner, policies) = self.build_inner(joined);
+        Limiter { inner, policies }
     }
 }
 

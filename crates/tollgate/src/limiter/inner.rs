@@ -3,7 +3,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
+    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture,
     cost::ChargeRef,
     entry::TAG_BYTES,
     outage::Fallback,
@@ -26,18 +26,6 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Creates what a limiter without options has.
-    pub(crate) fn of(store: Arc<dyn Store>, name: String) -> Self {
-        Self {
-            is_in_process: store.is_in_process(),
-            keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name.into(), Outage::default(), &*store, None),
-            store,
-            timeout: DEADLINE,
-            wait_queues: WaitQueues::new(0),
-        }
-    }
-
     pub(super) fn check(
         self: &Arc<Self>,
         policies: &PolicySet,

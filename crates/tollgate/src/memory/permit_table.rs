@@ -1,12 +1,10 @@
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use crate::{Key, PermitGrant, PermitRequest, permits::PermitState};
+use super::shards::Shards;
+use crate::{Clock, Key, PermitGrant, PermitRequest, permits::PermitState};
 
 /// The number of parts, each behind its own lock.
 const SHARDS: usize = 16;
@@ -15,9 +13,7 @@ const SHARDS: usize = 16;
 const CROWDED: usize = 1_024;
 
 /// Holds the permits of all keys. A key has a place in the table while permits of it are held.
-pub(super) struct PermitTable {
-    shards: [Mutex<Shard>; SHARDS],
-}
+pub(super) struct PermitTable(Shards<Shard>);
 
 struct Shard {
     keys: HashMap<Key, SmallVec<[Named; 1]>, RandomState>,
@@ -33,15 +29,13 @@ struct Named {
 
 impl PermitTable {
     pub(super) fn new(hasher: &RandomState) -> Self {
-        let shard = |_| Mutex::new(Shard { keys: HashMap::with_hasher(hasher.clone()), crowded: CROWDED });
-        Self { shards: std::array::from_fn(shard) }
+        Self(Shards::new(SHARDS, || Shard { keys: HashMap::with_hasher(hasher.clone()), crowded: CROWDED }))
     }
 
     /// Decides a call. `hash` is that of the key.
-    pub(super) fn decide(&self, hash: u64, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
-        // A state is replaced as a whole, so a panic leaves every state valid.
-        let mut shard = self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-        let shard = &mut *shard;
+    pub(super) fn decide(&self, hash: u64, clock: &Clock, request: &PermitRequest<'_>) -> PermitGrant {
+        let (mut timed, now_us) = self.0.lock_at(hash, || clock.now_us());
+        let shard = &mut timed.shard;
         let Some(names) = shard.keys.get_mut(request.key) else {
             let mut state = PermitState::default();
             let grant = state.decide(now_us, request);
@@ -68,8 +62,8 @@ impl PermitTable {
     /// Returns the state in the form in which Redis stores it.
     #[cfg(feature = "testing")]
     pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<crate::algorithm::Stored> {
-        let shard = self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-        shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state.stored()
+        let timed = self.0.lock(hash);
+        timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state.stored()
     }
 }
 

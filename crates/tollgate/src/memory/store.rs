@@ -243,8 +243,8 @@ impl Store for MemoryStore {
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        let (hash, now_us) = (request.key.level(0).hash(&self.0.hasher), self.0.clock.now_us());
-        StoreFuture::ready(Ok(self.0.permits.decide(hash, now_us, &request)))
+        let hash = request.key.level(0).hash(&self.0.hasher);
+        StoreFuture::ready(Ok(self.0.permits.decide(hash, &self.0.clock, &request)))
     }
 
     fn is_in_process(&self) -> bool {

@@ -76,7 +76,7 @@ impl ConcurrencyLimiter {
     #[must_use]
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
         let name = policy.name().to_owned();
-        Self::on(Arc::new(Inner::of(Arc::new(store), name)), policy, Clock::since_boot())
+        Self::on(Limiter::builder(store).build_inner(|()| name).0, policy, Clock::since_boot())
     }
 
     pub(crate) fn on(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Self {

@@ -1,7 +1,6 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
-    hash::{BuildHasher, Hasher},
     ops::Deref,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +13,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::pool::{Pool, PoolRules};
-use crate::{Clock, Concurrency, Key, clock::micros, limiter::Inner, metrics::PermitMetrics};
+use crate::{Clock, Concurrency, Key, clock::micros, limiter::Inner, metrics::PermitMetrics, random};
 
 /// The number of parts of the table of pools, each behind its own lock.
 const SHARDS: usize = 16;
@@ -89,7 +88,7 @@ impl Shared {
         let hasher = RandomState::default();
         Arc::new(Self {
             rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },
-            replica: std::collections::hash_map::RandomState::new().build_hasher().finish(),
+            replica: random::bits(),
             numbers: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))),
             hasher,

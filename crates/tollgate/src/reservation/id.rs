@@ -1,13 +1,8 @@
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-    str,
-    sync::Arc,
-};
+use std::{fmt, str, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
-use crate::Error;
+use crate::{Error, random};
 
 /// Names a [`Reservation`](crate::Reservation) of a key.
 ///
@@ -41,9 +36,7 @@ impl ReservationId {
     /// Creates a random id of 128 bits.
     #[must_use]
     pub fn random() -> Self {
-        // The keys of a `RandomState` stem from the operating system, and no two of a process are alike.
-        let random = RandomState::new();
-        Self(format!("{:016x}{:016x}", random.hash_one(0_u8), random.hash_one(1_u8)).into())
+        Self(random::name().into())
     }
 
     /// Creates an id from any bytes.

@@ -131,8 +131,13 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
         let checks = tags.iter().map(|tag| log.check_tagged(key, Cost::ONE, tag)).collect();
         assert!(in_order(checks).await.iter().all(Decision::is_allowed));
         let entries = log.entries(key, 100).await.expect("entries");
-        let logged: Vec<_> =
+        let mut logged: Vec<_> =
             entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
+        if forgets {
+            // The caller of the first check sends it, and sends it once more when the server does not know the script.
+            // The checks behind it may be decided in between.
+            logged.sort_by_key(|tag| *tag != tags[0]);
+        }
         assert_eq!(logged, tags, "round {round}");
     }
 }

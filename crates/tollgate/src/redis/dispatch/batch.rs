@@ -18,7 +18,8 @@ use crate::redis::{
 /// Checks of one [shape](crate::redis::protocol::Shape) are one call of a script over many keys, whatever their policies,
 /// quotas and costs. Checks of the same key and policies are combined, and decided in the order in which they came. The
 /// script reads all keys at its start, so checks that may share a state without being combined are in different calls: the
-/// later one in the later call. That are checks of one key, and those that have a level or a branch in common. In a cluster, the keys of a call lie in one slot. All calls are written at once.
+/// later one in the later call. Checks may share a state if they have the key, a level or a branch in common. In a cluster,
+/// the keys of a call lie in one slot. All calls are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) groups: SmallVec<[Group; 1]>,

@@ -67,11 +67,7 @@ pub(crate) fn marks(policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
 /// lies in the slot of the first branch that is metered.
 pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
-    let (whole, outermost) = (branch.as_bytes(), branch.outermost().len());
-    text.extend_from_slice(&whole[..outermost]);
-    text.push(b'}');
-    text.extend_from_slice(&whole[outermost..]);
-    text.push(b':');
+    write_subject(branch.as_bytes(), branch.outermost().len(), text);
     if key.has_branches() {
         text.extend_from_slice(key.as_bytes());
         text.push(b':');
@@ -169,14 +165,19 @@ impl MixedArgs {
 #[inline]
 pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);
-    let (metered, outermost) = (policy.metered(key).as_bytes(), key.outermost().len());
-    text.extend_from_slice(&metered[..outermost]);
-    text.push(b'}');
-    text.extend_from_slice(&metered[outermost..]);
-    text.push(b':');
+    write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(policy.name().as_bytes());
     text.push(b':');
     text.extend_from_slice(policy.algorithm().tag().as_bytes());
+}
+
+/// Appends the levels of a key and a colon. The first `outermost` bytes are the hash tag, which ends there.
+#[inline]
+pub(super) fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>) {
+    text.extend_from_slice(&levels[..outermost]);
+    text.push(b'}');
+    text.extend_from_slice(&levels[outermost..]);
+    text.push(b':');
 }
 
 #[cfg(test)]

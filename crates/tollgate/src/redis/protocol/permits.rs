@@ -1,5 +1,6 @@
 use redis::Value;
 
+use super::call::write_subject;
 use crate::{Error, ErrorKind, Key, PermitGrant, PermitOutcome, PermitRequest, clock::micros};
 
 /// The version of the stored form of permits.
@@ -27,11 +28,7 @@ pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
 
 /// Appends the end of the key of some permits, from the hash tag on. The opening brace must be written.
 pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
-    let outermost = key.outermost().len();
-    text.extend_from_slice(&key.as_bytes()[..outermost]);
-    text.push(b'}');
-    text.extend_from_slice(&key.as_bytes()[outermost..]);
-    text.push(b':');
+    write_subject(key.as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(TAG);
 }

@@ -1,6 +1,4 @@
 use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher, Hasher},
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
@@ -15,7 +13,7 @@ use tokio::{
 
 use super::{counter::Counts, window::Window};
 use crate::{
-    Error, ErrorKind, Key, ReplicaCount,
+    Error, ErrorKind, Key, ReplicaCount, random,
     redis::{backend::Backend, protocol::Script, server::Server},
 };
 
@@ -36,10 +34,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
 
 /// The name of this process. All its stores use the same, so it counts once.
-static PROCESS: LazyLock<String> = LazyLock::new(|| {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
-});
+static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 
 /// Returns the key of the set of processes. `subject` stands in its hash tag.
 pub(in crate::redis) fn key_text(server: &Server, subject: &Key) -> Vec<u8> {

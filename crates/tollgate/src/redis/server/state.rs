@@ -142,8 +142,7 @@ impl Server {
         subjects: impl IntoIterator<Item = (&'a PolicySet, &'a Key)>,
         command: &mut Cmd,
     ) {
-        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
-        text.extend_from_slice(self.key_head.as_bytes());
+        let mut text = self.begin_key();
         for (policies, key) in subjects {
             for policy in policies.iter() {
                 self.add_key(policy, key, &mut text, command);
@@ -153,7 +152,7 @@ impl Server {
 
     /// Adds the keys of the states that belong to this key alone.
     pub(in crate::redis) fn add_own_keys(&self, policies: &PolicySet, key: &Key, command: &mut Cmd) {
-        let mut text = self.key_head.clone().into_bytes();
+        let mut text = self.begin_key();
         for policy in policies.iter().filter(|policy| policy.is_own(key)) {
             self.add_key(policy, key, &mut text, command);
         }
@@ -161,7 +160,7 @@ impl Server {
 
     /// Adds the key of some permits.
     pub(in crate::redis) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
-        let mut text = self.key_head.clone().into_bytes();
+        let mut text = self.begin_key();
         protocol::write_permit_key(name, key, &mut text);
         command.arg(text);
     }
@@ -174,10 +173,17 @@ impl Server {
         id: &ReservationId,
         command: &mut Cmd,
     ) {
-        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
-        text.extend_from_slice(self.key_head.as_bytes());
+        let mut text = self.begin_key();
         protocol::write_record_key(policies, key, id, &mut text);
         command.arg(text);
+    }
+
+    /// Returns the head of every key, with space for a key.
+    #[inline]
+    fn begin_key(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        text
     }
 
     /// Adds one key. `text` begins with the head of every key, and its rest is written again.
