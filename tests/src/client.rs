@@ -66,6 +66,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::command`].
+    // Inlined, so that the crate of the streams, which is optimised, has its own copy: millions of commands pass.
+    #[inline]
     pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> io::Result<Vec<Reply>> {
         let mut bytes = Vec::new();
         commands.iter().for_each(|words| encode(words, &mut bytes));
@@ -89,6 +91,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::command`].
+    #[inline]
     pub fn read(&mut self) -> io::Result<Reply> {
         Reply::read(&mut self.stream)
     }

@@ -150,11 +150,13 @@ fn bulk(from: &mut impl BufRead, length: usize) -> io::Result<Reply> {
     }
 }
 
+#[inline]
 fn number(digits: &str) -> io::Result<i64> {
     digits.parse().map_err(|_| invalid("a number that is none"))
 }
 
 /// `-1` stands for nothing.
+#[inline]
 fn length(digits: &str) -> io::Result<Option<usize>> {
     match number(digits)? {
         -1 => Ok(None),

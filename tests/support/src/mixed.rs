@@ -115,7 +115,7 @@ pub fn compare(
     single: &mut dyn Subject,
     stream: &mut MixedStream,
     rounds: usize,
-    alter: impl Fn(&str) -> String,
+    alter: &dyn Fn(&str) -> String,
 ) -> Result<u64, String> {
     redis.run(&["FLUSHALL"]);
     single.set_now(START_US);

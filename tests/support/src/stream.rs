@@ -298,7 +298,8 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
 /// # Panics
 ///
 /// When a script does not compile or the server does not answer.
-pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) -> String) -> Result<(), String> {
+// Not generic, so that it is compiled here, with optimisation, and not into each test program.
+pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) -> String) -> Result<(), String> {
     redis.run(&["FLUSHALL".to_owned()]);
     let taken: Vec<Taken> = (0..BATCH).map(|_| stream.take()).collect();
     let mut names = HashMap::new();

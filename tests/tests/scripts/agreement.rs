@@ -21,7 +21,7 @@ fn agree(algorithm: Algorithm) {
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
-        let outcome = stream::compare(server, &mut Stream::new(seed, algorithm), str::to_owned);
+        let outcome = stream::compare(server, &mut Stream::new(seed, algorithm), &str::to_owned);
         if let Err(difference) = outcome {
             panic!("{algorithm:?} seed {seed}: {difference}");
         }
@@ -33,7 +33,7 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
         for seed in 0..5 {
-            let outcome = stream::compare(&mut server, &mut Stream::nested(seed, algorithm), str::to_owned);
+            let outcome = stream::compare(&mut server, &mut Stream::nested(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
@@ -46,7 +46,7 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
         for seed in 0..5 {
-            let outcome = stream::compare(&mut server, &mut Stream::branched(seed, algorithm), str::to_owned);
+            let outcome = stream::compare(&mut server, &mut Stream::branched(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }

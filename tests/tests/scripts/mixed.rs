@@ -21,7 +21,7 @@ fn agree(redis: &mut InRedis, single: impl Fn() -> Box<dyn Subject>, seeds: u64,
     for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
         for seed in 0..seeds {
             let mut stream = MixedStream::new(seed, algorithm);
-            match compare(redis, &mut *single(), &mut stream, rounds, str::to_owned) {
+            match compare(redis, &mut *single(), &mut stream, rounds, &str::to_owned) {
                 Ok(count) => checks += count,
                 Err(disagreement) => panic!("{algorithm:?} seed {seed}: {disagreement}"),
             }
@@ -157,7 +157,7 @@ fn every_mutant_of_a_mixed_batch_is_found() {
         };
         let is_found = (0..20).any(|seed| {
             let mut stream = MixedStream::new(seed, algorithm);
-            compare(&mut redis, &mut InMemory::new(), &mut stream, 60, alter).is_err()
+            compare(&mut redis, &mut InMemory::new(), &mut stream, 60, &alter).is_err()
         });
         assert!(is_seen.get(), "the script has no such text: {mistake}");
         if !is_found {

@@ -340,7 +340,7 @@ fn every_mutant_is_found() {
             changed
         };
         let is_found =
-            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::new(seed, mutant.algorithm), alter).is_err());
+            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::new(seed, mutant.algorithm), &alter).is_err());
         assert!(seen.get(), "the script has no such text: {}", mutant.mistake);
         if !is_found {
             survivors.push(mutant.mistake);

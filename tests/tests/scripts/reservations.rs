@@ -28,7 +28,7 @@ fn agree(algorithm: Algorithm) {
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
-        let outcome = stream::compare(server, &mut Stream::reserving(seed, algorithm), str::to_owned);
+        let outcome = stream::compare(server, &mut Stream::reserving(seed, algorithm), &str::to_owned);
         if let Err(difference) = outcome {
             panic!("{algorithm:?} seed {seed}: {difference}");
         }
@@ -167,7 +167,7 @@ fn every_mistake_in_the_scripts_of_reservations_is_found() {
             changed
         };
         let is_found =
-            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err());
+            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), &alter).is_err());
         assert!(seen.get(), "the script has no such text: {mistake}");
         if !is_found {
             survivors.push(mistake);
