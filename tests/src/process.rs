@@ -1,6 +1,7 @@
 //! Starts and ends programs as a user does.
 
 use std::{
+    collections::BTreeSet,
     env,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -52,22 +53,21 @@ impl Process {
 
     /// Builds an example of the workspace and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
     ///
-    /// `cargo xtask test` has built it with the same options, so that no work is left then.
+    /// `cargo xtask test` has built it with the same options, so that no work is left then. A test program looks once for
+    /// each example.
     ///
     /// # Panics
     ///
     /// When it does not build.
     #[must_use]
     pub fn example(name: &str) -> Command {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--quiet", "--workspace", "--exclude", "tollgate-benches"])
-            .args(["--all-features", "--example", name])
-            .current_dir(workspace())
-            .stdin(Stdio::null())
-            .status()
-            .expect("cargo can be started");
-        assert!(status.success(), "the example {name} does not build");
+        static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if !current.contains(name) {
+            build_example(name);
+            current.insert(name.to_owned());
+        }
+        drop(current);
         let mut command = Command::new(built().join("examples").join(name));
         command.env_remove("LISTEN").env_remove("REDIS_URL");
         command
@@ -186,6 +186,18 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
             lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     })
+}
+
+fn build_example(name: &str) {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--workspace", "--exclude", "tollgate-benches"])
+        .args(["--all-features", "--example", name])
+        .current_dir(workspace())
+        .stdin(Stdio::null())
+        .status()
+        .expect("cargo can be started");
+    assert!(status.success(), "the example {name} does not build");
 }
 
 /// Returns the root of the workspace, the parent of this crate.
