@@ -46,10 +46,8 @@ impl Health {
     /// Creates a state in which only [`Component::Running`] is healthy.
     pub async fn new() -> Self {
         let reporter = HealthReporter::new();
-        let health = Self(Arc::new(State {
-            healthy: AtomicU8::new(Component::Running as u8),
-            reporter: Mutex::new(reporter),
-        }));
+        let health =
+            Self(Arc::new(State { healthy: AtomicU8::new(Component::Running as u8), reporter: Mutex::new(reporter) }));
         health.set(Component::Running, true).await;
         health
     }

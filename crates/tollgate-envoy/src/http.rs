@@ -9,10 +9,7 @@ use axum::{
     routing::{get, post},
 };
 
-use crate::{
-    Health, RateLimitService, json,
-    proto::ratelimit::rate_limit_response::Code,
-};
+use crate::{Health, RateLimitService, json, proto::ratelimit::rate_limit_response::Code};
 
 /// The most bytes of a request.
 const MAX_BYTES: usize = 1 << 20;

@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn a_request_and_a_response_have_the_form_of_protobuf() {
-        let text = br#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": "3"}], "hits_addend": 2}"#;
+        let text =
+            br#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": "3"}], "hits_addend": 2}"#;
         let request = request(text).unwrap();
         assert_eq!((request.hits_addend, request.descriptors[0].hits_addend), (2, Some(3)));
         let answer = response(&RateLimitResponse { overall_code: 2, ..RateLimitResponse::default() }).unwrap();
@@ -54,7 +55,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused() {
-        for text in ["", "{", "[]", r#"{"domian": "d"}"#, r#"{"domain": 1}"#, "{} {}", r#"{"hitsAddend": 4294967296}"#] {
+        for text in ["", "{", "[]", r#"{"domian": "d"}"#, r#"{"domain": 1}"#, "{} {}", r#"{"hitsAddend": 4294967296}"#]
+        {
             assert!(request(text.as_bytes()).is_none(), "{text}");
         }
     }

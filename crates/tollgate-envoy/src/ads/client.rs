@@ -52,7 +52,10 @@ impl Ads {
             let wait = self.options.backoff.wait(failures, fastrand::f64());
             let reason = result.err().map_or_else(|| "it closed the stream".to_owned(), |error| chain(&*error));
             tracing::warn!(
-                server = self.options.server, wait_ms = wait.as_millis(), reason, "the control plane is away, the rules stay"
+                server = self.options.server,
+                wait_ms = wait.as_millis(),
+                reason,
+                "the control plane is away, the rules stay"
             );
             sleep(wait).await;
         }

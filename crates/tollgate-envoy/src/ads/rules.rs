@@ -87,9 +87,10 @@ fn rate_limit(policy: &RateLimitPolicy) -> Json {
         fields.insert("name".to_owned(), policy.name.clone().into());
     }
     if !policy.replaces.is_empty() {
-        let replaces = policy.replaces.iter().map(|replaced| {
-            Json::Object(Map::from_iter([("name".to_owned(), Json::from(replaced.name.clone()))]))
-        });
+        let replaces = policy
+            .replaces
+            .iter()
+            .map(|replaced| Json::Object(Map::from_iter([("name".to_owned(), Json::from(replaced.name.clone()))])));
         fields.insert("replaces".to_owned(), replaces.collect());
     }
     Json::Object(fields)

@@ -55,7 +55,10 @@ mod tests {
             histogram.record(Duration::from_micros(us));
         }
         let counts = histogram.counts();
-        assert_eq!((counts.buckets[0], counts.buckets[1], counts.buckets[4], counts.buckets[BUCKETS - 1]), (2, 1, 1, 1));
+        assert_eq!(
+            (counts.buckets[0], counts.buckets[1], counts.buckets[4], counts.buckets[BUCKETS - 1]),
+            (2, 1, 1, 1)
+        );
         assert_eq!(counts.sum_us, 11_001_101);
     }
 }

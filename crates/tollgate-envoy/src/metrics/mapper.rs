@@ -57,10 +57,7 @@ mod tests {
                 "ratelimit.service.rate_limit.d.k.l_v.m.over_limit",
                 "ratelimit_service_rate_limit_over_limit domain=d key1=k key2=l_v",
             ),
-            (
-                "ratelimit.service.rate_limit.d.domain_not_found",
-                "ratelimit_service_rate_limit_d_domain_not_found ",
-            ),
+            ("ratelimit.service.rate_limit.d.domain_not_found", "ratelimit_service_rate_limit_d_domain_not_found "),
             (
                 "ratelimit.service.call.should_rate_limit.redis_error",
                 "ratelimit_service_should_rate_limit_error err_type=redis_error",

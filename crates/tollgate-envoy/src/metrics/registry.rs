@@ -9,9 +9,9 @@ use std::{
 
 use tollgate_rules::{LoadCounts, Usage};
 
-use super::{histogram::Histogram, names::Names};
 #[cfg(feature = "server")]
 use super::histogram::HistogramCounts;
+use super::{histogram::Histogram, names::Names};
 
 /// Counts what a [`RateLimitService`](crate::RateLimitService) decides, under the names of Envoy's service.
 ///

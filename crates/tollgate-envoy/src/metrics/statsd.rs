@@ -79,7 +79,8 @@ impl Statsd {
             if lines.is_empty() {
                 continue;
             }
-            let result = timeout(SENDING, self.send(&lines)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let result =
+                timeout(SENDING, self.send(&lines)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             match result {
                 // The counts of an interval that was not sent are part of the next one.
                 Ok(()) => sent = Sent { counters: counters.into_iter().collect(), times },

@@ -60,9 +60,10 @@ impl ReloadedTls {
         let content = files.read()?;
         let current = Arc::new(ArcSwap::from_pointee(content.config()?));
         let client_name = match files.client_name.clone() {
-            Some(name) => Some(ServerName::try_from(name).map_err(|error| {
-                ServerError::with("the name of client certificates is not valid", error)
-            })?),
+            Some(name) => Some(
+                ServerName::try_from(name)
+                    .map_err(|error| ServerError::with("the name of client certificates is not valid", error))?,
+            ),
             None => None,
         };
         Ok(Self { files, content, current, client_name })
@@ -143,7 +144,9 @@ impl Content {
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
                 for authority in certificates_of_clients(pem)? {
-                    roots.add(authority).map_err(|error| ServerError::with("an authority of clients is wrong", error))?;
+                    roots
+                        .add(authority)
+                        .map_err(|error| ServerError::with("an authority of clients is wrong", error))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
                 let verifier =
