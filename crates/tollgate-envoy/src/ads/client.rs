@@ -1,4 +1,4 @@
-use std::{error::Error, fs};
+use std::{error::Error, fs, time::Duration};
 
 use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -10,7 +10,7 @@ use tonic::{
 };
 
 use super::{
-    builder::{AdsBuilder, AdsTls},
+    options::{AdsOptions, AdsTls},
     session::Session,
 };
 use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
@@ -23,18 +23,17 @@ use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDisc
 #[derive(Clone, Debug)]
 #[must_use = "the client does nothing until `run` is polled"]
 pub struct Ads {
-    options: AdsBuilder,
+    options: AdsOptions,
 }
+
+/// The longest time for a connection, and the time after which a silent control plane is asked whether it is there.
+const CONNECTING: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 impl Ads {
-    /// Returns a builder for a client of the control plane at `HOST:PORT`.
-    pub fn builder(server: impl Into<String>) -> AdsBuilder {
-        AdsBuilder::new(server)
-    }
-
-    pub(super) fn with(options: AdsBuilder) -> Self {
+    pub(super) fn new(options: AdsOptions) -> Self {
         Self { options }
     }
 
@@ -86,8 +85,8 @@ impl Ads {
     async fn connect(&self) -> Result<Channel, Failure> {
         let scheme = if self.options.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.options.server))?
-            .connect_timeout(AdsBuilder::CONNECTING)
-            .http2_keep_alive_interval(std::time::Duration::from_secs(30))
+            .connect_timeout(CONNECTING)
+            .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_while_idle(true);
         let endpoint = match &self.options.tls {
             Some(tls) => endpoint.tls_config(tls_config(tls)?)?,

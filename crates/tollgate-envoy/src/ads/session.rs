@@ -2,7 +2,7 @@ use prost_types::{Struct, Value, value::Kind};
 use tollgate_rules::{RuleSetBuilder, Rules};
 
 use super::{
-    builder::AdsBuilder,
+    options::AdsOptions,
     rules::{TYPE_URL, rule_set},
 };
 use crate::proto::discovery::{DiscoveryRequest, DiscoveryResponse, Node, Status};
@@ -21,7 +21,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(options: &AdsBuilder, rules: Rules, version: String) -> Self {
+    pub(super) fn new(options: &AdsOptions, rules: Rules, version: String) -> Self {
         let fields = options.node_metadata.iter().map(|(name, value)| {
             let value = Value { kind: Some(Kind::StringValue(value.clone())) };
             (name.clone(), value)

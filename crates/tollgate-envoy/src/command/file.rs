@@ -13,7 +13,7 @@ pub(crate) fn arguments(words: impl IntoIterator<Item = OsString>) -> Result<Arg
     let parse =
         |words: &[OsString]| Arguments::command().try_get_matches_from(words).map_err(|error| failure::usage(&error));
     let mut matches = parse(&words)?;
-    if let Some(path) = matches.get_one::<PathBuf>("config") {
+    if let Some(path) = matches.get_one::<PathBuf>("config").filter(|path| !path.as_os_str().is_empty()) {
         let more = flags(path, &matches, &Arguments::command()).map_err(|failure| failure.print())?;
         matches = parse(&[words, more].concat())?;
     }

@@ -95,7 +95,7 @@ fn print(settings: &Arguments, rules: &Rules, store: &OpenStore, server: &Server
     let set = rules.current();
     let (domains, count, mode) = (set.domains().len(), set.rules().count(), set.compat());
     match rules.path() {
-        Some(path) => println!("rules: {} ({domains} domains, {count} rules, mode {mode})", path.display()),
+        Some(path) => println!("rules: {} (domains: {domains}, rules: {count}, mode: {mode})", path.display()),
         None => println!("rules: the control plane at {}", settings.ads.config_grpc_xds_server_url),
     }
     println!("store: {}", store.description());

@@ -38,15 +38,10 @@ pub(crate) fn rules(settings: &RuleArguments) -> Result<Rules, Failure> {
     Ok(rules)
 }
 
-/// Loads rules that are not there yet, and sets the health of rules, until the future is dropped.
+/// Sets the health of rules, until the future is dropped.
 pub(crate) async fn watch_rules(rules: Rules, needs_domain: bool, health: Health) {
     let mut was_healthy = false;
     loop {
-        if rules.path().is_some() && rules.loads().succeeded == 0 {
-            let rules = rules.clone();
-            // An error means that the runtime ends. The result is logged and counted.
-            let _ = tokio::task::spawn_blocking(move || drop(rules.reload())).await;
-        }
         let is_healthy = rules.loads().succeeded > 0 && !(needs_domain && rules.current().domains().len() == 0);
         if is_healthy != was_healthy {
             health.set(Component::Rules, is_healthy).await;

@@ -1,10 +1,15 @@
 //! Reads the values of settings, in the forms that Envoy's service has.
 
-use std::time::Duration;
+use std::{convert::Infallible, path::PathBuf, time::Duration};
 
 /// Names and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
+
+/// Reads a path. The empty one means none.
+pub(crate) fn path(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(text.into())
+}
 
 /// Reads a boolean as Go does.
 pub(crate) fn boolean(text: &str) -> Result<bool, String> {

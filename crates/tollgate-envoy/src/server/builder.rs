@@ -5,6 +5,7 @@ use axum::Router;
 use super::{
     GrpcListen, Server, ServerError, TlsFiles,
     listen::{local, tcp},
+    options::GrpcOptions,
     run::Listeners,
     tls::ReloadedTls,
 };
@@ -20,20 +21,18 @@ pub struct ServerBuilder {
     http: Option<(String, u16)>,
     debug: Option<(String, u16)>,
     metrics: Option<(String, u16, Router)>,
-    pub(super) options: GrpcOptions,
+    options: GrpcOptions,
 }
 
-/// The options of the gRPC server.
-#[derive(Clone, Debug)]
-pub(super) struct GrpcOptions {
-    pub(super) max_connection_age: Duration,
-    pub(super) max_connection_age_grace: Duration,
-    pub(super) max_streams: u32,
-    pub(super) drain_timeout: Duration,
+impl Server {
+    /// Returns a builder for the options.
+    pub fn builder(service: RateLimitService, health: Health) -> ServerBuilder {
+        ServerBuilder::new(service, health)
+    }
 }
 
 impl ServerBuilder {
-    pub(super) fn new(service: RateLimitService, health: Health) -> Self {
+    fn new(service: RateLimitService, health: Health) -> Self {
         Self {
             service,
             health,
@@ -42,12 +41,7 @@ impl ServerBuilder {
             http: None,
             debug: None,
             metrics: None,
-            options: GrpcOptions {
-                max_connection_age: Duration::from_secs(24 * 3_600),
-                max_connection_age_grace: Duration::from_secs(3_600),
-                max_streams: 1_024,
-                drain_timeout: Duration::from_secs(30),
-            },
+            options: GrpcOptions::default(),
         }
     }
 
@@ -108,6 +102,9 @@ impl ServerBuilder {
     ///
     /// Fails when a port cannot be opened, and when a certificate or a key cannot be read.
     pub async fn bind(self) -> Result<Server, ServerError> {
+        if self.tls.is_some() && matches!(self.grpc, GrpcListen::Unix(_)) {
+            return Err(ServerError::new("TLS needs a port, and not a Unix socket"));
+        }
         let tls = self.tls.map(ReloadedTls::load).transpose()?;
         let grpc = self.grpc.open().await?;
         let mut listeners = Listeners { grpc_place: grpc.local()?, grpc, pages: Vec::new() };

@@ -10,7 +10,7 @@ use tonic::{
 };
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 
-use super::{ServerError, builder::GrpcOptions};
+use super::{ServerError, options::GrpcOptions};
 use crate::{Health, RateLimitService, proto::DESCRIPTORS};
 
 /// The time after which a silent client is asked whether it is there, and in which it must answer.

@@ -4,6 +4,7 @@ mod builder;
 mod error;
 mod grpc;
 mod listen;
+mod options;
 mod run;
 mod tls;
 

@@ -1,20 +1,15 @@
 use std::{fmt, future::Future, net::SocketAddr};
 
 use axum::Router;
-use tokio::{
-    net::TcpListener,
-    sync::watch,
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::server::TcpIncoming;
 
 use super::{
-    GrpcListen, ServerBuilder, ServerError,
-    builder::GrpcOptions,
+    GrpcListen, ServerError,
     grpc::{routes, serve},
     listen::GrpcListener,
+    options::GrpcOptions,
     tls::ReloadedTls,
 };
 use crate::{Component, Health, RateLimitService};
@@ -50,11 +45,6 @@ pub(super) struct Listeners {
 }
 
 impl Server {
-    /// Returns a builder for the options.
-    pub fn builder(service: RateLimitService, health: Health) -> ServerBuilder {
-        ServerBuilder::new(service, health)
-    }
-
     pub(super) fn with(
         service: RateLimitService,
         health: Health,
@@ -132,8 +122,6 @@ async fn serve_on(
     let end = async move {
         // An error means that the server was dropped.
         let _ = ended.wait_for(|is_over| *is_over).await;
-        // Clients that watch the health learn of the end before their connections close.
-        sleep(std::time::Duration::ZERO).await;
     };
     match (grpc, tls) {
         (GrpcListener::Tcp(listener), Some(tls)) => serve(routes, options, tls.incoming(listener), end).await,

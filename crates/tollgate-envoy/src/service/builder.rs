@@ -9,6 +9,19 @@ use super::{
 };
 use crate::Metrics;
 
+impl RateLimitService {
+    /// Creates a service with the default options.
+    #[must_use]
+    pub fn new(limiter: RuleLimiter) -> Self {
+        Self::builder(limiter).build()
+    }
+
+    /// Returns a builder for the options.
+    pub fn builder(limiter: RuleLimiter) -> RateLimitServiceBuilder {
+        RateLimitServiceBuilder::new(limiter)
+    }
+}
+
 /// Sets options and builds a [`RateLimitService`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -22,7 +35,7 @@ pub struct RateLimitServiceBuilder {
 }
 
 impl RateLimitServiceBuilder {
-    pub(super) fn new(limiter: RuleLimiter) -> Self {
+    fn new(limiter: RuleLimiter) -> Self {
         Self {
             limiter,
             metrics: Metrics::new(),

@@ -4,7 +4,7 @@ use tollgate_rules::{Plan, RuleDecision, RuleLimiter};
 use tonic::{Request, Response, Status};
 
 use super::{
-    RateLimitServiceBuilder, answer,
+    answer,
     descriptors::descriptors,
     failure::{self, Failure},
     headers::Headers,
@@ -67,17 +67,6 @@ pub(super) struct Shared {
 }
 
 impl RateLimitService {
-    /// Creates a service with the default options.
-    #[must_use]
-    pub fn new(limiter: RuleLimiter) -> Self {
-        Self::builder(limiter).build()
-    }
-
-    /// Returns a builder for the options.
-    pub fn builder(limiter: RuleLimiter) -> RateLimitServiceBuilder {
-        RateLimitServiceBuilder::new(limiter)
-    }
-
     /// Returns the limiter.
     #[must_use]
     pub fn limiter(&self) -> &RuleLimiter {

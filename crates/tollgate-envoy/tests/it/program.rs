@@ -86,7 +86,7 @@ async fn the_example_is_served_and_ends_with_status_0() {
     let mut command = command();
     command.arg("--rules").arg(&rules);
     let mut process = start(command);
-    assert!(process.output().contains("(1 domains, 7 rules, mode native)"), "{}", process.output());
+    assert!(process.output().contains("(domains: 1, rules: 5, mode: native)"), "{}", process.output());
     assert!(process.output().contains("store: the memory of this process"), "{}", process.output());
     until_healthy(&process).await;
     assert_eq!(decide(&channel(&process).await).await.unwrap().0, Code::Ok);

@@ -25,7 +25,7 @@ descriptors:
   - {key: tenant, value: free, rate_limit: {unlimited: true}}
   - {key: tenant, value: once, rate_limit: {name: once, unit: hour, requests_per_unit: 1}}
   - {key: route, value: /never, rate_limit: {unit: minute, requests_per_unit: 0}}
-  - {key: route, value: /burst, rate_limit: {name: burst, quota: 60/min burst 2}}
+  - {key: route, value: /burst, rate_limit: {name: burst, quota: 60/h burst 2}}
 ";
 
 /// Returns rules of a text.

@@ -2,7 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use crate::command::values::{Pairs, boolean, duration, equal_pairs, pairs};
+use crate::command::values::{Pairs, boolean, duration, equal_pairs, pairs, path};
 
 /// The settings of the client of a control plane.
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub(crate) struct AdsArguments {
     pub(crate) config_grpc_xds_server_use_tls: bool,
 
     /// Sets the authorities of the control plane, in PEM
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_server_tls_cacert: PathBuf,
 
     /// Sets the name that the certificate of the control plane must have
@@ -38,11 +38,11 @@ pub(crate) struct AdsArguments {
     pub(crate) config_grpc_xds_server_tls_san: String,
 
     /// Sets the certificate of this client, in PEM
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_client_tls_cert: PathBuf,
 
     /// Sets the key of the certificate
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_client_tls_key: PathBuf,
 
     /// Sets the first wait before a new connection

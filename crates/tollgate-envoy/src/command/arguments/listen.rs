@@ -2,7 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use crate::command::values::{boolean, duration};
+use crate::command::values::{boolean, duration, path};
 
 /// The settings of the server.
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub(crate) struct ListenArguments {
     pub(crate) debug_port: u16,
 
     /// Serves gRPC at a Unix socket in place of a port
-    #[arg(long, env, default_value = "", value_name = "PATH")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "PATH")]
     pub(crate) grpc_uds: PathBuf,
 
     /// Sets the address for gRPC
@@ -48,15 +48,15 @@ pub(crate) struct ListenArguments {
     pub(crate) grpc_server_use_tls: bool,
 
     /// Sets the certificate, in PEM. It is read again when it changes
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_server_tls_cert: PathBuf,
 
     /// Sets the key of the certificate
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_server_tls_key: PathBuf,
 
     /// Sets the authorities of clients, which need a certificate then
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_client_tls_cacert: PathBuf,
 
     /// Sets the name that the certificate of a client must have

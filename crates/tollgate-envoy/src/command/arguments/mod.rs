@@ -18,7 +18,10 @@ pub(crate) use metrics::MetricsArguments;
 pub(crate) use rules::{ConfigType, RuleArguments};
 pub(crate) use store::{Backend, OnOutage, RedisType, SocketType, StoreArguments};
 
-use super::log::{LogFormat, LogLevel};
+use super::{
+    log::{LogFormat, LogLevel},
+    values::path,
+};
 
 /// Serves rate limits to Envoy, in place of envoyproxy/ratelimit.
 ///
@@ -29,7 +32,7 @@ use super::log::{LogFormat, LogLevel};
 #[command(name = "tollgate-envoy", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Reads settings from a file in TOML
-    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "TOLLGATE_CONFIG", value_parser = path, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     #[command(flatten, next_help_heading = "Rules")]

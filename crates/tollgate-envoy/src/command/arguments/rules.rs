@@ -3,25 +3,25 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueEnum};
 use tollgate_rules::Compat;
 
-use crate::command::values::boolean;
+use crate::command::values::{boolean, path};
 
 /// The settings of rules.
 #[derive(Args)]
 pub(crate) struct RuleArguments {
     /// Sets the file of rules, or a directory with files of rules. It goes before --runtime-root
-    #[arg(long, env = "TOLLGATE_RULES", value_name = "PATH")]
+    #[arg(long, env = "TOLLGATE_RULES", value_parser = path, value_name = "PATH")]
     pub(crate) rules: Option<PathBuf>,
 
     /// Sets the directory above that of the rules
-    #[arg(long, env, default_value = "/srv/runtime_data/current", value_name = "PATH")]
+    #[arg(long, env, default_value = "/srv/runtime_data/current", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_root: PathBuf,
 
     /// Sets a directory between the two
-    #[arg(long, env, default_value = "", value_name = "PATH")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_subdirectory: PathBuf,
 
     /// Sets the name of the directory of the rules
-    #[arg(long, env, default_value = "config", value_name = "PATH")]
+    #[arg(long, env, default_value = "config", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_appdirectory: PathBuf,
 
     /// Sets where rules come from
@@ -86,6 +86,6 @@ impl RuleArguments {
     /// Returns the file or directory of the rules.
     pub(crate) fn path(&self) -> PathBuf {
         let directories = || self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory);
-        self.rules.clone().unwrap_or_else(directories)
+        self.rules.clone().filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(directories)
     }
 }

@@ -2,7 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use crate::command::values::{boolean, duration};
+use crate::command::values::{boolean, duration, path};
 
 /// The settings of the store.
 #[derive(Args)]
@@ -48,7 +48,7 @@ pub(crate) struct StoreArguments {
     pub(crate) redis_tls: bool,
 
     /// Sets the authorities of Redis, in PEM
-    #[arg(long, env, default_value = "", value_name = "FILE")]
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) redis_tls_cacert: PathBuf,
 
     /// Is healthy only while Redis answers
