@@ -30,6 +30,9 @@ pub(crate) fn rules(settings: &RuleArguments) -> Result<Rules, Failure> {
     }
     let path = settings.path();
     if !settings.force_start_without_initial_config {
+        if !path.exists() {
+            return Err(Failure::new(format_args!("the rules {} do not exist, set --rules", path.display())));
+        }
         return Rules::load_with(options, path).map_err(Failure::new);
     }
     let rules = Rules::empty(options, Some(path));

@@ -15,7 +15,7 @@ impl Default for GrpcOptions {
             max_connection_age: Duration::from_secs(24 * 3_600),
             max_connection_age_grace: Duration::from_secs(3_600),
             max_streams: 1_024,
-            drain_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(20),
         }
     }
 }

@@ -11,7 +11,7 @@ use tollgate_envoy::proto::{
     config::RateLimitUnit,
     ratelimit::{rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient},
 };
-use tollgate_tests::{Process, RedisServer, wait};
+use tollgate_tests::{Process, RedisServer, Reply, wait};
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
@@ -92,7 +92,8 @@ async fn the_example_is_served_and_ends_with_status_0() {
     assert_eq!(decide(&channel(&process).await).await.unwrap().0, Code::Ok);
     let (_, page) = http(place(&process, "debug pages"), "GET /rlconfig", "").await;
     assert!(page.contains("shop.remote_address: unit=SECOND requests_per_unit=50"), "{page}");
-    assert_eq!(process.terminate().code(), Some(0), "{}", process.output());
+    let ended = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    assert_eq!(ended.code(), Some(0));
 }
 
 #[tokio::test]
@@ -162,7 +163,7 @@ async fn the_variables_of_envoys_service_are_read() {
     let left = answer.response_headers_to_add.iter().find(|field| field.key == "x-left").unwrap();
     assert_eq!(left.value, "1");
     let keys = redis.command(&["KEYS", "replaced:*"]);
-    assert!(format!("{keys:?}").contains("replaced:"), "{keys:?}");
+    assert!(matches!(&keys, Reply::Array(keys) if !keys.is_empty()), "{keys:?}");
     let output = process.output();
     assert!(output.contains("store: Redis"), "{output}");
     assert!(output.contains("the variable REDIS_POOL_SIZE has no effect"), "{output}");
@@ -260,7 +261,9 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
     assert_eq!(status, Some(2), "{message}");
     assert!(message.contains("cannot listen for gRPC"), "{message}");
     drop(channel);
-    assert_eq!(process.terminate().code(), Some(0));
+    // The connection is closed by a task of this runtime.
+    let ended = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    assert_eq!(ended.code(), Some(0));
     assert!(UnixStream::connect(&socket).is_err());
 }
 
@@ -273,7 +276,7 @@ fn wrong_settings_end_the_program_with_the_reason() {
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     for (arguments, expected) in [
         (vec![flag("rules", &wrong)], "wrong.yaml:3:"),
-        (vec![flag("rules", Path::new("/nowhere"))], "does not exist"),
+        (vec![flag("rules", Path::new("/nowhere"))], "the rules /nowhere do not exist"),
         (vec![flag("config", &settings)], "unknown setting \"grpc_prot\"; did you mean grpc_port?"),
         (vec![flag("rules", &rules), "--backend-type=memcache".to_owned()], "memcache is not supported"),
         (vec![flag("rules", &rules), "--store=http://user:secret@h".to_owned()], "the store cannot be used"),

@@ -7,7 +7,7 @@ use tollgate_envoy::{RateLimitService, proto::ratelimit::rate_limit_response::Co
 use tollgate_rules::{Compat, RuleLimiter};
 use tollgate_tests::{RedisServer, wait};
 
-use crate::support::{LIMIT, RULES, Running, limiter_on, rules, tenant};
+use crate::support::{LIMIT, RULES, Running, rules, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_share_one_limit() {
@@ -16,7 +16,10 @@ async fn replicas_share_one_limit() {
     let mut servers = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-        let server = Running::start(RateLimitService::new(limiter_on(store, RULES, Compat::Native))).await;
+        // A busy machine must not make an outage of a slow answer.
+        let limiter =
+            RuleLimiter::builder(rules(RULES, Compat::Native), store).deadline(LIMIT).on_outage(Outage::Closed);
+        let server = Running::start(RateLimitService::new(limiter.build())).await;
         clients.push(server.client().await);
         servers.push(server);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::{sync::oneshot, task::JoinHandle};
-use tollgate::{MemoryStore, Store};
+use tollgate::MemoryStore;
 use tollgate_envoy::{
     Component, GrpcListen, Health, RateLimitService, Server, ServerBuilder, ServerError,
     proto::ratelimit::{
@@ -35,11 +35,7 @@ pub(crate) fn rules(text: &str, compat: Compat) -> Rules {
 
 /// Returns a limiter in the memory of the test.
 pub(crate) fn limiter(text: &str, compat: Compat) -> RuleLimiter {
-    limiter_on(MemoryStore::new(), text, compat)
-}
-
-pub(crate) fn limiter_on(store: impl Store, text: &str, compat: Compat) -> RuleLimiter {
-    RuleLimiter::new(rules(text, compat), store)
+    RuleLimiter::new(rules(text, compat), MemoryStore::new())
 }
 
 /// Returns a service in native mode.

@@ -77,7 +77,7 @@ pub(crate) struct ListenArguments {
 
     /// Sets how long calls may take after SIGTERM
     #[arg(
-        long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "30s", value_parser = duration, value_name = "DURATION"
+        long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "20s", value_parser = duration, value_name = "DURATION"
     )]
     pub(crate) drain_timeout: Duration,
 }
