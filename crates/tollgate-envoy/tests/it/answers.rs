@@ -1,4 +1,4 @@
-//! What a response tells.
+//! Tests the fields of responses.
 
 use std::time::Duration;
 

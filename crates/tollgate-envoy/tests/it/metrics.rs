@@ -94,6 +94,8 @@ async fn statsd_gets_each_unit_once_in_datagrams() {
         let length = received.unwrap();
         assert!(length <= 1_432);
         add(&mut totals, std::str::from_utf8(&buffer[..length]).unwrap());
+        let is_exceeded = |(name, value): &(&str, u64)| totals.get(*name).is_some_and(|total| *total > *value as f64);
+        assert!(!COUNTED.iter().any(is_exceeded), "{totals:#?}");
     }
     sending.abort();
 }
@@ -115,6 +117,7 @@ async fn statsd_gets_tags_over_tcp_after_it_was_away() {
         let mut text = String::new();
         accepted.unwrap().0.read_to_string(&mut text).await.unwrap();
         add(&mut totals, &text);
+        assert!(totals.get(name).is_none_or(|total| *total <= 13.0), "{totals:#?}");
     }
     sending.abort();
 }
