@@ -58,7 +58,6 @@ impl AdsBuilder {
     }
 
     /// Builds the client.
-    #[must_use]
     pub fn build(self) -> Ads {
         Ads::new(self.0)
     }

@@ -2,7 +2,7 @@
 //!
 //! The generated code is committed, so that only cargo is needed to build it. A test generates it again and compares.
 
-#[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
+#[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, clippy::nursery, reason = "generated")]
 #[rustfmt::skip]
 mod generated;
 

@@ -9,7 +9,6 @@ use crate::proto::ratelimit::{RateLimitDescriptor, RateLimitRequest};
 const ENTRIES: usize = 10;
 
 /// Returns the descriptors, which borrow their texts from the request.
-#[expect(clippy::result_large_err, reason = "tonic's status is the answer")]
 pub(super) fn descriptors(
     request: &RateLimitRequest,
     compat: Compat,
@@ -27,7 +26,6 @@ pub(super) fn descriptors(
     request.descriptors.iter().enumerate().map(|(at, message)| descriptor(at, message, compat)).collect()
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's status is the answer")]
 fn descriptor(at: usize, message: &RateLimitDescriptor, compat: Compat) -> Result<Descriptor<'_>, Status> {
     let entries = message.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
     let mut descriptor: Descriptor<'_> = entries.collect();
