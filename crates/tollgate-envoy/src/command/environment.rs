@@ -75,6 +75,10 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
                 return None;
             }
             let hint = similar(&name, known.iter().copied());
+            // Libraries of gRPC have variables of their own.
+            if name.starts_with("GRPC_") && hint.is_none() {
+                return None;
+            }
             let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
             Some(format!("the variable {name} is unknown and has no effect{hint}"))
         })

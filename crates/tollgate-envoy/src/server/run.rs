@@ -70,7 +70,7 @@ impl Server {
     ///
     /// At the end, the health fails first. No connection is accepted from then on, and those that are open are closed when
     /// their calls have ended. The pages are served until then. Calls that take longer than the
-    /// [drain timeout](ServerBuilder::drain_timeout) are dropped.
+    /// [drain timeout](crate::ServerBuilder::drain_timeout) are dropped.
     ///
     /// # Errors
     ///
