@@ -1,14 +1,22 @@
-//! Limits failed log-ins. Successful log-ins are not counted.
+//! Limits failed log-ins by address in a layer, and by user name in the handler. Successful log-ins are not counted.
 //!
 //! ```text
 //! cargo run --example login_protection
-//! for i in $(seq 4); do curl -i -X POST 'http://127.0.0.1:3000/login?user=anna&password=guess'; done
-//! curl -i -X POST 'http://127.0.0.1:3000/login?user=berta&password=secret'
+//! for i in 1 2 3 4; do
+//!   curl -i http://127.0.0.1:3000/login --json '{"user": "anna", "password": "guess"}'
+//! done
+//! curl -i http://127.0.0.1:3000/login --json '{"user": "berta", "password": "secret"}'
 //! ```
 //!
-//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429. Ten wrong passwords from one address, for any users,
-//! also lead to 429. A right password costs nothing, so `berta` can log in as often as she likes, and thirty log-ins of one
-//! office at once all pass.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After` and a problem document. `ANNA` is the
+//! same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one address, for any users, also
+//! lead to 429, and so do thirty for one user from all addresses. A right password costs nothing, so `berta` can log in as often
+//! as she likes, and thirty log-ins of one office at once all pass.
+//!
+//! A layer sees the head of a request, so it limits by address, before the body is read. The user name is in the body, so the
+//! handler limits by it, with a [`HandlerLimiter`] that has the options of the layer. Both answer alike. The password is in the
+//! body too, because query strings end up in access logs. Redis holds a keyed digest of the name and not the name itself. Set
+//! `KEY_SECRET` to 32 random bytes, the same in all instances.
 //!
 //! An attempt is charged after its response (`charge_after`). Attempts that are under way at the same time do not see each
 //! other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges every attempt at
@@ -16,18 +24,31 @@
 //!
 //! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
-use axum::{Router, extract::Query, http::StatusCode, routing::post};
-use tollgate::{Key, Limiter, Outage, Policy, Quota};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{DefaultBodyLimit, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tollgate::{Key, KeySecret, Limiter, Outage, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
-    RateLimitLayer,
-    key::{KeyError, PeerIp},
-    key_fn,
+    HandlerLimiter, RateLimitLayer, Rejected,
+    key::{KeyExtractor, PeerIp},
 };
 
-const GUESSES: Policy = Policy::window_from_first_hit("guesses", Quota::new(3, Duration::from_secs(300)));
+/// Limits the guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
+/// with a few guesses.
+const GUESSES: Policy = Policy::window_from_first_hit("guesses", Quota::new(3, Duration::from_secs(300))).at_level(2);
+
+/// Limits the guesses for one user from all addresses.
+const USER: Policy = Policy::window_from_first_hit("guesses-user", Quota::per_hour(30)).at_level(1);
+
+/// Limits the guesses for all users from one address.
 const ADDRESS: Policy = Policy::window_from_first_hit("guesses-address", Quota::new(10, Duration::from_secs(300)));
 
 #[derive(serde::Deserialize)]
@@ -36,42 +57,73 @@ struct LogIn {
     password: String,
 }
 
-async fn log_in(Query(LogIn { user, password }): Query<LogIn>) -> (StatusCode, String) {
-    match password.as_str() {
-        "secret" => (StatusCode::OK, format!("welcome, {user}\n")),
-        _ => (StatusCode::UNAUTHORIZED, "wrong password\n".to_owned()),
-    }
+#[derive(Clone)]
+struct App {
+    guesses: HandlerLimiter<Body>,
+    secret: KeySecret,
+}
+
+async fn log_in(
+    State(app): State<App>,
+    mut request: Parts,
+    Json(LogIn { user, password }): Json<LogIn>,
+) -> Result<Response, Rejected<Body>> {
+    // Spellings of one name are one key, in the way in which the look-up below compares names.
+    let user = user.trim().to_lowercase();
+    let Ok(Some(address)) = PeerIp::new().extract(&request) else {
+        return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+    };
+    let key = Key::secret(&user, &app.secret).child(address);
+    let attempt = app.guesses.check(&mut request, key).await?;
+    let response = match is_right(&user, &password) {
+        true => format!("welcome, {user}\n").into_response(),
+        false => (StatusCode::UNAUTHORIZED, "wrong user or password\n").into_response(),
+    };
+    // Adds the rate limit headers, and charges the attempt if the password was wrong.
+    Ok(attempt.complete(response))
+}
+
+/// Returns whether a user has this password. An unknown user takes the same way as a known one, so that the time of the answer
+/// does not show which users exist. A real service compares slow hashes of passwords, such as those of Argon2.
+fn is_right(user: &str, password: &str) -> bool {
+    const USERS: [(&str, &str); 2] = [("anna", "secret"), ("berta", "secret")];
+    let known = USERS.iter().find(|(name, _)| *name == user);
+    let (_, expected) = known.unwrap_or(&("", "no password"));
+    let is_equal = password.len() == expected.len()
+        && password.bytes().zip(expected.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0;
+    is_equal & known.is_some()
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     // Without a decision nobody can log in, so a log-in waits longer for one than other requests do.
-    let closed = |policy| {
+    let closed = |policies: Vec<Policy>| {
         Limiter::builder(store.clone())
-            .policies(policy)
+            .policies(policies)
             .on_outage(Outage::Closed)
             .deadline(Duration::from_secs(1))
             .build()
     };
-    let is_wrong_password = |status| status == StatusCode::UNAUTHORIZED;
-
-    // The key contains the address, so that a client cannot lock out users at other addresses. The name is decoded in the
-    // same way as in the handler, so that `user=%61nna` counts for `anna`.
-    let user = key_fn(|parts| match Query::<LogIn>::try_from_uri(&parts.uri) {
-        Ok(Query(LogIn { user, .. })) => Ok(Key::new(user.to_lowercase())),
-        Err(_) => Err(KeyError::missing("user and password are missing")),
-    });
-    let guesses =
-        RateLimitLayer::builder(closed(GUESSES), (PeerIp::new(), user)).charge_after(is_wrong_password).build();
-    let address = RateLimitLayer::builder(closed(ADDRESS), PeerIp::new()).charge_after(is_wrong_password).build();
-    let router = Router::new().route("/login", post(log_in)).route_layer(guesses).route_layer(address);
+    let by_address = RateLimitLayer::builder(closed(vec![ADDRESS]), PeerIp::new())
+        .charge_after(|status| status == StatusCode::UNAUTHORIZED)
+        .build();
+    let guesses = by_address.handler_limiter(closed(vec![GUESSES, USER]));
+    let secret = KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));
+    let router = Router::new()
+        .route("/login", post(log_in))
+        .layer(DefaultBodyLimit::max(4096))
+        .route_layer(by_address)
+        .with_state(App { guesses, secret });
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}; failed log-ins are limited to 3 per 5 minutes for each user and address,");
-    println!("and to 10 per 5 minutes for each address. The password is `secret`.");
+    println!("to 10 per 5 minutes for each address, and to 30 per hour for each user.");
+    println!("The users are anna and berta, and the password is `secret`.");
     println!("Try:");
-    println!("  for i in $(seq 4); do curl -i -X POST '{url}/login?user=anna&password=guess'; done");
+    println!(
+        "  for i in 1 2 3 4; do curl -i {url}/login --json '{{\"user\": \"anna\", \"password\": \"guess\"}}'; done"
+    );
     serve(listener, router).await
 }

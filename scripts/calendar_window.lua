@@ -51,6 +51,13 @@ else
   call('SET', key_1, pack('<ddd', start_1, count_1, end_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 end
 
+--@ owe
+cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+if cost_1 > 0 then
+  --@ charge
+  --@ store
+end
+
 --@ refund
 if spent >= start_1 then
   count_1 = count_1 - cost_1

@@ -19,7 +19,13 @@ if state_1 and #state_1 == 16 then
   local start, used = unpack('<dd', state_1)
   if start >= 0 and used > 0 and used <= 9007199254740992 then
     if used > burst_1 then
-      used, mended_1 = burst_1, true
+      local most = burst_1
+      if used >= 1000000000000000 then
+        used, most = used - 1000000000000000, burst_1 * 8
+      end
+      if used > most then
+        used, mended_1 = most, true
+      end
     end
     if start > now then
       start, mended_1 = now, true
@@ -36,7 +42,7 @@ if state_1 and #state_1 == 16 then
 end
 
 --@ fits
-local fits_1 = used_1 + cost_1 <= burst_1
+local fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
 
 --@ charge
 used_1 = used_1 + cost_1
@@ -45,12 +51,25 @@ used_1 = used_1 + cost_1
 local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
 call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
 
+--@ store_owed
+if used_1 > burst_1 then
+  local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+  call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+else
+  --@ store
+end
+
+--@ owe
+cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+--@ include charge
+--@ include store_owed
+
 --@ refund
 if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
   used_1 = used_1 - cost_1
 end
 if used_1 > 0 then
-  --@ store
+  --@ store_owed
 else
   call('DEL', key_1)
 end

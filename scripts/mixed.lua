@@ -57,7 +57,8 @@ for at = 0, #KEYS - each, each do
     until not admitted or granted == count
     --@ line if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      --@ if use_1 == 2 or use_1 == 1 and mended_1 do store
+      --@ if use_1 == 2 do store
+      --@ if use_1 == 1 do mend
     end
     --@ each words
     --@ replies all

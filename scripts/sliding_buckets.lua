@@ -76,6 +76,13 @@ from_1 = 25
 local end_1 = (newest_1 + buckets_1 + 1) * width_1
 call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 
+--@ owe
+cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
+if cost_1 > 0 then
+  --@ charge
+  --@ store
+end
+
 --@ refund
 if used_1 > 0 then
   local at_spent, exact = (spent - spent % width_1) / width_1, 0

@@ -112,6 +112,13 @@ end
 local end_1 = newest_1 + period_1
 call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 
+--@ owe
+cost_1 = math.min(cost_1, math.min(amount_1 * 8, amount_1 + 100000) - used_1)
+if cost_1 > 0 then
+  --@ charge
+  --@ store
+end
+
 --@ refund
 if used_1 > 0 then
   local at, past, exact = 0, used_1, 0

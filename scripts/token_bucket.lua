@@ -64,17 +64,28 @@ if state_1 and #state_1 == 24 then
   if full >= now and part >= 0 then
     ahead_1, part_1 = full - now, part
     if pace ~= pace_1 or part >= amount_1 then
-      if part > 0 and pace < 1 then
-        ahead_1 = ahead_1 + 1
+      if part >= 1000000000000000 then
+        part_1 = part - 1000000000000000
       end
-      local units = ahead_1 / pace
-      ahead_1, part_1, mended_1 = 0, 0, true
-      if units >= 0 and units <= 9007199254740992 then
-        ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+      if pace ~= pace_1 or part_1 >= amount_1 then
+        if part_1 > 0 and pace < 1 then
+          ahead_1 = ahead_1 + 1
+        end
+        local units = ahead_1 / pace
+        ahead_1, part_1, mended_1 = 0, 0, true
+        if units >= 0 and units <= 9007199254740992 then
+          ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+        end
       end
     end
     if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
-      ahead_1, part_1, mended_1 = top_1, top_part_1, true
+      local most, most_part = top_1, top_part_1
+      if part >= 1000000000000000 then
+        --@ most
+      end
+      if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+        ahead_1, part_1, mended_1 = most, most_part, true
+      end
     end
   end
 end
@@ -84,7 +95,7 @@ local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
 if next_part_1 >= amount_1 then
   next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
 end
-local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1
+local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1 or cost_1 == 0
 
 --@ charge
 ahead_1, part_1 = next_1, next_part_1
@@ -98,7 +109,35 @@ else
   call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
 end
 
+--@ most
+most_part = top_part_1 * 8 % amount_1
+most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+
+--@ store_owed
+if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+  local full = now + ahead_1
+  local second = full - full % 1000000
+  call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+else
+  --@ store
+end
+
+--@ owe
+ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
+if part_1 >= amount_1 then
+  ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+end
+local most, most_part
+--@ include most
+if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+  ahead_1, part_1 = most, most_part
+end
+--@ include store_owed
+
 --@ refund
+--@ include return
+
+--@ return
 if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <= step_part_1 then
   call('DEL', key_1)
 else
@@ -106,7 +145,7 @@ else
   if part_1 < 0 then
     ahead_1, part_1 = ahead_1 - 1, part_1 + amount_1
   end
-  --@ store
+  --@ store_owed
 end
 
 --@ words

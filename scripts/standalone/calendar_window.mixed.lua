@@ -60,11 +60,20 @@ for at = 0, #KEYS - each, each do
     until not admitted or granted == count
     if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if use_1 == 2 or use_1 == 1 and mended_1 then
+      if use_1 == 2 then
         if kept_1 then
           call('SETRANGE', key_1, '8', pack('<d', count_1))
         else
           call('SET', key_1, pack('<ddd', start_1, count_1, end_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        end
+      end
+      if use_1 == 1 then
+        if mended_1 then
+          if kept_1 then
+            call('SETRANGE', key_1, '8', pack('<d', count_1))
+          else
+            call('SET', key_1, pack('<ddd', start_1, count_1, end_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+          end
         end
       end
     end

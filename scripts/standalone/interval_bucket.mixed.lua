@@ -20,7 +20,13 @@ for at = 0, #KEYS - each, each do
     local start, used = unpack('<dd', state_1)
     if start >= 0 and used > 0 and used <= 9007199254740992 then
       if used > burst_1 then
-        used, mended_1 = burst_1, true
+        local most = burst_1
+        if used >= 1000000000000000 then
+          used, most = used - 1000000000000000, burst_1 * 8
+        end
+        if used > most then
+          used, mended_1 = most, true
+        end
       end
       if start > now then
         start, mended_1 = now, true
@@ -40,7 +46,7 @@ for at = 0, #KEYS - each, each do
     local granted = 0
     local fits_1
     repeat
-      fits_1 = used_1 + cost_1 <= burst_1
+      fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
       local admitted = fits_1
       if admitted then
         granted = granted + 1
@@ -54,9 +60,20 @@ for at = 0, #KEYS - each, each do
     until not admitted or granted == count
     if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if use_1 == 2 or use_1 == 1 and mended_1 then
+      if use_1 == 2 then
         local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
         call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+      end
+      if use_1 == 1 then
+        if mended_1 then
+          if used_1 > burst_1 then
+            local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+            call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+          else
+            local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+            call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+          end
+        end
       end
     end
     local first_1, second_1 = used_1, start_1 + period_1 - now

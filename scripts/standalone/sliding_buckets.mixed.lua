@@ -81,9 +81,15 @@ for at = 0, #KEYS - each, each do
     until not admitted or granted == count
     if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if use_1 == 2 or use_1 == 1 and mended_1 then
+      if use_1 == 2 then
         local end_1 = (newest_1 + buckets_1 + 1) * width_1
         call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
+      if use_1 == 1 then
+        if mended_1 then
+          local end_1 = (newest_1 + buckets_1 + 1) * width_1
+          call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        end
       end
     end
     local first_1, second_1, third_1, fourth_1 = used_1, 0, 0, 0

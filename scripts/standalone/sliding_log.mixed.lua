@@ -85,7 +85,7 @@ for at = 0, #KEYS - each, each do
     until not admitted or granted == count
     if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
-      if use_1 == 2 or use_1 == 1 and mended_1 then
+      if use_1 == 2 then
         if mended_1 or used_1 ~= size_1 then
           if used_1 == 0 then
             call('DEL', key_1)
@@ -117,6 +117,41 @@ for at = 0, #KEYS - each, each do
         end
         local end_1 = newest_1 + period_1
         call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
+      if use_1 == 1 then
+        if mended_1 then
+          if mended_1 or used_1 ~= size_1 then
+            if used_1 == 0 then
+              call('DEL', key_1)
+            elseif mended_1 then
+              local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+              call('DEL', key_1)
+              for at, entry in ipairs(list) do
+                if #entry >= 8 and unpack('<d', entry) > now then
+                  list[at] = pack('<dc0', now, entry:sub(9))
+                end
+              end
+              for at = 1, used_1, 1000 do
+                call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+              end
+            else
+              call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+            end
+          end
+          if add_1 == 1 then
+            call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+          elseif add_1 > 0 then
+            local entry, many = pack('<dc0', newest_1, tag), {}
+            for at = 1, math.min(add_1, 1000) do
+              many[at] = entry
+            end
+            for left = add_1, 1, -1000 do
+              call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+            end
+          end
+          local end_1 = newest_1 + period_1
+          call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        end
       end
     end
     local first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0

@@ -27,7 +27,13 @@ if state_1 and #state_1 == 24 then
   local start, current, previous = unpack('<ddd', state_1)
   if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
     if current > amount_1 or previous > amount_1 then
-      current, previous, mended_1 = math.min(current, amount_1), math.min(previous, amount_1), true
+      local most = amount_1
+      if current >= 1000000000000000 then
+        current, most = current - 1000000000000000, math.min(amount_1 * 8, 4294967295)
+      end
+      if current > most or previous > most then
+        current, previous, mended_1 = math.min(current, most), math.min(previous, most), true
+      end
     end
     if start > now + period_1 then
       mended_1 = true
@@ -48,11 +54,20 @@ if cost_1 > 0 then
     previous_1 = math.max(previous_1 - cost_1, 0)
   end
   if current_1 + previous_1 > 0 then
-    local end_1 = start_1 + period_1
-    if current_1 > 0 then
-      end_1 = end_1 + period_1
+    if current_1 > amount_1 then
+      local end_1 = start_1 + period_1 * 2
+      call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    else
+      local end_1 = start_1 + period_1
+      if current_1 > 0 then
+        end_1 = end_1 + period_1
+      end
+      if previous_1 > amount_1 then
+        call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      else
+        call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
     end
-    call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   else
     call('DEL', key_1)
   end

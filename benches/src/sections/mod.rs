@@ -1,5 +1,6 @@
 //! Measures one subject in each file.
 
+mod adaptive;
 mod check;
 mod distance;
 mod diversity;
@@ -42,6 +43,7 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "denied", about: "clients that are denied again and again", run: repeat::run },
     Section { name: "scripts", about: "server time of a decision, for each script", run: scripts::run },
     Section { name: "memory", about: "a million keys in process", run: memory::run },
+    Section { name: "adaptive", about: "a service that is ten times as slow for some time", run: adaptive::run },
     Section { name: "grpc", about: "unary calls of a tonic service", run: grpc::run },
     Section { name: "http", about: "an Axum service under wrk", run: http::run },
 ];

@@ -3,7 +3,7 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Cost, Key, LimiterFuture};
+use tollgate::{CheckFuture, Cost, Costs, Key, LimiterFuture};
 
 use crate::{
     charge::{Charge, Outcome},
@@ -41,6 +41,8 @@ pub(crate) struct RequestContext {
     /// The key of the request, where it is needed after the check.
     pub(crate) key: Option<Box<Key>>,
     pub(crate) cost: Cost,
+    /// The cost for each policy, where it is needed after the check.
+    pub(crate) costs: Option<Box<Costs>>,
     pub(crate) labels: LabelIndex,
 }
 

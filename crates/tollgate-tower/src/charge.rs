@@ -8,7 +8,7 @@ use std::{
 use http::{StatusCode, response};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tollgate::{Cost, Decision, Key, Limiter};
+use tollgate::{Cost, Costs, Decision, Key, Limiter};
 
 /// Describes how an admitted request ended.
 ///
@@ -57,14 +57,62 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Computes the final cost of a request from its outcome and the cost that it was charged.
-pub(crate) type FinalCost = Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>;
+/// Computes the final costs of a request from its outcome and the decision that admitted it.
+type FinalCosts = dyn Fn(Outcome<'_>, &Decision) -> Costs + Send + Sync;
+
+/// Computes the final cost of a request from its outcome.
+#[derive(Clone)]
+pub(crate) enum FinalCost {
+    /// One cost for all policies, from the cost that was charged.
+    One(Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>),
+    /// A cost for each policy, from the decision that charged them.
+    Each(Arc<FinalCosts>),
+}
+
+/// Holds the cost of a request that is charged after the response.
+pub(crate) enum Due {
+    One(Cost),
+    Each(Box<Costs>),
+}
+
+impl FinalCost {
+    /// Returns whether a request of any cost is charged after this outcome.
+    fn is_charged(&self, outcome: Outcome<'_>) -> bool {
+        match self {
+            Self::One(final_cost) => final_cost(outcome, Cost::ONE) > Cost::ZERO,
+            Self::Each(_) => true,
+        }
+    }
+
+    /// Returns what the final cost leaves of the charge for each policy. `None` when nothing is left.
+    fn surplus(&self, decision: &Decision, outcome: Outcome<'_>) -> Option<Costs> {
+        let last = match self {
+            Self::One(final_cost) => Costs::new(final_cost(outcome, decision.cost())),
+            Self::Each(final_costs) => final_costs(outcome, decision),
+        };
+        let left = |charged: Cost, last: Option<Cost>| charged.units().saturating_sub(last.unwrap_or(charged).units());
+        if let Self::One(_) = self
+            && decision.states().all(|state| state.cost() == decision.cost())
+        {
+            // All policies have one cost, so none needs a name.
+            let surplus = left(decision.cost(), last.cost_of(""));
+            return (surplus > 0).then(|| Costs::new(Cost::new(surplus)));
+        }
+        let (mut costs, mut is_any) = (Costs::new(Cost::ZERO), false);
+        for state in decision.states() {
+            let surplus = left(state.cost(), last.cost_of(state.policy().name()));
+            is_any |= surplus > 0;
+            costs = costs.with(state.policy().name().to_owned(), surplus);
+        }
+        is_any.then_some(costs)
+    }
+}
 
 /// Holds the charge of a request until its final cost is known. Dropping the charge settles it too.
 pub(crate) struct Charge {
     charged: SmallVec<[Charged; 1]>,
     /// The cost to charge after the response. `None` when the decision has charged it.
-    due: Option<Cost>,
+    due: Option<Due>,
     /// `None` once the charge is settled.
     final_cost: Option<FinalCost>,
     is_running: bool,
@@ -79,24 +127,22 @@ pub(crate) struct Charged {
 
 impl Charged {
     /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet.
-    fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<Cost>) {
-        if let Some(due) = due {
-            let cost = final_cost(outcome, due);
-            if cost > Cost::ZERO {
-                charge(&self.limiter, &self.key, cost);
+    fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) {
+        match due {
+            None => {
+                if let Some(surplus) = final_cost.surplus(&self.decision, outcome) {
+                    refund(&self.limiter, &self.key, &self.decision, surplus);
+                }
             }
-            return;
-        }
-        let charged = self.decision.cost();
-        let surplus = charged.units().saturating_sub(final_cost(outcome, charged).units());
-        if surplus > 0 {
-            refund(&self.limiter, &self.key, &self.decision, Cost::new(surplus));
+            Some(_) if !final_cost.is_charged(outcome) => {}
+            Some(Due::One(cost)) => charge(&self.limiter, &self.key, Costs::new(*cost)),
+            Some(Due::Each(costs)) => charge(&self.limiter, &self.key, (**costs).clone()),
         }
     }
 }
 
 impl Charge {
-    pub(crate) fn new(charged: SmallVec<[Charged; 1]>, due: Option<Cost>, final_cost: FinalCost) -> Self {
+    pub(crate) fn new(charged: SmallVec<[Charged; 1]>, due: Option<Due>, final_cost: FinalCost) -> Self {
         Self { charged, due, final_cost: Some(final_cost), is_running: false }
     }
 
@@ -113,7 +159,7 @@ impl Charge {
     pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
         let Some(final_cost) = self.final_cost.take() else { return };
         for charged in &self.charged {
-            charged.settle(&final_cost, outcome, self.due);
+            charged.settle(&final_cost, outcome, self.due.as_ref());
         }
     }
 }
@@ -124,23 +170,23 @@ impl Drop for Charge {
     }
 }
 
-/// Refunds `cost` of a decision in the background. The response does not wait for it.
-pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, cost: Cost) {
+/// Refunds `costs` of a decision in the background. The response does not wait for it.
+pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, costs: Costs) {
     let is_in_process = limiter.is_in_process();
     let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
     in_background(is_in_process, async move {
-        if let Err(error) = limiter.refund_decision(key, &decision, cost).await {
+        if let Err(error) = limiter.refund_decision(key, &decision, costs).await {
             tracing::debug!(%error, "a refund failed");
         }
     });
 }
 
-/// Charges `cost` in the background. A denial means that other requests have spent the quota meanwhile.
-fn charge(limiter: &Limiter, key: &Key, cost: Cost) {
+/// Charges `costs` in the background. A denial means that other requests have spent the quota meanwhile.
+fn charge(limiter: &Limiter, key: &Key, costs: Costs) {
     let is_in_process = limiter.is_in_process();
     let (limiter, key) = (limiter.clone(), key.clone());
     in_background(is_in_process, async move {
-        if let Err(error) = limiter.check_key(&key, cost).await {
+        if let Err(error) = limiter.check_costs(key, costs).await {
             tracing::debug!(%error, "a charge after the response failed");
         }
     });

@@ -30,9 +30,13 @@ impl DoubleCountDetector {
         self.inspected.fetch_add(1, Ordering::Relaxed);
         let mut charged = parts.extensions.remove::<Charged>().unwrap_or(Charged(Vec::new()));
         let shared_name = |is_same_key: bool| {
-            let others = charged.0.iter().filter(|(other, _)| (other == key) == is_same_key);
-            let mut names = others.flat_map(|(_, outer)| outer.iter().map(Policy::name));
-            names.find(|name| policies.iter().any(|policy| policy.name() == *name))
+            charged.0.iter().find_map(|(other, outer)| {
+                let is_shared = |policy: &&Policy| {
+                    let mut of_name = outer.iter().filter(|outer| outer.name() == policy.name());
+                    of_name.any(|outer| (branch_of(outer, other) == branch_of(policy, key)) == is_same_key)
+                };
+                policies.iter().find(is_shared).map(Policy::name)
+            })
         };
         if let Some(policy) = shared_name(true)
             && !self.has_logged.swap(true, Ordering::Relaxed)
@@ -56,4 +60,9 @@ impl DoubleCountDetector {
         charged.0.push((key.clone(), policies.clone()));
         parts.extensions.insert(charged);
     }
+}
+
+/// Returns the branch of a key that a policy meters.
+fn branch_of<'a>(policy: &Policy, key: &'a Key) -> Option<&'a Key> {
+    key.branches().get(usize::from(policy.branch()) - 1)
 }

@@ -1,9 +1,15 @@
 use std::{fmt, sync::Arc};
 
+use tollgate::Limiter;
 use tower_layer::Layer;
 
 use crate::{
-    builder::RateLimitBuilder, key::KeyExtractor, limiters::LimiterSource, rejection::Problem, service::RateLimit,
+    builder::RateLimitBuilder,
+    handler::{HandlerLimiter, Judge},
+    key::KeyExtractor,
+    limiters::LimiterSource,
+    rejection::{Problem, Respond},
+    service::RateLimit,
     shared::Shared,
 };
 
@@ -73,6 +79,20 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Creates a builder, which offers the options.
     pub fn builder(limiters: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
         RateLimitBuilder::new(limiters.into(), key)
+    }
+}
+
+impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
+    /// Joins a limiter with the options of this layer, for handlers that check it themselves.
+    ///
+    /// The handler then answers as this layer does: see [`HandlerLimiter`]. `B` is the type of the body of the handler's
+    /// responses. The limiters of the layer are not checked.
+    #[must_use]
+    pub fn handler_limiter<B>(&self, limiter: Limiter) -> HandlerLimiter<B>
+    where
+        R: Respond<B>,
+    {
+        HandlerLimiter::new(Arc::clone(&self.shared) as Arc<dyn Judge<B>>, limiter)
     }
 }
 

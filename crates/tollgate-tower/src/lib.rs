@@ -63,6 +63,12 @@
 //! every address are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`. List the networks of the
 //! proxies instead.
 //!
+//! # Keys in the body
+//!
+//! A layer sees the head of a request. Where the key is in the body, such as a user name in JSON, the handler checks a
+//! [`HandlerLimiter`]. It rejects requests with the responses of the layer, and its headers are combined with those of the
+//! layers around the handler.
+//!
 //! # Logs and metrics
 //!
 //! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key. With
@@ -71,8 +77,11 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names are told apart, and further ones are `other` |
-//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable` |
+//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `overloaded` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
+//! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
+//! | `tollgate_adaptive_in_flight` | `limiter` | most requests in flight in its last window |
+//! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
 //!
 //! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
 //! layers and of all other callers, with durations, outages and errors by the name of the limiter. The layer counts none of
@@ -80,12 +89,15 @@
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
 //! metrics.
 
+pub mod adaptive;
 mod answer;
+pub mod body;
 mod builder;
 mod charge;
 mod decisions;
 mod double_count;
 pub mod future;
+mod handler;
 mod headers;
 mod joint;
 pub mod key;
@@ -93,6 +105,7 @@ mod labels;
 mod layer;
 mod limit;
 mod limiters;
+mod meter;
 mod metrics;
 mod options;
 mod outer_wait;
@@ -108,12 +121,14 @@ mod wait;
 pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use decisions::Decisions;
+pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use layer::RateLimitLayer;
 pub use limiters::{LimiterSource, TieredLimiters};
+pub use meter::{Counter, Meter};
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use request_limiter::RequestLimiter;
 pub use retry_after::RetryAfterLayer;

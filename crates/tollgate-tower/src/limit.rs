@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use tollgate::{CheckFuture, Cost, Decision, Key, Limiter, StoreFuture};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Key, Limiter, StoreFuture};
 
 use crate::{profile::Profile, wait};
 
@@ -45,21 +45,26 @@ impl Limit<'_> {
         check(self.limiter, self.profile.has_queue, key, cost, max_wait)
     }
 
-    /// Looks whether the cost fits, and charges nothing then. A cost that does not fit is checked, which denies it with the
+    /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
+    pub(crate) fn check_costs(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+        check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
+    }
+
+    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them with the
     /// exact time to retry.
-    pub(crate) fn look_or_check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
+    pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
         let look = match self.limiter.check_key(key, Cost::ZERO).into_ready() {
-            Ok(Ok(look)) if !has_room(&look, cost) => return self.check(key, cost, max_wait),
+            Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
         let (limiter, has_queue, key) = (self.limiter.clone(), self.profile.has_queue, key.clone());
         StoreFuture::pending(async move {
             let look = look.await?;
-            if has_room(&look, cost) {
+            if has_room(&look, &costs) {
                 return Ok(look);
             }
-            check(&limiter, has_queue, &key, cost, max_wait).await
+            check_costs(&limiter, has_queue, &key, costs, max_wait).await
         })
     }
 }
@@ -73,9 +78,18 @@ fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Op
     }
 }
 
-/// Returns whether every policy has the units left.
-fn has_room(look: &Decision, cost: Cost) -> bool {
-    look.states().all(|state| state.remaining() >= cost.units())
+fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+    match max_wait {
+        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
+        None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
+        None => limiter.check_costs(key.clone(), costs),
+    }
+}
+
+/// Returns whether every policy has the units left. A policy without a cost has not: the check tells what is wrong.
+fn has_room(look: &Decision, costs: &Costs) -> bool {
+    look.states()
+        .all(|state| costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units()))
 }
 
 impl fmt::Debug for FixedLimit {

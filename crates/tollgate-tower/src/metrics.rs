@@ -3,9 +3,9 @@
 //! shadow mode, rejections and waiting requests.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
+pub(crate) use off::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
+pub(crate) use on::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
 
 #[cfg(feature = "metrics")]
 mod on {
@@ -15,7 +15,7 @@ mod on {
     };
 
     use http::request::Parts;
-    use metrics::{Counter, Label, Unit, counter, describe_counter, describe_gauge, gauge};
+    use metrics::{Counter, Gauge, Label, Unit, counter, describe_counter, describe_gauge, gauge};
     use tollgate::{Decision, Policy, PolicySet};
 
     use crate::labels::MetricLabels;
@@ -149,6 +149,44 @@ mod on {
     pub(crate) fn add_waiting(change: f64) {
         gauge!("tollgate_waiting").increment(change);
     }
+
+    /// Stores the series of an adaptive limiter. They are registered with the first window, when the recorder is there.
+    pub(crate) struct AdaptiveMetrics {
+        name: String,
+        gauges: OnceLock<[Gauge; 3]>,
+    }
+
+    impl AdaptiveMetrics {
+        pub(crate) fn new(name: &str) -> Self {
+            Self { name: name.to_owned(), gauges: OnceLock::new() }
+        }
+
+        /// Records the result of a window.
+        pub(crate) fn record(&self, limit: u32, in_flight: u32, latency_us: Option<u64>) {
+            let [limits, most_in_flight, latency] = self.gauges.get_or_init(|| self.register());
+            limits.set(limit);
+            most_in_flight.set(in_flight);
+            if let Some(latency_us) = latency_us {
+                latency.set(latency_us as f64 / 1e6);
+            }
+        }
+
+        fn register(&self) -> [Gauge; 3] {
+            describe_gauge!("tollgate_adaptive_limit", Unit::Count, "Concurrency limit of an adaptive limiter.");
+            describe_gauge!(
+                "tollgate_adaptive_in_flight",
+                Unit::Count,
+                "Most requests in flight in the last window of an adaptive limiter."
+            );
+            describe_gauge!(
+                "tollgate_adaptive_latency_seconds",
+                Unit::Seconds,
+                "Mean latency of the last window of an adaptive limiter."
+            );
+            let gauge = |metric: &'static str| gauge!(metric, "limiter" => self.name.clone());
+            ["tollgate_adaptive_limit", "tollgate_adaptive_in_flight", "tollgate_adaptive_latency_seconds"].map(gauge)
+        }
+    }
 }
 
 /// Stands in without the feature: the same functions, which do nothing.
@@ -191,4 +229,14 @@ mod off {
     pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}
 
     pub(crate) fn add_waiting(_: f64) {}
+
+    pub(crate) struct AdaptiveMetrics(());
+
+    impl AdaptiveMetrics {
+        pub(crate) fn new(_: &str) -> Self {
+            Self(())
+        }
+
+        pub(crate) fn record(&self, _: u32, _: u32, _: Option<u64>) {}
+    }
 }

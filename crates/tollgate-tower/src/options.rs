@@ -1,20 +1,20 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, KeySecret};
+use tollgate::{Cost, Costs, KeySecret};
 
 use crate::{charge::FinalCost, headers::HeaderOptions, labels::MetricLabels};
 
 /// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) cost: Option<FromParts<Cost>>,
+    pub(crate) cost: Option<CostOf>,
     pub(crate) exempt: Option<FromParts<bool>>,
     pub(crate) final_cost: Option<FinalCost>,
     /// Tells whether a request is charged after the response and not before.
     pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
-    pub(crate) headers: HeaderOptions,
+    pub(crate) headers: Arc<HeaderOptions>,
     pub(crate) partition_secret: Option<KeySecret>,
     pub(crate) retry_jitter: Duration,
     pub(crate) is_shadow: bool,
@@ -32,6 +32,7 @@ impl Options {
             ("partition_key", self.partition_secret.is_some()),
             ("expose_request_limiter", self.request_limiter.is_some()),
             ("charge_after", self.charges_after),
+            ("costs", matches!(self.cost, Some(CostOf::Each(_)))),
         ];
         for (option, _) in options.into_iter().filter(|(_, is_set)| *is_set) {
             tracing::warn!(
@@ -41,6 +42,14 @@ impl Options {
             );
         }
     }
+}
+
+/// Computes the cost of a request from its head.
+pub(crate) enum CostOf {
+    /// One cost for all policies.
+    One(FromParts<Cost>),
+    /// A cost for each policy.
+    Each(FromParts<Costs>),
 }
 
 type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;

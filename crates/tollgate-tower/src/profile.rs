@@ -24,7 +24,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    pub(crate) fn new(policies: &PolicySet, headers: HeaderOptions, metrics: LimitMetrics) -> Self {
+    pub(crate) fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: LimitMetrics) -> Self {
         Self { headers: HeaderWriter::new(headers, policies), metrics, has_queue: wait::has_queue(policies) }
     }
 }
@@ -55,7 +55,7 @@ impl Profiles {
     }
 
     /// Returns the profile of a set.
-    pub(crate) fn of(&self, policies: &PolicySet, headers: HeaderOptions, labels: &MetricLabels) -> Arc<Profile> {
+    pub(crate) fn of(&self, policies: &PolicySet, headers: &Arc<HeaderOptions>, labels: &MetricLabels) -> Arc<Profile> {
         if let Some(profile) = self.cache.get(policies) {
             return profile;
         }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, CheckFuture, Cost, Decision, Error, Key, Limiter, PolicySet, StoreFuture};
+use tollgate::{Algorithm, CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, StoreFuture};
 
 use crate::{charge::refund, metrics};
 
 /// Checks the limiter, and waits for up to `max_wait` when the quota is spent.
-pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, cost: Cost, max_wait: Duration) -> CheckFuture {
-    let limiter = limiter.clone();
+pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>, max_wait: Duration) -> CheckFuture {
+    let (limiter, costs) = (limiter.clone(), costs.into());
     StoreFuture::pending(async move {
         let _waiting = WaitingGauge::new();
-        limiter.until_ready_cost(key, cost, max_wait).await
+        limiter.until_ready_cost(key, costs, max_wait).await
     })
 }
 
@@ -22,8 +22,8 @@ pub(crate) fn has_queue(policies: &PolicySet) -> bool {
 }
 
 /// Checks a limiter with a queue, and waits until the request leaves the queue.
-pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, cost: Cost) -> CheckFuture {
-    match limiter.check_cost(key.clone(), cost).into_ready() {
+pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
+    match limiter.check_costs(key.clone(), costs).into_ready() {
         Ok(Ok(decision)) if !decision.delay().is_zero() => {
             StoreFuture::pending(leave_queue(limiter.clone(), key, decision))
         }
@@ -72,7 +72,7 @@ impl QueueSlot {
 impl Drop for QueueSlot {
     fn drop(&mut self) {
         if let Some(decision) = &self.decision {
-            refund(&self.limiter, &self.key, decision, decision.cost());
+            refund(&self.limiter, &self.key, decision, decision.cost().into());
         }
     }
 }

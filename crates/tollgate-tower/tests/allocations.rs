@@ -4,13 +4,19 @@
 use std::{
     convert::Infallible,
     future::{Ready, ready},
+    pin::Pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
+use http_body::{Body, Frame};
 use tollgate::{Clock, Limiter, LimiterHandle, MemoryStore, Policy, Quota, TenantLimiters};
 use tollgate_tower::{
-    HeaderFormat, LimiterSource, RateLimitLayer,
+    HeaderFormat, LimiterSource, Meter, RateLimitLayer,
+    adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient},
+    body::{BodyEnd, BodyGuard, GuardedBody},
     key::{Header, PeerIp},
 };
 use tower::{Layer, Service};
@@ -45,9 +51,9 @@ fn request() -> Request<()> {
 }
 
 /// Returns the allocations of the last of many requests. The layer inspects the first 1024 for double counts.
-fn allocations<S>(mut service: S) -> u64
+fn allocations<S, B>(mut service: S) -> u64
 where
-    S: Service<Request<()>, Response = Response<String>, Error = Infallible>,
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
 {
     let mut count = 0;
     for _ in 0..1100 {
@@ -96,4 +102,46 @@ fn the_layer_allocates_only_the_header_value_that_it_writes() {
     assert_eq!(allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)), 1);
     let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).header_format(HeaderFormat::None).build();
     assert_eq!(allocations(silent.layer(Bare)), 0);
+}
+
+#[test]
+fn the_adaptive_layer_allocates_nothing() {
+    let limiter = AdaptiveLimiter::builder(Gradient::new()).window(Duration::from_micros(1)).build();
+    assert_eq!(allocations(AdaptiveLayer::new(limiter.clone()).layer(Bare)), 0);
+    assert!(limiter.in_flight() == 0 && limiter.latency().is_some());
+}
+
+/// Yields the same frame for ever.
+struct Endless(Bytes);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(self.0.clone()))))
+    }
+}
+
+struct Bytewise(Meter);
+
+impl BodyGuard for Bytewise {
+    fn on_data(&mut self, data: &dyn bytes::Buf) {
+        self.0.add(data.remaining() as u64);
+    }
+
+    fn on_end(&mut self, _: BodyEnd) {}
+}
+
+#[test]
+fn a_guarded_body_allocates_nothing_for_its_frames() {
+    let meter = Meter::new();
+    let info = allocation_counter::measure(|| {
+        let mut body = GuardedBody::new(Endless(Bytes::from_static(b"frame")), Bytewise(meter.clone()));
+        for _ in 0..1000 {
+            let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(frame, Poll::Ready(Some(Ok(_)))));
+        }
+    });
+    assert_eq!((info.count_total, meter.get()), (0, Some(5000)));
 }

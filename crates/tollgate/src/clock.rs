@@ -37,9 +37,18 @@ pub struct Clock(Source);
 
 #[derive(Clone)]
 enum Source {
-    Monotonic { epoch_us: u64, clock: quanta::Clock, start: u64 },
+    Monotonic {
+        epoch_us: u64,
+        clock: quanta::Clock,
+        start: u64,
+    },
     Manual(Arc<AtomicU64>),
-    Tokio { epoch_us: u64, start: Instant },
+    Tokio {
+        epoch_us: u64,
+        start: Instant,
+    },
+    /// The time since the start of the system, the time in which it slept included.
+    SinceBoot,
 }
 
 impl Clock {
@@ -110,6 +119,13 @@ impl Clock {
         Self(Source::Tokio { epoch_us: micros(epoch), start: Instant::now() })
     }
 
+    /// Creates a clock that never goes back and goes on while the system sleeps. It counts from any time.
+    ///
+    /// Linux stops its usual clock while the system sleeps, and a lease at a server goes on.
+    pub(crate) fn since_boot() -> Self {
+        Self(Source::SinceBoot)
+    }
+
     /// Returns the current time, in microseconds since the Unix epoch.
     #[must_use]
     pub fn now_us(&self) -> u64 {
@@ -119,6 +135,7 @@ impl Clock {
             }
             Source::Manual(now) => now.load(Ordering::Acquire),
             Source::Tokio { epoch_us, start } => epoch_us + micros(start.elapsed()),
+            Source::SinceBoot => since_boot_us(),
         }
     }
 
@@ -141,7 +158,9 @@ impl Clock {
     pub fn set(&self, now_us: u64) {
         match &self.0 {
             Source::Manual(now) => now.store(now_us, Ordering::Release),
-            Source::Monotonic { .. } | Source::Tokio { .. } => panic!("only a manual clock can be set"),
+            Source::Monotonic { .. } | Source::Tokio { .. } | Source::SinceBoot => {
+                panic!("only a manual clock can be set")
+            }
         }
     }
 }
@@ -152,6 +171,7 @@ impl fmt::Debug for Clock {
             Source::Monotonic { .. } => "Clock::monotonic",
             Source::Manual(_) => "Clock::manual",
             Source::Tokio { .. } => "Clock::tokio",
+            Source::SinceBoot => "Clock::since_boot",
         })
     }
 }
@@ -159,4 +179,25 @@ impl fmt::Debug for Clock {
 /// Returns the whole microseconds of a duration, at most [`u64::MAX`] (584 000 years).
 pub(crate) fn micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
+}
+
+/// Returns the time of the system's clock that goes on while the system sleeps.
+#[cfg(unix)]
+fn since_boot_us() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    // The monotonic clock of the other systems goes on.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    let time = clock_gettime(CLOCK);
+    (time.tv_sec as u64).saturating_mul(1_000_000).saturating_add(time.tv_nsec as u64 / 1_000)
+}
+
+/// Returns the time since the first call, by a clock that goes on while the system sleeps.
+#[cfg(not(unix))]
+fn since_boot_us() -> u64 {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    micros(START.elapsed())
 }

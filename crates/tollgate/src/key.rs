@@ -1,4 +1,5 @@
 mod address;
+mod branch;
 mod from;
 mod hash;
 mod level;
@@ -23,8 +24,8 @@ pub(crate) use hash::hash_text;
 pub(crate) use level::KeyLevel;
 pub use secret::KeySecret;
 use tables::{PLAIN, hex};
-use text::{Buffer, INLINE_BYTES, KEY_BYTES, LongText};
-pub(crate) use text::{MAX_LEVELS, PADDING};
+use text::{Buffer, INLINE_BYTES, KEY_BYTES, LONG_BYTES};
+pub(crate) use text::{MAX_BRANCHES, MAX_LEVELS, PADDING};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -36,7 +37,8 @@ pub(crate) use text::{MAX_LEVELS, PADDING};
 /// digest of it: 160 bits of its SHA-256.
 ///
 /// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child). Each level then has a
-/// text of at most 64 bytes.
+/// text of at most 64 bytes. A key may also have branches side by side, for example an address and an API key: see
+/// [`beside`](Self::beside).
 ///
 /// ```
 /// use tollgate::Key;
@@ -59,12 +61,21 @@ pub struct Key {
     text: [u8; INLINE_BYTES],
     /// The length of the text; the mark of a long text when the text is not stored in place.
     len: u8,
-    /// The number of levels, 1 to [`MAX_LEVELS`].
+    /// The number of levels, 1 to [`MAX_LEVELS`]. 0 for a key with branches, so that one comparison finds both.
     levels: u8,
     /// The end of each level in the text, except the innermost level.
     ends: [u8; MAX_LEVELS - 1],
-    /// The text of a nested key that does not fit in place.
-    long: Option<Arc<LongText>>,
+    /// The text of a nested key that does not fit in place, or branches.
+    long: Option<Arc<LongKey>>,
+}
+
+/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
+#[allow(clippy::large_enum_variant, reason = "it is behind a pointer, and a nested key is one allocation")]
+enum LongKey {
+    /// The text of a nested key.
+    Nested { len: u16, text: [u8; LONG_BYTES] },
+    /// The keys of a key with branches, and the text of all.
+    Branches { text: Box<[u8]>, keys: Box<[Key]> },
 }
 
 const _: () = assert!(size_of::<Key>() <= 88);
@@ -85,7 +96,7 @@ impl Key {
     /// Appends a part to the innermost level of the key.
     ///
     /// A key of several parts is appended as one part. Of a nested key, the outermost level is appended, and its other
-    /// levels become inner levels.
+    /// levels become inner levels. A part is appended to each branch, and each branch of a part makes a branch.
     ///
     /// ```
     /// use tollgate::Key;
@@ -96,13 +107,14 @@ impl Key {
     /// ```
     #[must_use]
     pub fn join(self, part: impl Into<Self>) -> Self {
-        let part = part.into();
-        let mut levels = part.each_level();
-        let mut key = self;
-        if let Some(outermost) = levels.next() {
-            key = key.joined(outermost);
-        }
-        levels.fold(key, Self::below)
+        self.with_part(&part.into(), |key, part| {
+            let mut levels = part.each_level();
+            let mut key = key;
+            if let Some(outermost) = levels.next() {
+                key = key.joined(outermost);
+            }
+            levels.fold(key, Self::below)
+        })
     }
 
     /// Appends a part, which is the text of a level, to the innermost level.
@@ -195,7 +207,7 @@ impl Key {
 
     /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.
     ///
-    /// A `>` separates two levels.
+    /// A `>` separates two levels, and a `^` two branches.
     #[must_use]
     pub fn encoded(&self) -> &str {
         // The text is always ASCII, so the conversion cannot fail.

@@ -24,6 +24,10 @@
 //!
 //! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
 //!
+//! A [`ConcurrencyLimiter`] limits how many permits of a key are held at the same time: streams, exports, jobs.
+//!
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real cost.
+//!
 //! [`DeniedKeys`] shows which keys are denied most.
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
@@ -74,12 +78,17 @@
 //! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied; `other` beyond 64 names of policies |
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
+//! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
 //! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |
 //! | `tollgate_tenant_fetches_total` | `limiter`, `outcome` | fetches of the limits of [tenants](TenantLimiters): `succeeded` or `failed` |
 //! | `tollgate_tenant_outage` | `limiter` | 1 while the limits of tenants cannot be fetched, 0 otherwise |
 //! | `tollgate_tenants_cached` | `limiter` | tenants in the cache, as of the last fetch |
+//! | `tollgate_permits_total` | `policy`, `outcome` | acquires of permits: `acquired`, `denied`, or `failed` without an answer |
+//! | `tollgate_permits_lost_total` | `policy` | permits that could not be renewed and were lost |
+//! | `tollgate_permits_held` | `policy` | permits that are held in this process |
+//! | `tollgate_permits_waiting` | `policy` | callers that wait for a permit in this process |
 //! | `tollgate_store_servers` | `store` | servers that a [`RedisStore`] sends checks to |
 //! | `tollgate_store_connected` | `store` | servers to which there is a connection |
 //! | `tollgate_store_breakers_open` | `store` | servers whose circuit breaker is open |
@@ -103,12 +112,14 @@ mod limiter;
 mod memory;
 mod metrics;
 mod outage;
+mod permits;
 mod policy;
 mod policy_levels;
 mod policy_set;
 mod quota;
 #[cfg(feature = "redis")]
 mod redis;
+mod reservation;
 mod runtime;
 mod selection;
 #[cfg(feature = "serde")]
@@ -130,14 +141,19 @@ pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle};
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
+pub use permits::{
+    Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss, Permit, PermitDenied, PermitGrant, PermitOutcome,
+    PermitRequest,
+};
 pub use policy::Policy;
 pub use policy_set::PolicySet;
 pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
+pub use reservation::{Reservation, ReservationId, Settlement};
 pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};

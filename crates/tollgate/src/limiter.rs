@@ -2,20 +2,22 @@ mod blocking;
 mod builder;
 mod handle;
 mod inner;
+mod reserve;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use blocking::BlockingLimiter;
-#[cfg(feature = "redis")]
-pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 pub use handle::LimiterHandle;
+pub use reserve::Reserve;
 
 use crate::{
     CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
     wait::queue::WaitQueues,
 };
-use inner::Inner;
+#[cfg(feature = "redis")]
+pub(crate) use inner::DEADLINE;
+pub(crate) use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.
 ///
@@ -73,8 +75,9 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when the cost is above the burst of
-    /// a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy meters; the store is not
-    /// asked then.
+    /// a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a policy meters; the
+    /// store is not asked then. Fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a cluster
+    /// has all branches of the key: see [`can_decide`](Self::can_decide).
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
         self.check_key(&key.into(), cost)
     }
@@ -92,8 +95,8 @@ impl Limiter {
 
     /// Spends from each policy the units that `costs` names for it, or nothing.
     ///
-    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] for policies that
-    /// count several keys in one step.
+    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] and [`Key::beside`] for
+    /// policies that count several keys in one step.
     ///
     /// # Errors
     ///
@@ -235,6 +238,10 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
+    /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that the
+    /// branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of a limiter
+    /// [with the policies](Self::with_policies) of the branch.
+    ///
     /// # Errors
     ///
     /// The store cannot be reached before the deadline.
@@ -256,6 +263,25 @@ impl Limiter {
         let key = key.into();
         self.policies.reaches(&key)?;
         self.inner.within_timeout(self.inner.store.entries(&self.policies, &key, limit)).await
+    }
+
+    /// Returns whether the store decides all policies for this key in one step.
+    ///
+    /// It is `false` only in a Redis Cluster, for a key with [branches](Key::beside) that lie in different slots. A check
+    /// then fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Check each branch with a limiter of its own
+    /// where that must work, and refund the others when one is denied.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let quota = Quota::per_second(10);
+    /// let policies = [Policy::token_bucket("address", quota), Policy::token_bucket("api-key", quota).at_branch(2)];
+    /// let limiter = Limiter::new(MemoryStore::new(), policies);
+    /// assert!(limiter.can_decide(&Key::new("192.0.2.7").beside("acme")));
+    /// ```
+    #[must_use]
+    pub fn can_decide(&self, key: &Key) -> bool {
+        self.inner.store.can_decide(&self.policies, key)
     }
 
     /// Returns the name of the limiter in log lines and metrics: see [`LimiterBuilder::name`].
@@ -308,6 +334,10 @@ impl Limiter {
     /// Returns whether both limiters decide alike on the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) && self.policies == other.policies
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -1,3 +1,4 @@
+mod branch;
 mod constructors;
 mod level;
 mod validity;
@@ -14,7 +15,8 @@ pub(crate) const MAX_POLICIES: usize = 8;
 ///
 /// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same
 /// store that use the same policy name for the same key therefore spend from one counter. A policy
-/// may meter an outer level of a nested key: see [`at_level`](Self::at_level).
+/// may meter an outer level of a nested key, see [`at_level`](Self::at_level), and a branch of a key that has several, see
+/// [`at_branch`](Self::at_branch).
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
 /// response headers.
@@ -45,6 +47,8 @@ pub struct Policy {
     algorithm: Algorithm,
     /// The number of levels of the key that are metered; 0 for the whole key.
     depth: u8,
+    /// The branch of the key that is metered, counted from 0.
+    branch: u8,
     /// Separates the states of one key in the in-process store. Computed once, because every check needs it.
     name_hash: u64,
     name: Name,
@@ -69,13 +73,13 @@ impl Policy {
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => {
                 let name_hash = name_hash(name.as_bytes());
-                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, depth: 0, name_hash })
+                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, depth: 0, branch: 0, name_hash })
             }
             Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
         }
     }
 
-    /// Returns this policy with another quota: the same name, algorithm and level.
+    /// Returns this policy with another quota: the same name, algorithm, level and branch.
     ///
     /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
     /// policy takes less than 200 bytes. A key that has spent under one quota continues under the other: the state is
@@ -114,7 +118,7 @@ impl Policy {
         if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", invalid.text());
         }
-        Self { name: Name::Literal(name), algorithm, quota, depth: 0, name_hash: name_hash(name.as_bytes()) }
+        Self { name: Name::Literal(name), algorithm, quota, depth: 0, branch: 0, name_hash: name_hash(name.as_bytes()) }
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
@@ -176,6 +180,13 @@ impl Policy {
         self.algorithm.reads(other.algorithm) && self.name() == other.name()
     }
 
+    /// Returns bytes that stand for the name, the level and the algorithm in the record of a reservation. They are the same
+    /// in all processes.
+    pub(crate) fn mark(&self) -> [u8; 8] {
+        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth), |all, byte| all << 8 | u64::from(byte));
+        (self.name_hash ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+    }
+
     /// Returns a hash of the name. Policies of the same name have the same hash.
     pub(crate) fn name_hash(&self) -> u64 {
         self.name_hash
@@ -195,9 +206,12 @@ const fn name_hash(name: &[u8]) -> u64 {
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}, {:?}", self.name(), self.algorithm, self.quota)?;
-        match self.level() {
-            Some(level) => write!(f, ", level {level}"),
-            None => Ok(()),
+        if let Some(level) = self.level() {
+            write!(f, ", level {level}")?;
+        }
+        match self.branch {
+            0 => Ok(()),
+            _ => write!(f, ", branch {}", self.branch()),
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::{
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
 /// One request can thus be limited per second, per hour and per day in one atomic step. The
-/// policies may use different algorithms, and meter different levels of a nested [`Key`]. A set is made from one policy, an array or a vector, and
-/// is cheap to clone. Two sets are equal if they hold equal policies in the same order.
+/// policies may use different algorithms, and meter different levels and branches of a [`Key`]. A set is made from one policy,
+/// an array or a vector, and is cheap to clone. Two sets are equal if they hold equal policies in the same order.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota};
@@ -44,8 +44,8 @@ struct Set {
     policies: SmallVec<[Arc<Policy>; 1]>,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
     max_cost: u64,
-    /// The most levels that a policy meters; 0 when all meter the whole key.
-    depth: u8,
+    /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
+    reach: u8,
     /// Tells whether a policy is a sliding log, so that a check has a tag.
     #[cfg(feature = "redis")]
     is_tagged: bool,
@@ -115,6 +115,17 @@ impl PolicySet {
         &self.0.policies
     }
 
+    /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when there are none.
+    pub(crate) fn branch(&self, branch: u8) -> Option<Self> {
+        let own = self.shared().iter().filter(|policy| policy.branch() == branch);
+        let alone = |policy: &Arc<Policy>| match branch {
+            1 => Arc::clone(policy),
+            _ => Arc::new(policy.as_ref().clone().at_branch(1)),
+        };
+        let policies: SmallVec<[_; 1]> = own.map(alone).collect();
+        (!policies.is_empty()).then(|| Self::of(policies))
+    }
+
     /// Decides on the set that each of `replicas` enforces alone during an outage.
     ///
     /// The set keeps the share that was computed last, because an outage asks for it with every check. Two checks that see
@@ -140,10 +151,16 @@ impl PolicySet {
         Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
     }
 
-    /// Returns `true` when a policy of both sets may have the same state for one key.
+    /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
+    /// [reaches](Policy::reach) count: the first is that of this set.
     #[cfg(feature = "redis")]
-    pub(crate) fn shares_state(&self, other: &Self) -> bool {
-        self.iter().any(|one| other.iter().any(|two| one.shares_state(two)))
+    pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
+        self.with_reach(reaches.0).any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
+    }
+
+    #[cfg(feature = "redis")]
+    fn with_reach(&self, reach: u8) -> impl Iterator<Item = &Policy> {
+        self.iter().filter(move |policy| policy.reach() == reach)
     }
 
     /// Returns the shape: the scripts that this set shares with all sets of the same algorithms.
@@ -168,11 +185,17 @@ impl PolicySet {
         self.0.is_short
     }
 
+    /// Returns `true` when a policy is a queue, which takes only its last places back.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+    }
+
     fn of(mut policies: SmallVec<[Arc<Policy>; 1]>) -> Self {
         policies.shrink_to_fit();
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
-            depth: policies.iter().map(|policy| policy.depth()).max().unwrap_or(0),
+            reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
             #[cfg(feature = "redis")]
             is_tagged: policies.iter().any(|policy| redis::is_tagged(policy.algorithm())),
             #[cfg(feature = "redis")]
@@ -218,33 +241,32 @@ impl PolicySet {
         if charge.cost <= self.most() { Ok(()) } else { self.refuse(charge) }
     }
 
-    /// Returns `true` when a policy meters an outer level, so that keys may share a state.
+    /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a state.
     #[cfg(feature = "redis")]
     #[inline]
-    pub(crate) fn is_nested(&self) -> bool {
-        self.0.depth > 0
+    pub(crate) fn meters_parts(&self) -> bool {
+        self.0.reach > 0
     }
 
-    /// Refuses a key with fewer levels than a policy meters, before the store is called.
+    /// Returns the branch of a key that the first policy meters. A key without branches returns itself.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn first_branch<'a>(&self, key: &'a Key) -> &'a Key {
+        match self.shared() {
+            [first, ..] if key.has_branches() => first.branch_of(key),
+            _ => key,
+        }
+    }
+
+    /// Refuses a key that lacks a branch or levels that a policy meters, before the store is called.
     #[inline]
     pub(crate) fn reaches(&self, key: &Key) -> Result<(), Error> {
-        if usize::from(self.0.depth) <= key.levels() { Ok(()) } else { self.refuse_levels(key) }
+        if self.0.reach <= key.reach() { Ok(()) } else { self.find_parts(key) }
     }
 
     #[cold]
-    fn refuse_levels(&self, key: &Key) -> Result<(), Error> {
-        match self.iter().find(|policy| usize::from(policy.depth()) > key.levels()) {
-            None => Ok(()),
-            Some(policy) => Err(Error::new(
-                ErrorKind::KeyLevels,
-                format!(
-                    "policy {} meters {} levels of a key, got a key of {}",
-                    policy.name(),
-                    policy.depth(),
-                    key.levels()
-                ),
-            )),
-        }
+    fn find_parts(&self, key: &Key) -> Result<(), Error> {
+        self.iter().try_for_each(|policy| policy.find(key))
     }
 
     #[cold]

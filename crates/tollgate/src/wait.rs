@@ -58,8 +58,8 @@ impl Limiter {
     /// # Cancellation
     ///
     /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
-    /// process, a task on the caller's runtime sends the refund. In a leaky bucket the requests behind keep their turns: the
-    /// next request leaves at the same time as the last one that waits. Let a caller use its turn where that must not be.
+    /// process, a task on the caller's runtime sends the refund. In a leaky bucket only the last place can be refunded: the
+    /// requests behind keep their turns, and the turn of the cancelled request passes unused.
     pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
         self.until_ready_cost(key, Cost::ONE, max_wait).await
     }

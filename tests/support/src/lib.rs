@@ -24,4 +24,4 @@ pub use described::described;
 pub use dice::Dice;
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
-pub use subject::{InMemory, InRedis, START_US, Subject, integers, own_keys, state_commands, stored_state};
+pub use subject::{InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands, stored_state};

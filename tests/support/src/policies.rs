@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, CalendarUnit, Key, Policy, PolicySet, Quota};
 
 use crate::Dice;
 
@@ -142,7 +142,8 @@ pub fn same_rate(policy: &Policy) -> Policy {
             |scaled| if quota.burst() == quota.amount() { Ok(scaled) } else { scaled.try_with_burst(quota.burst()) },
         )
         .and_then(|scaled| Policy::try_new(policy.name(), policy.algorithm(), scaled))
-        .and_then(|scaled| policy.level().map_or(Ok(scaled.clone()), |level| scaled.try_at_level(level)));
+        .and_then(|scaled| policy.level().map_or(Ok(scaled.clone()), |level| scaled.try_at_level(level)))
+        .and_then(|scaled| scaled.try_at_branch(policy.branch()));
     scaled.unwrap_or_else(|_| policy.clone())
 }
 
@@ -170,6 +171,28 @@ pub fn nested_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
         level => policy.clone().at_level(level),
     });
     PolicySet::from(policies.collect::<Vec<_>>())
+}
+
+/// Draws a set as [`set`] does, for keys of three branches with up to two levels: see [`branched_key`].
+pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
+    let flat = set(dice, first, most);
+    let policies = flat.iter().map(|policy| {
+        let policy = policy.clone().at_branch(1 + dice.below(3) as u8);
+        if dice.below(4) == 0 { policy.at_level(1) } else { policy }
+    });
+    PolicySet::from(policies.collect::<Vec<_>>())
+}
+
+/// Draws a key of three branches, of which each has one or two levels. Few parts are drawn, so keys often have a branch or a
+/// level in common, also at other places.
+pub fn branched_key(dice: &mut Dice) -> Key {
+    let branch = |dice: &mut Dice| {
+        let outer = Key::from(dice.below(3));
+        if dice.below(3) == 0 { outer.child(dice.below(2)) } else { outer }
+    };
+    let key = branch(dice);
+    let key = key.beside(branch(dice));
+    key.beside(branch(dice))
 }
 
 /// Returns the most units that may be admitted in any half-open interval of `span_us`.

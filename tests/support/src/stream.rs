@@ -3,11 +3,13 @@
 use std::{collections::HashMap, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet,
-    testing::{Script, Stored},
+    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
+    testing::{Script, Stored, Value},
 };
 
-use crate::{Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, state_commands, stored_state};
+use crate::{
+    Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved, state_commands, stored_state,
+};
 
 /// The number of steps that travel to the server together.
 pub const BATCH: usize = 4_000;
@@ -27,7 +29,32 @@ pub fn figures(decision: &Decision) -> Figures {
 enum Step {
     Check { costs: Costs, expected: Figures },
     Refund { costs: Costs, spent_us: u64 },
+    RefundDecision { costs: Costs, decision: Decision },
+    Reserve { id: ReservationId, costs: Costs, life_us: u64, expected: (Figures, Vec<u64>) },
+    Commit { id: ReservationId, costs: Costs, number: u64, expected: Settlement },
     Reset,
+}
+
+impl Step {
+    /// Returns the id of a reservation.
+    fn id(&self) -> Option<&ReservationId> {
+        match self {
+            Self::Reserve { id, .. } | Self::Commit { id, .. } => Some(id),
+            Self::Check { .. } | Self::Refund { .. } | Self::RefundDecision { .. } | Self::Reset => None,
+        }
+    }
+}
+
+/// Returns the costs of each policy in a decision.
+fn costs_of(decision: &Decision) -> Vec<u64> {
+    decision.states().map(|state| state.cost().units()).collect()
+}
+
+/// Returns the number of the commit in a record.
+fn settled_by(taken: &Taken) -> Option<u64> {
+    let Value::Bytes(bytes) = &taken.record.as_ref()?.value else { return None };
+    let number = bytes.get(8..16)?.try_into().ok()?;
+    Some(f64::from_le_bytes(number) as u64)
 }
 
 /// A step that the Rust functions took, with the states that it left.
@@ -37,6 +64,8 @@ struct Taken {
     key: Key,
     now_us: u64,
     states: Vec<Option<Stored>>,
+    /// The record of a reservation, when the step is about one that is held.
+    record: Option<Stored>,
 }
 
 /// A stream of steps that aims at the instants at which answers change.
@@ -49,6 +78,9 @@ pub struct Stream {
     draw_key: fn(&mut Dice) -> Key,
     policies: PolicySet,
     last: Option<(u64, Decision)>,
+    last_key: Option<Key>,
+    /// The number of ids of reservations; 0 when the stream makes none.
+    ids: u64,
 }
 
 impl Stream {
@@ -58,11 +90,23 @@ impl Stream {
         Self::over(seed, first, policies::set, |dice| Key::from(dice.below(3)))
     }
 
+    /// Creates a stream that also reserves and commits, so that keys fall into debt.
+    #[must_use]
+    pub fn reserving(seed: u64, first: Algorithm) -> Self {
+        Self { ids: 5, ..Self::new(seed, first) }
+    }
+
     /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
     #[must_use]
     pub fn nested(seed: u64, first: Algorithm) -> Self {
         let key = |dice: &mut Dice| Key::from(dice.below(2)).child(dice.below(2)).child(dice.below(2));
         Self::over(seed, first, policies::nested_set, key)
+    }
+
+    /// Creates a stream over keys of three branches, and policies that meter one branch each.
+    #[must_use]
+    pub fn branched(seed: u64, first: Algorithm) -> Self {
+        Self::over(seed, first, policies::branched_set, policies::branched_key)
     }
 
     fn over(
@@ -73,7 +117,7 @@ impl Stream {
     ) -> Self {
         let mut dice = Dice::new(seed);
         let policies = draw_set(&mut dice, first, 5);
-        Self { dice, oracle: InMemory::new(), first, draw_set, draw_key, policies, last: None }
+        Self { dice, oracle: InMemory::new(), first, draw_set, draw_key, policies, last: None, last_key: None, ids: 0 }
     }
 
     fn take(&mut self) -> Taken {
@@ -94,7 +138,7 @@ impl Stream {
             let state = dice.pick(&states);
             let waits = [state.retry_after(), Some(state.reset_after()), Some(state.more_after())];
             let wait = dice.pick(&waits)?.as_micros() as u64;
-            Some((at + wait).saturating_sub(dice.below(2)))
+            Some(at.saturating_add(wait).saturating_sub(dice.below(2)))
         });
         let now = self.oracle.now();
         let next = match dice.below(16) {
@@ -116,7 +160,19 @@ impl Stream {
         self.oracle.set_now(now_us);
         let key = (self.draw_key)(&mut self.dice);
         let costs = self.draw_costs();
-        let step = match self.dice.below(64) {
+        let drawn = if self.ids > 0 && self.dice.below(3) == 0 { 64 } else { self.dice.below(64) };
+        let step = match drawn {
+            64 => self.take_held(&key, costs, now_us, period),
+            4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
+                Some((_, decision)) if decision.is_allowed() && *decision.policies() == self.policies => {
+                    self.oracle.refund_decision(&self.policies, &key, &costs, &decision);
+                    Step::RefundDecision { costs, decision }
+                }
+                _ => {
+                    self.oracle.reset(&self.policies, &key);
+                    Step::Reset
+                }
+            },
             0..=2 => {
                 let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));
                 self.oracle.refund_costs(&self.policies, &key, &costs, spent_us);
@@ -130,11 +186,39 @@ impl Stream {
                 let decision = self.oracle.check_costs(&self.policies, &key, &costs, "");
                 let expected = figures(&decision);
                 self.last = Some((now_us, decision));
+                self.last_key = Some(key.clone());
                 Step::Check { costs, expected }
             }
         };
         let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
-        Taken { step, policies: self.policies.clone(), key, now_us, states }
+        let record = step.id().and_then(|id| self.oracle.record(&key, id));
+        Taken { step, policies: self.policies.clone(), key, now_us, states, record }
+    }
+
+    /// Reserves, or commits at costs that may be far above the burst.
+    fn take_held(&mut self, key: &Key, costs: Costs, now_us: u64, period: u64) -> Step {
+        let id = ReservationId::try_new(self.dice.below(self.ids).to_string()).expect("an id");
+        if self.dice.below(2) == 0 {
+            let lives = [1, 1_000, period, 2 * period, 600_000_000];
+            let life_us = self.dice.pick(&lives).min(1_000_000_000_000);
+            let decision = self.oracle.reserve(&self.policies, key, &id, &costs, life_us);
+            let expected = (figures(&decision), costs_of(&decision));
+            self.last = Some((now_us, decision));
+            self.last_key = Some(key.clone());
+            return Step::Reserve { id, costs, life_us, expected };
+        }
+        let is_logged = self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let burst = self.policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
+        let costs = match self.dice.below(8) {
+            0 if !is_logged => Costs::new(Cost::new(u64::MAX)),
+            1 | 2 if !is_logged || burst < 1_000 => Costs::new(Cost::new(self.dice.below(10 * burst))),
+            3 => Costs::new(Cost::new(burst.min(2_000) + self.dice.below(3))),
+            4 => Costs::new(Cost::ZERO),
+            _ => costs,
+        };
+        let number = 1 + self.dice.below(3);
+        let expected = self.oracle.commit(&self.policies, key, &id, &costs, number);
+        Step::Commit { id, costs, number, expected }
     }
 
     /// Draws one cost for all policies, or a cost for each.
@@ -180,6 +264,15 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     let mut step = match &taken.step {
         Step::Check { costs, .. } => script.check(&taken.key, costs.clone(), Some(taken.now_us)),
         Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
+        Step::RefundDecision { costs, decision } => {
+            script.refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision)
+        }
+        Step::Reserve { id, costs, life_us, .. } => {
+            script.reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us))
+        }
+        Step::Commit { id, costs, number, .. } => {
+            script.commit(&taken.key, id, costs.clone(), *number, Some(taken.now_us))
+        }
         Step::Reset => {
             // `DEL` needs a key, also where no state belongs to the key alone.
             let names = ["DEL", "absent"].map(str::to_owned).into_iter();
@@ -189,7 +282,10 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     if let Some(name) = names.get(&*String::from_utf8_lossy(&step[1])) {
         step[1] = name.as_bytes().to_vec();
     }
+    let record = taken.step.id().map(|id| script.record_key(&taken.key, id));
+    let record = record.map(|at| [vec!["GET".to_owned(), at.clone()], vec!["PEXPIRETIME".to_owned(), at]]);
     let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| state_commands(policy, key));
+    let looks = looks.chain(record.into_iter().flatten());
     std::iter::once(step).chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect())).collect()
 }
 
@@ -208,7 +304,12 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) ->
     let mut names = HashMap::new();
     for taken in &taken {
         let script = Script::new(taken.policies.clone());
-        for (sha, text) in [(script.sha(), script.text()), (script.refund_sha(), script.refund_text())] {
+        let mut scripts = vec![(script.sha(), script.text()), (script.refund_sha(), script.refund_text())];
+        if taken.step.id().is_some() {
+            scripts.push((script.reserve_sha(), script.reserve_text()));
+            scripts.push((script.commit_sha(), script.commit_text()));
+        }
+        for (sha, text) in scripts {
             if !names.contains_key(sha) {
                 let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
                 assert!(!reply.is_error(), "the script does not compile: {}", reply.text());
@@ -231,11 +332,36 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: impl Fn(&str) ->
                 other => return Err(format!("{}: decided {other:?}", place())),
             }
         }
+        let script = Script::new(taken.policies.clone());
+        match &taken.step {
+            Step::Reserve { expected, .. } => match reserved(&script, &reply) {
+                Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
+                other => return Err(format!("{}: reserved {other:?}", place())),
+            },
+            Step::Commit { expected, number, .. } => {
+                let settlement = script.settlement(reply.int());
+                // A commit that repeats the number of the first one is the same call, sent again.
+                let is_again = *expected == Settlement::AlreadySettled && settled_by(taken) == Some(*number);
+                let expected = if is_again { Settlement::Settled } else { *expected };
+                if !settlement.as_ref().is_ok_and(|settlement| *settlement == expected) {
+                    return Err(format!("{}: settled {settlement:?}", place()));
+                }
+            }
+            Step::Check { .. } | Step::Refund { .. } | Step::RefundDecision { .. } | Step::Reset => {}
+        }
         for expected in &taken.states {
             let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));
             let stored = stored_state(&bytes, &expires);
             if stored != *expected {
                 return Err(format!("{}: stored {stored:?}, not {expected:?}", place()));
+            }
+        }
+        if taken.step.id().is_some() {
+            let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));
+            let stored = stored_state(&bytes, &expires);
+            // A record that has lapsed may still be stored.
+            if taken.record.is_some() && stored != taken.record {
+                return Err(format!("{}: recorded {stored:?}, not {:?}", place(), taken.record));
             }
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use tollgate::{
-    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
+    Store,
     testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply};
@@ -18,10 +19,26 @@ pub trait Subject {
     fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
+    /// Reserves costs under an id for some microseconds.
+    fn reserve(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, life_us: u64)
+    -> Decision;
+    /// Settles a reservation at costs, by the commit of this number.
+    fn commit(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, number: u64)
+    -> Settlement;
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
+
+    /// Charges units to every policy as a debt, although they need not fit. At most a thousand units, where a log stores
+    /// each.
+    fn owe(&mut self, policies: &PolicySet, key: &Key, units: u64) {
+        let is_logged = policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let units = if is_logged { units.min(1_000) } else { units };
+        let id = ReservationId::try_new(format!("debt-{}", self.now())).expect("an id");
+        let _ = self.reserve(policies, key, &id, &Costs::new(Cost::ZERO), 1);
+        let _ = self.commit(policies, key, &id, &Costs::new(Cost::new(units)), 1);
+    }
 
     /// Checks a key at one cost for all policies.
     fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
@@ -65,6 +82,24 @@ impl InMemory {
     }
 }
 
+impl InMemory {
+    /// Refunds what a decision spent.
+    ///
+    /// # Panics
+    ///
+    /// When the costs do not name the policies.
+    pub fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision) {
+        let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
+        testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
+    }
+
+    /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
+    #[must_use]
+    pub fn record(&self, key: &Key, id: &ReservationId) -> Option<Stored> {
+        testing::record(&self.store, key, id)
+    }
+}
+
 impl Default for InMemory {
     fn default() -> Self {
         Self::new()
@@ -87,6 +122,28 @@ impl Subject for InMemory {
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
+    }
+
+    fn reserve(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        life_us: u64,
+    ) -> Decision {
+        testing::with_check(policies, key, costs, |check| testing::reserve(&self.store, check, id, life_us))
+    }
+
+    fn commit(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        number: u64,
+    ) -> Settlement {
+        testing::with_check(policies, key, costs, |check| testing::commit(&self.store, check, id, number))
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
@@ -149,6 +206,22 @@ impl InRedis {
     }
 }
 
+/// Reads the reply of a reservation.
+///
+/// # Errors
+///
+/// The reply is not one that the script makes.
+pub fn reserved(script: &Script, reply: &Reply) -> Result<Decision, tollgate::Error> {
+    let (status, record) = match reply {
+        Reply::Array(parts) => match parts.as_slice() {
+            [status, Reply::Bulk(record)] => (status.int(), record.as_slice()),
+            _ => (-1, &[][..]),
+        },
+        _ => (-1, &[][..]),
+    };
+    script.reserved(status, record)
+}
+
 /// Returns the integers of a reply, which is a list of integers or one integer.
 #[must_use]
 pub fn integers(reply: &Reply) -> Vec<i64> {
@@ -187,6 +260,34 @@ impl Subject for InRedis {
         assert_eq!(reply.int(), 1);
     }
 
+    fn reserve(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        life_us: u64,
+    ) -> Decision {
+        let script = Script::new(policies.clone());
+        self.load(script.reserve_text());
+        let reply = self.run(&script.reserve(key, id, costs.clone(), life_us, Some(self.now_us)));
+        reserved(&script, &reply).expect("a decision")
+    }
+
+    fn commit(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        number: u64,
+    ) -> Settlement {
+        let script = Script::new(policies.clone());
+        self.load(script.commit_text());
+        let reply = self.run(&script.commit(key, id, costs.clone(), number, Some(self.now_us)));
+        script.settlement(reply.int()).expect("a settlement")
+    }
+
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
         for at in own_keys(policies, key) {
             self.run(&["DEL".into(), at]);
@@ -203,7 +304,10 @@ impl Subject for InRedis {
 /// Returns the keys on the server of the states that belong to this key alone. A reset removes them.
 #[must_use]
 pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
-    let is_own = |policy: &Policy| policy.level().is_none_or(|level| usize::from(level) == key.levels());
+    let is_own = |policy: &Policy| {
+        let branch = key.branches().get(usize::from(policy.branch()) - 1);
+        branch.is_some_and(|branch| policy.level().is_none_or(|level| usize::from(level) == branch.levels()))
+    };
     let keys = Script::new(policies.clone()).keys(key);
     policies.iter().zip(keys).filter(|(policy, _)| is_own(policy)).map(|(_, at)| at).collect()
 }

@@ -1,10 +1,11 @@
-//! The thirteen laws that every algorithm keeps, each on both stores.
+//! The laws that every algorithm keeps, each on both stores.
 //!
 //! The number of a law stands in the name of its tests. The in-process store is tried with many random policies. The
 //! scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
 
 mod answers;
 mod bound;
+mod branches;
 mod calendar;
 mod changes;
 mod clock;
@@ -13,6 +14,7 @@ mod damage;
 mod expiry;
 mod levels;
 mod refunds;
+mod reservations;
 mod sets;
 
 use std::time::Duration;

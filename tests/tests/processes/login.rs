@@ -1,4 +1,4 @@
-//! The log-in example under many log-ins at once.
+//! The log-in example over HTTP: many log-ins at once, spellings of a name, users that do not exist.
 
 use std::{
     io::{Read, Write},
@@ -7,30 +7,77 @@ use std::{
     thread,
 };
 
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, Reply, ports};
 
-/// Logs in. Returns the status.
-fn log_in(address: SocketAddr, user: &str, password: &str) -> u16 {
+/// The example, and the address on which it listens.
+struct Service {
+    process: Process,
+    address: SocketAddr,
+}
+
+/// An answer, as the client receives it.
+struct Answer {
+    status: u16,
+    /// The lines of the head, without the status and the date.
+    head: Vec<String>,
+    body: String,
+}
+
+impl Service {
+    fn start(redis_url: Option<&str>) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let mut command = Process::example("login_protection");
+        command.env("LISTEN", address.to_string());
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url);
+        }
+        Self { process: Process::start(command, "Try"), address }
+    }
+
+    fn stop(mut self) {
+        assert!(self.process.terminate().success());
+    }
+
+    fn log_in(&self, user: &str, password: &str) -> Answer {
+        log_in(self.address, user, password)
+    }
+}
+
+fn log_in(address: SocketAddr, user: &str, password: &str) -> Answer {
+    post(address, "/login", &format!(r#"{{"user": "{user}", "password": "{password}"}}"#))
+}
+
+/// Sends JSON.
+fn post(address: SocketAddr, target: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the example listens");
-    let target = format!("/login?user={user}&password={password}");
-    write!(stream, "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        .expect("a request");
+    let len = body.len();
+    write!(
+        stream,
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\
+         Connection: close\r\n\r\n{body}"
+    )
+    .expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
+    let head = lines.filter(|line| !line.starts_with("date:")).map(str::to_owned).collect();
+    Answer { status: status.expect("a status"), head, body: body.to_owned() }
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
 }
 
 #[test]
 fn thirty_right_log_ins_at_once_all_pass_and_the_fourth_wrong_one_does_not() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
-        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
-        let mut command = Process::example("login_protection");
-        command.env("LISTEN", address.to_string());
-        if let Some(url) = &url {
-            command.env("REDIS_URL", url);
-        }
-        let mut process = Process::start(command, "Try");
+        let service = Service::start(url.as_deref());
+        let address = service.address;
 
         let barrier = Arc::new(Barrier::new(30));
         let clients: Vec<_> = (0..30)
@@ -38,17 +85,86 @@ fn thirty_right_log_ins_at_once_all_pass_and_the_fourth_wrong_one_does_not() {
                 let barrier = barrier.clone();
                 thread::spawn(move || {
                     barrier.wait();
-                    log_in(address, "berta", "secret")
+                    log_in(address, "berta", "secret").status
                 })
             })
             .collect();
         let statuses: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
         assert_eq!(statuses, [200; 30], "{url:?}");
 
-        let guesses: Vec<_> = (0..5).map(|_| log_in(address, "anna", "guess")).collect();
+        // Spellings of one name are one user.
+        let spellings = ["anna", "ANNA", " Anna ", "anna", "aNNa"];
+        let guesses = spellings.map(|user| service.log_in(user, "guess").status);
         assert_eq!(guesses, [401, 401, 401, 429, 429], "{url:?}");
-        assert_eq!(log_in(address, "anna", "secret"), 429);
-        assert_eq!(log_in(address, "berta", "secret"), 200);
-        assert!(process.terminate().success());
+        assert_eq!(service.log_in("anna", "secret").status, 429);
+        assert_eq!(service.log_in("berta", "secret").status, 200);
+        service.stop();
     }
+}
+
+#[test]
+fn the_handler_denies_as_the_layer_does() {
+    let service = Service::start(None);
+    for attempt in 0..10 {
+        let user = format!("user-{}", attempt / 3);
+        assert_eq!(service.log_in(&user, "guess").status, 401);
+    }
+    // The handler denies the first user, and the layer denies this address.
+    let by_layer = service.log_in("berta", "secret");
+    service.stop();
+    let service = Service::start(None);
+    for _ in 0..3 {
+        assert_eq!(service.log_in("anna", "guess").status, 401);
+    }
+    let by_handler = service.log_in("anna", "secret");
+    service.stop();
+
+    for (answer, policy) in [(&by_layer, "guesses-address"), (&by_handler, "guesses")] {
+        assert_eq!(answer.status, 429);
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        let seconds = answer.header("retry-after").expect("a wait");
+        assert!(answer.header("ratelimit").expect("states").contains(&format!("\"{policy}\";r=0;t={seconds}")));
+        let document = format!(
+            r##"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Policy {policy}: try again in {seconds} s.","violated-policies":["{policy}"]}}"##
+        );
+        assert_eq!(answer.body, document);
+    }
+}
+
+#[test]
+fn an_unknown_user_gets_the_answers_of_a_known_one() {
+    let answers = ["anna", "nobody"].map(|user| {
+        let service = Service::start(None);
+        let answers: Vec<_> = (0..5).map(|_| service.log_in(user, "guess")).collect();
+        service.stop();
+        answers
+            .into_iter()
+            .map(|answer| (answer.status, without_digits(&answer.head.join("\n")), without_digits(&answer.body)))
+    });
+    let [known, unknown] = answers.map(Iterator::collect::<Vec<_>>);
+    assert_eq!(known, unknown);
+    assert_eq!(known.iter().map(|answer| answer.0).collect::<Vec<_>>(), [401, 401, 401, 429, 429]);
+}
+
+/// Removes the numbers: a window may have one second less when the second user asks.
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+#[test]
+fn a_password_in_the_query_does_not_log_in_and_the_store_does_not_see_the_name() {
+    let redis = RedisServer::start();
+    let service = Service::start(Some(&redis.url()));
+    let query = post(service.address, "/login?user=berta&password=secret", "");
+    assert_eq!(query.status, 400);
+    assert_eq!(post(service.address, "/login", &format!(r#"{{"user": "{}"}}"#, "x".repeat(5000))).status, 413);
+
+    assert_eq!(service.log_in("anna", "guess").status, 401);
+    assert_eq!(service.log_in("anna", "guess").status, 401);
+    service.stop();
+    let keys = redis.command(&["KEYS", "*"]);
+    let keys: Vec<_> = keys.items().iter().map(Reply::text).collect();
+    assert!(keys.iter().any(|key| key.contains("guesses-user")), "{keys:?}");
+    assert!(!keys.iter().any(|key| key.contains("anna")), "{keys:?}");
 }

@@ -41,6 +41,19 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
     }
 }
 
+#[test]
+fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
+    let mut server = InRedis::new();
+    for algorithm in ALGORITHMS {
+        for seed in 0..5 {
+            let outcome = stream::compare(&mut server, &mut Stream::branched(seed, algorithm), str::to_owned);
+            if let Err(difference) = outcome {
+                panic!("{algorithm:?} seed {seed}: {difference}");
+            }
+        }
+    }
+}
+
 /// With seeds that the streams on Redis do not use.
 #[test]
 fn every_algorithm_agrees_with_its_script_on_valkey() {

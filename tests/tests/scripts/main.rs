@@ -9,4 +9,5 @@ mod mistakes;
 mod mixed;
 mod mutations;
 mod plots;
+mod reservations;
 mod sliding_log;

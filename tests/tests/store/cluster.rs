@@ -1,9 +1,12 @@
 //! `RedisStore` in a Redis Cluster without faults: rights, seeds, diagnosis, and configuration errors.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::MutexGuard;
-use tollgate::{ErrorKind, Policy, PolicySet, Quota, RedisSource, RedisStore};
+use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, ports};
 
@@ -109,6 +112,48 @@ async fn every_master_is_diagnosed_and_a_finding_is_reported_once() {
     for master in cluster.masters() {
         master.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     }
+}
+
+#[tokio::test]
+async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
+    let cluster = cluster().await;
+    let store =
+        RedisStore::builder(RedisSource::cluster(cluster.urls())).prefix("slots").connect().await.expect("a store");
+    let policy = |name| Policy::token_bucket(name, Quota::per_day(10));
+    let set = [policy("address"), policy("user").at_branch(2)];
+    // No outage answers for a key that can never be decided.
+    let limiter = Limiter::builder(Arc::new(store)).policies(set).deadline(PATIENCE).on_outage(Outage::Open).build();
+    let apart = Key::new("a").beside("b");
+    assert_ne!(cluster.slot("a"), cluster.slot("b"));
+    assert!(!limiter.can_decide(&apart));
+    let errors = [
+        limiter.check(&apart).await.expect_err("no server has both slots"),
+        limiter.peek(&apart).await.expect_err("no server has both slots"),
+        limiter.refund(&apart, Cost::ONE).await.expect_err("no server has both slots"),
+        limiter.reset(&apart).await.expect_err("no server has both slots"),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), error.kind().is_config()), (ErrorKind::CrossSlot, true));
+        assert_eq!(
+            error.to_string(),
+            "policies address and user meter branches of a key in different cluster slots; nest the branches in one \
+             outermost level, or use a limiter for each"
+        );
+    }
+    let keys = || cluster.masters().iter().map(|master| master.command(&["DBSIZE"]).int()).sum::<i64>();
+    assert_eq!(keys(), 0);
+
+    // Branches below one level are decided, and so are policies on one of several branches, wherever the others lie.
+    let nested = Key::new("acme").child(apart.clone());
+    assert!(limiter.can_decide(&nested) && limiter.check(&nested).await.expect("a decision").is_allowed());
+    for part in 0..20_u64 {
+        let second = limiter.with_policies(policy("user").at_branch(2));
+        let key = Key::new("a").beside(part);
+        assert!(second.can_decide(&key) && second.check(&key).await.expect("a decision").is_allowed());
+        second.reset(&key).await.expect("a reset");
+        assert_eq!(remaining(&second, &key).await, 10);
+    }
+    assert_eq!(keys(), 2);
 }
 
 #[tokio::test]

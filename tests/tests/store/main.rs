@@ -2,6 +2,7 @@
 
 mod batches;
 mod blocking;
+mod branches;
 mod breaker;
 mod cluster;
 mod costs;
@@ -22,6 +23,7 @@ mod probe;
 mod redis;
 mod refusing_servers;
 mod replicas;
+mod reservations;
 mod rest;
 mod runtimes;
 mod suite;

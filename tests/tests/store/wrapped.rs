@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate::{
     Check, CheckFuture, Cost, Decision, Entry, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore,
-    ReplicaCount, Store, StoreFuture,
+    ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
@@ -29,6 +29,18 @@ impl Store for Wrapper {
 
     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
         self.0.entries(policies, key, limit)
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        self.0.reserve(check, id, time_to_live)
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        self.0.commit(check, id)
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.can_decide(policies, key)
     }
 
     fn is_in_process(&self) -> bool {
@@ -70,6 +82,8 @@ async fn every_method_reaches_the_store_inside() {
         limiter.refund_decision(form, &decision, Cost::ONE).await.expect("a refund");
         assert!(limiter.entries(form, 10).await.expect("entries").is_empty(), "{form}");
         let _ = limiter.check(form).await.expect("a decision");
+        let reservation = limiter.reserve(form, Cost::ONE).await.expect("a decision");
+        assert_eq!(reservation.cancel().await.expect("settled"), Settlement::Settled, "{form}");
         limiter.reset(form).await.expect("a reset");
         assert!(limiter.entries(form, 10).await.expect("entries").is_empty(), "{form}");
     }

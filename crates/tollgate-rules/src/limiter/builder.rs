@@ -2,7 +2,10 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use tollgate::{DeniedKeys, Limiter, Outage, Policy, Quota, Store};
 
-use super::rule_limiter::{RuleLimiter, Shared};
+use super::{
+    rule_limiter::{RuleLimiter, Shared},
+    steps::Steps,
+};
 use crate::{GlobalModes, Rules};
 
 impl RuleLimiter {
@@ -106,6 +109,7 @@ impl RuleLimiterBuilder {
             rules: self.rules,
             modes: self.modes,
             denied_keys: self.denied_keys,
+            steps: Steps::new(),
         }))
     }
 }

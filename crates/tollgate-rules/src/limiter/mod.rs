@@ -3,9 +3,11 @@
 mod builder;
 mod charge;
 mod decision;
+mod pending;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;
+mod steps;
 
 pub use builder::RuleLimiterBuilder;
 pub use decision::{CheckError, RuleDecision};

@@ -3,17 +3,26 @@ use std::{fmt, sync::Arc};
 use tollgate::{DeniedKeys, Error, Limiter, Outage};
 
 use super::{
-    charge::{Charge, charge, refund, settle_denied},
+    charge::{Charge, refund, settle_denied},
     decision::{CheckError, RuleDecision},
+    steps::{Steps, charge},
 };
 use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
-/// In native mode, every descriptor with a limit is checked, all at the same time. When the request is denied, the
-/// descriptors that passed are refunded, so a denied request is free. The policies of one descriptor are decided in one
-/// atomic step. Several descriptors are several steps: for a moment a request that will be denied holds units of its other
-/// descriptors, and another request may be denied for them. A refund that does not reach the store leaves them spent.
+/// In native mode, every descriptor with a limit is checked, and a denied request is free. Up to four descriptors with up to
+/// eight policies are decided in one atomic step: all are charged, or none. Some descriptors have a step of their own, which
+/// is taken at the same time:
+///
+/// - those in shadow mode, and quota descriptors, because they do not deny the request alone;
+/// - those with another `on_outage`, or with a policy of the same name as another one;
+/// - those whose units never fit;
+/// - all of them in a Redis Cluster, where the counters lie in different slots.
+///
+/// When the request is denied, the steps that passed are refunded. Then, for a moment, a request that will be denied holds
+/// units of its other steps, and another request may be denied for them. A refund that does not reach the store leaves them
+/// spent.
 ///
 /// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the rest of
 /// the window. Decisions are those of Envoy's service, apart from one point: a check of 0 units is denied when no unit is
@@ -61,6 +70,7 @@ pub(super) struct Shared {
     pub(super) open: Limiter,
     pub(super) closed: Limiter,
     pub(super) local: Limiter,
+    pub(super) steps: Steps,
 }
 
 impl RuleLimiter {
@@ -146,7 +156,7 @@ impl RuleLimiter {
     }
 
     async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
-        let charges = charge(plan, |rule| self.limiter(rule)).await?;
+        let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
         let outcomes = settle_denied(plan, &charges).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
         self.record(plan, &verdict);

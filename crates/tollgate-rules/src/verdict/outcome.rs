@@ -77,6 +77,15 @@ impl Outcome {
         }
     }
 
+    /// Returns the outcome of a descriptor that has the units, and was not charged because another one denies the request.
+    pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
+        let outcome = Self::from_decision(decision);
+        let Some(state) = decision.binding() else { return outcome };
+        let limit = state.policy().quota().burst();
+        let after = limit.saturating_sub(state.remaining()).saturating_add(hits);
+        Self { is_over: false, usage: Usage::new(limit, after, hits, Compat::Native), ..outcome }
+    }
+
     /// Returns the outcome of a rule with 0 requests, which counts nothing.
     #[must_use]
     pub fn blocked(period: Duration, hits: u64, now: Duration) -> Self {

@@ -19,6 +19,7 @@ mod model;
 mod names;
 mod reload;
 mod spring;
+mod steps;
 mod verdict;
 mod warnings;
 

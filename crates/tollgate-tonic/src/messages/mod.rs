@@ -10,10 +10,14 @@
 //! | cost of a message | one unit; the first message comes with the call | [any cost](ChargedStream::cost), from the first message on |
 //! | changes to handlers | none | yes |
 //!
+//! Both hold a message back until the store has decided. [`MessageCounter`] only counts the messages of a response as they
+//! pass, for a cost that is settled when the response ends.
+//!
 //! The other types of this module are named only in the signatures of wrapping code.
 
 mod boundaries;
 mod charge;
+mod counter;
 mod denial_signal;
 mod layer;
 mod message_body;
@@ -24,6 +28,7 @@ mod service;
 mod stream;
 
 pub use charge::MessageCharge;
+pub use counter::MessageCounter;
 pub use layer::{MessageLayer, RateLimitBuilderExt};
 pub use message_body::MessageBody;
 pub use service::{MessageService, ResponseFuture};

@@ -22,6 +22,7 @@ use crate::protocol::Protocol;
 /// | missing key | `INVALID_ARGUMENT` | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
+/// | shed by an [adaptive limiter](tollgate_tower::adaptive) | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
 ///
 /// The HTTP status is 200, and the response is a single frame (Trailers-Only). A client that has
 /// received response headers before the status counts the call as started, and does not retry it.
@@ -184,7 +185,7 @@ impl<H> GrpcStatus<H> {
     pub fn error_status(&self, error: &Error) -> Status {
         match error.kind() {
             ErrorKind::CostExceedsBurst => self.template.cost_never_fits(),
-            ErrorKind::KeyLevels => Status::internal("internal error"),
+            ErrorKind::KeyLevels | ErrorKind::CrossSlot => Status::internal("internal error"),
             _ => self.template.unavailable(),
         }
     }
@@ -223,6 +224,7 @@ impl<H> GrpcStatus<H> {
             Reason::Blocked => self.template.blocked(),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),
+            Reason::Overloaded(_) => self.template.overloaded(rejection.retry_after().unwrap_or_default()),
             _ => self.template.unavailable(),
         }
     }

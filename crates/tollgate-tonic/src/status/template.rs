@@ -67,6 +67,21 @@ impl StatusTemplate {
         Status::with_error_details_vec(Code::Unavailable, "rate limiter unavailable", details)
     }
 
+    /// Returns the status of a call that an adaptive limiter has shed.
+    pub(super) fn overloaded(&self, retry_after: Duration) -> Status {
+        let details = [
+            ErrorDetail::from(RetryInfo::new(Some(retry_after))),
+            self.error_info("SERVICE_OVERLOADED", HashMap::new()),
+        ];
+        let pushback = self.pushback.then(|| pushback_ms(retry_after));
+        Status::with_error_details_vec_and_metadata(
+            Code::Unavailable,
+            "service overloaded",
+            details,
+            metadata(pushback),
+        )
+    }
+
     fn violation(&self, state: &PolicyState<'_>) -> QuotaViolation {
         let policy = state.policy();
         let (name, quota) = (policy.name(), policy.quota());

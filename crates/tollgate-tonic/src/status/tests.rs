@@ -175,3 +175,29 @@ async fn retry_info_is_the_wait_of_the_strictest_layer_with_its_jitter() {
     let lists = response.headers()["ratelimit"].to_str().unwrap();
     assert!(lists.contains(&format!(r#""outer";r=0;t={}"#, delay.as_secs_f64().ceil())), "{lists} {delay:?}");
 }
+
+#[tokio::test]
+async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
+    use http::{Request, Response};
+    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+    use tonic::body::Body;
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(1..=1).build();
+    let service =
+        service_fn(|_: Request<Body>| async { Ok::<_, std::convert::Infallible>(Response::new(Body::default())) });
+    let layer = AdaptiveLayer::builder(limiter.clone())
+        .retry_jitter(Duration::ZERO)
+        .respond_with(GrpcStatus::new().pushback(true))
+        .build();
+    let _slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+    let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+    let response = layer.layer(service).oneshot(call.body(Body::default()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(!response.headers().contains_key("retry-after"));
+    let status = Status::from_header_map(response.headers()).unwrap();
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "service overloaded"));
+    assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_millis(100)));
+    assert_eq!(status.get_details_error_info().unwrap().reason, "SERVICE_OVERLOADED");
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "100");
+}

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use tollgate::{Cost, Limiter};
+use tollgate::{Cost, Costs, Decision, Limiter};
 
 use super::RateLimitBuilder;
-use crate::{charge::Outcome, options::RequestLimiterSource};
+use crate::{
+    charge::{FinalCost, Outcome},
+    options::RequestLimiterSource,
+};
 
 impl<K, R> RateLimitBuilder<K, R> {
     /// Charges only responses with a matching status. All other responses are refunded.
@@ -95,7 +98,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the final cost after the response. The difference to the initial charge is refunded.
     ///
     /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
-    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units.
+    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units. Where the policies have
+    /// [costs](Self::costs) of their own, the closure receives the greatest, and each policy keeps the final cost at most.
     ///
     /// The refund runs in the background and delays no response. The rate limit headers of the
     /// response do not include it.
@@ -126,7 +130,43 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
-        self.options.final_cost = Some(Arc::new(final_cost));
+        self.options.final_cost = Some(FinalCost::One(Arc::new(final_cost)));
+        self.options.charges_after = false;
+        self
+    }
+
+    /// Sets the final cost for each policy after the response. The differences to the initial charge are refunded.
+    ///
+    /// The closure receives the [`Outcome`] and the decision, of which each state has its initial
+    /// [cost](tollgate::PolicyState::cost). A policy without a cost in the result keeps its initial charge. All else is as with
+    /// [`final_cost`](Self::final_cost), which this option replaces.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// # let quota = Quota::per_day(10_000);
+    /// # let limiter = Limiter::new(MemoryStore::new(), [Policy::fixed_window("requests", quota), Policy::fixed_window("tokens", quota)]);
+    /// // One request, and an estimate of its tokens.
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .costs(|_| [("requests", 1), ("tokens", 4_000)])
+    ///     .final_costs(|_outcome, _decision| [("tokens", 700)])
+    ///     .build();
+    ///
+    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// let state = limiter.peek("all").await.unwrap();
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999, 9_300));
+    /// # }
+    /// ```
+    pub fn final_costs<C: Into<Costs>>(
+        mut self,
+        final_costs: impl Fn(Outcome<'_>, &Decision) -> C + Send + Sync + 'static,
+    ) -> Self {
+        let final_costs = move |outcome: Outcome<'_>, decision: &Decision| final_costs(outcome, decision).into();
+        self.options.final_cost = Some(FinalCost::Each(Arc::new(final_costs)));
         self.options.charges_after = false;
         self
     }

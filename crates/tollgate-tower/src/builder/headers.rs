@@ -1,16 +1,47 @@
 //! The options for the headers of responses.
 
-use std::time::Duration;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tollgate::KeySecret;
 
 use super::RateLimitBuilder;
-use crate::headers::{HeaderFormat, QuotaUnit};
+use crate::headers::{HeaderFormat, HeaderFormats, HeaderOptions, QuotaUnit};
 
 impl<K, R> RateLimitBuilder<K, R> {
     /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`].
     pub fn header_format(mut self, format: HeaderFormat) -> Self {
-        self.options.headers.format = format;
+        self.headers().formats = HeaderFormats::one(format);
+        self
+    }
+
+    /// Selects several rate limit header formats. Each response carries the headers of all of them.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, key::Global};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("tokens", Quota::per_minute(1000)));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .header_formats([HeaderFormat::Ietf08, HeaderFormat::OpenAi])
+    ///     .quota_unit(QuotaUnit::TOKENS)
+    ///     .build();
+    ///
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.headers()["ratelimit"], r#""tokens";r=999;t=60"#);
+    /// assert_eq!(response.headers()["x-ratelimit-remaining-tokens"], "999");
+    /// assert_eq!(response.headers()["x-ratelimit-reset-tokens"], "1m0s");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if two formats have a rate limit header in common, such as `Ietf08` and `Ietf07`.
+    pub fn header_formats(mut self, formats: impl IntoIterator<Item = HeaderFormat>) -> Self {
+        self.headers().formats = HeaderFormats::new(formats);
         self
     }
 
@@ -20,14 +51,15 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// layer may replace that header. In that case configure the CORS layer with the
     /// [names](HeaderFormat::names) instead.
     pub fn expose_headers(mut self, expose: bool) -> Self {
-        self.options.headers.exposes_headers = expose;
+        self.headers().exposes_headers = expose;
         self
     }
 
-    /// Names the unit of the quotas, in the parameter `qu` of `RateLimit-Policy`.
+    /// Names the unit that the policies count. The default is [`QuotaUnit::REQUESTS`].
     ///
-    /// Without this option there is no such parameter, and clients assume requests. Other formats than
-    /// [`Ietf08`](HeaderFormat::Ietf08) have no units.
+    /// The parameter `qu` of `RateLimit-Policy` shows the unit, unless it is the default. The formats
+    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All other
+    /// formats show no units. [`quota_units`](Self::quota_units) names the units of single policies.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -48,7 +80,42 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn quota_unit(mut self, unit: QuotaUnit) -> Self {
-        self.options.headers.unit = Some(unit);
+        self.headers().units.others = Some(unit);
+        self
+    }
+
+    /// Names the unit that each of these policies counts. [`quota_unit`](Self::quota_unit) applies to all others.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, key::Global};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let policies = [
+    ///     Policy::fixed_window("requests", Quota::per_minute(60)),
+    ///     Policy::fixed_window("input", Quota::per_minute(80_000)),
+    /// ];
+    /// let limiter = Limiter::new(MemoryStore::new(), policies);
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .header_formats([HeaderFormat::Ietf08, HeaderFormat::Anthropic])
+    ///     .quota_units([("input", QuotaUnit::INPUT_TOKENS)])
+    ///     .build();
+    ///
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// let policy = r#""requests";q=60;w=60, "input";q=80000;qu="input-tokens";w=60"#;
+    /// assert_eq!(response.headers()["ratelimit-policy"], policy);
+    /// assert_eq!(response.headers()["anthropic-ratelimit-requests-limit"], "60");
+    /// assert_eq!(response.headers()["anthropic-ratelimit-input-tokens-limit"], "80000");
+    /// # }
+    /// ```
+    pub fn quota_units<N>(mut self, units: impl IntoIterator<Item = (N, QuotaUnit)>) -> Self
+    where
+        N: Into<Cow<'static, str>>,
+    {
+        self.headers().units.named.extend(units.into_iter().map(|(policy, unit)| (policy.into(), unit)));
         self
     }
 
@@ -150,7 +217,12 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn mark_degraded(mut self, mark: bool) -> Self {
-        self.options.headers.marks_degraded = mark;
+        self.headers().marks_degraded = mark;
         self
+    }
+
+    /// Borrows the options for changes. They are not shared before the layer is built.
+    fn headers(&mut self) -> &mut HeaderOptions {
+        Arc::make_mut(&mut self.options.headers)
     }
 }

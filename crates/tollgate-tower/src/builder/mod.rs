@@ -6,9 +6,15 @@ mod headers;
 use std::{fmt, time::Duration};
 
 use http::request::Parts;
-use tollgate::Cost;
+use tollgate::{Cost, Costs};
 
-use crate::{labels::MetricLabels, limiters::LimiterSource, options::Options, rejection::Problem, shared::Shared};
+use crate::{
+    labels::MetricLabels,
+    limiters::LimiterSource,
+    options::{CostOf, Options},
+    rejection::Problem,
+    shared::Shared,
+};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
@@ -51,7 +57,44 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
-        self.options.cost = Some(Box::new(cost));
+        self.options.cost = Some(CostOf::One(Box::new(cost)));
+        self
+    }
+
+    /// Sets the cost of a request for each policy: one request and so many tokens. Replaces [`cost`](Self::cost).
+    ///
+    /// One step charges all policies, or none. See [`Costs`]. Costs that name a policy which the limiter does not have, or that
+    /// do not name each of its policies, are answered with 500 and logged once.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(
+    ///     MemoryStore::new(),
+    ///     [
+    ///         Policy::fixed_window("requests", Quota::per_day(100)),
+    ///         Policy::fixed_window("bytes", Quota::per_day(1_000_000)),
+    ///     ],
+    /// );
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .costs(|parts| {
+    ///         let length = parts.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    ///         Costs::new(Cost::ONE).with("bytes", length.unwrap_or(1_000_u64))
+    ///     })
+    ///     .build();
+    ///
+    /// let request = Request::post("/").header("content-length", "700").body(()).unwrap();
+    /// layer.layer(service).oneshot(request).await.unwrap();
+    /// let state = limiter.peek("all").await.unwrap();
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99, 999_300));
+    /// # }
+    /// ```
+    pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
+        self.options.cost = Some(CostOf::Each(Box::new(move |parts| costs(parts).into())));
         self
     }
 

@@ -2,13 +2,17 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::seconds::{round_up, since_epoch};
+use super::{
+    seconds::{round_up, since_epoch},
+    unit_format::UnitFormat,
+};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
-/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. The other
-/// formats have one value for each header and describe the [binding](tollgate::Decision::binding)
-/// policy: the one with the longest wait, or else the one closest to exhaustion.
+/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. `OpenAi` and
+/// `Anthropic` describe one policy for each unit. The other formats have one value for each header and describe
+/// the [binding](tollgate::Decision::binding) policy: the one with the longest wait, or else the one closest to
+/// exhaustion. [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
 ///
 /// `limit` is the burst in these formats: the most units that can remain. The policies name the
 /// amount and the period, and the burst where it differs: `20;w=1;burst=40`. A limit of the amount
@@ -74,6 +78,52 @@ pub enum HeaderFormat {
     /// Writes `X-RateLimit-Limit` (the burst) and `X-RateLimit-Remaining`. A denial also carries
     /// `X-RateLimit-Retry-After`, with the same seconds as `Retry-After`.
     RetryAfter,
+    /// Follows the API of OpenAI: a limit, the remaining units and a reset for requests, and the same for tokens.
+    ///
+    /// ```text
+    /// x-ratelimit-limit-requests: 60
+    /// x-ratelimit-remaining-requests: 59
+    /// x-ratelimit-reset-requests: 1s
+    /// x-ratelimit-limit-tokens: 150000
+    /// x-ratelimit-remaining-tokens: 149984
+    /// x-ratelimit-reset-tokens: 6m0s
+    /// ```
+    ///
+    /// The limit is the burst. The reset is the time until the whole burst is available, in the form of Go's
+    /// `time.Duration`: `12ms`, `6m0s`, `1h2m3s`. It is rounded up, to milliseconds below one second and to seconds
+    /// above. A denial also carries `retry-after-ms`, the wait of `Retry-After` in milliseconds. The clients of these
+    /// services prefer it.
+    ///
+    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS) and [`TOKENS`](crate::QuotaUnit::TOKENS) appear.
+    /// Set the units with [`quota_units`](crate::RateLimitBuilder::quota_units). Of several policies with one unit, the
+    /// most restrictive one appears: the one with the longest wait, or else the one with the fewest remaining units.
+    /// Policies with other units do not appear.
+    ///
+    /// Sources: [Rate limits in headers](https://developers.openai.com/api/docs/guides/rate-limits) of OpenAI, and
+    /// [`retry-after-ms`](https://learn.microsoft.com/azure/ai-services/openai/how-to/quota) of Azure.
+    OpenAi,
+    /// Follows the API of Anthropic: a limit, the remaining units and a reset for requests, tokens, input tokens and
+    /// output tokens.
+    ///
+    /// ```text
+    /// anthropic-ratelimit-requests-limit: 1000
+    /// anthropic-ratelimit-requests-remaining: 999
+    /// anthropic-ratelimit-requests-reset: 2026-08-21T12:41:00Z
+    /// anthropic-ratelimit-input-tokens-limit: 80000
+    /// anthropic-ratelimit-input-tokens-remaining: 79000
+    /// anthropic-ratelimit-input-tokens-reset: 2026-08-21T12:41:30Z
+    /// ```
+    ///
+    /// The limit is the burst. The reset is the instant at which the whole burst is available, by the clock of this
+    /// machine, in UTC and in the form of [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339). It is rounded up to
+    /// seconds. Anthropic rounds the remaining tokens to thousands. This format writes them exactly.
+    ///
+    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS), [`TOKENS`](crate::QuotaUnit::TOKENS),
+    /// [`INPUT_TOKENS`](crate::QuotaUnit::INPUT_TOKENS) and [`OUTPUT_TOKENS`](crate::QuotaUnit::OUTPUT_TOKENS) appear,
+    /// one for each unit as in [`OpenAi`](Self::OpenAi).
+    ///
+    /// Source: [Response headers](https://platform.claude.com/docs/en/api/rate-limits#response-headers) of Anthropic.
+    Anthropic,
     /// Writes `Retry-After` on denials and no other header.
     None,
 }
@@ -118,7 +168,34 @@ impl HeaderFormat {
                  x-ratelimit-requested-tokens"
             }
             Self::RetryAfter => "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-retry-after",
+            Self::OpenAi => {
+                "retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
+                 x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, \
+                 x-ratelimit-reset-tokens"
+            }
+            Self::Anthropic => {
+                "retry-after, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
+                 anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
+                 anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset, \
+                 anthropic-ratelimit-input-tokens-limit, anthropic-ratelimit-input-tokens-remaining, \
+                 anthropic-ratelimit-input-tokens-reset, anthropic-ratelimit-output-tokens-limit, \
+                 anthropic-ratelimit-output-tokens-remaining, anthropic-ratelimit-output-tokens-reset"
+            }
             Self::None => "retry-after",
+        }
+    }
+
+    /// Returns the names of the headers, but for those that say when to come back.
+    pub(crate) fn own_names(self) -> impl Iterator<Item = &'static str> {
+        self.joined_names().split(", ").filter(|name| !matches!(*name, "retry-after" | "retry-after-ms"))
+    }
+
+    /// Returns the format with a group of headers for each unit, if this is one.
+    pub(super) const fn by_unit(self) -> Option<UnitFormat> {
+        match self {
+            Self::OpenAi => Some(UnitFormat::OpenAi),
+            Self::Anthropic => Some(UnitFormat::Anthropic),
+            _ => None,
         }
     }
 }
@@ -127,7 +204,7 @@ impl HeaderFormat {
     /// Returns the names of the single values that a layer of this format may write or replace.
     pub(super) const fn single_names(self) -> &'static [&'static str] {
         match self {
-            Self::Ietf08 | Self::None => &[],
+            Self::Ietf08 | Self::OpenAi | Self::Anthropic | Self::None => &[],
             Self::Ietf07 => &["ratelimit"],
             Self::Ietf06 => &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
             Self::Envoy03 | Self::Legacy { .. } | Self::Spring | Self::RetryAfter => &[

@@ -14,4 +14,5 @@ pub(super) const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimi
 pub(super) const X_REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
 pub(super) const X_BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
 pub(super) const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
+pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 pub(super) const DEGRADED: &str = "tollgate-degraded";

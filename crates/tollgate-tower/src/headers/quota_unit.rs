@@ -1,7 +1,14 @@
-/// Names the unit that a quota counts, for the parameter `qu` of `RateLimit-Policy`.
+use std::borrow::Cow;
+
+/// Names the unit that a quota counts.
 ///
-/// All policies of a layer count the same unit, because one [cost](crate::RateLimitBuilder::cost) is
-/// charged to all of them.
+/// The parameter `qu` of `RateLimit-Policy` shows it, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and
+/// [`Anthropic`](crate::HeaderFormat::Anthropic) have headers for each unit.
+/// [`quota_units`](crate::RateLimitBuilder::quota_units) sets the unit of each policy, and
+/// [`quota_unit`](crate::RateLimitBuilder::quota_unit) the unit of all others.
+///
+/// draft-ietf-httpapi-ratelimit-headers defines `requests`, `content-bytes` and `concurrent-requests`. The units of
+/// language models are not in its registry.
 ///
 /// ```
 /// use tollgate_tower::QuotaUnit;
@@ -14,10 +21,23 @@
 pub struct QuotaUnit(&'static str);
 
 impl QuotaUnit {
+    /// Counts requests. This is the unit of every policy that names no other. The parameter `qu` is then omitted.
+    pub const REQUESTS: Self = Self("requests");
+
+    /// Counts tokens of a language model, those of the input and of the output together.
+    pub const TOKENS: Self = Self("tokens");
+
+    /// Counts tokens that a language model reads.
+    pub const INPUT_TOKENS: Self = Self("input-tokens");
+
+    /// Counts tokens that a language model writes.
+    pub const OUTPUT_TOKENS: Self = Self("output-tokens");
+
     /// Counts bytes of the content of requests or responses.
     pub const CONTENT_BYTES: Self = Self("content-bytes");
 
-    /// Counts requests that are handled at the same time.
+    /// Counts requests that are handled at the same time. Such a limit has no window and no reset, so the parameters
+    /// `w` and `t` are omitted.
     pub const CONCURRENT_REQUESTS: Self = Self("concurrent-requests");
 
     /// Creates a unit of your own. Begin its name with the name of your service.
@@ -43,5 +63,21 @@ impl QuotaUnit {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         self.0
+    }
+}
+
+/// Stores the unit of each policy.
+#[derive(Clone, Default)]
+pub(crate) struct QuotaUnits {
+    /// The unit of the policies that are not named.
+    pub(crate) others: Option<QuotaUnit>,
+    pub(crate) named: Vec<(Cow<'static, str>, QuotaUnit)>,
+}
+
+impl QuotaUnits {
+    /// Returns the unit of the policy with this name.
+    pub(super) fn of(&self, policy: &str) -> QuotaUnit {
+        let named = self.named.iter().rev().find(|(name, _)| name == policy);
+        named.map(|(_, unit)| *unit).or(self.others).unwrap_or(QuotaUnit::REQUESTS)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::HeaderValue;
 use tollgate::PolicyState;
 
 /// Returns whole seconds, rounded up.
@@ -23,18 +22,25 @@ pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration 
     if state.remaining() > 0 {
         return state.more_after();
     }
-    state.retry_after().unwrap_or_else(|| state.more_after()).saturating_add(jitter)
+    more_or_retry_after(state).saturating_add(jitter)
 }
 
-/// Returns the delay of a `Retry-After` in seconds, rounded up: a number of any length, or a date (RFC 9110, section
-/// 10.2.3).
-pub(super) fn retry_after(value: &HeaderValue) -> Option<u64> {
-    let text = value.to_str().ok()?.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(text.parse().unwrap_or(u64::MAX));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(round_up(date.duration_since(SystemTime::now()).unwrap_or_default()))
+/// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
+#[inline]
+pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
+    state.retry_after().unwrap_or_else(|| state.more_after())
+}
+
+/// Returns whole milliseconds, rounded up.
+pub(crate) fn round_up_to_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
+pub(crate) fn from_now(reset: u64) -> Duration {
+    let reset = Duration::from_secs(reset);
+    // A delay of more than 30 years must be a time since the epoch.
+    if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
 }
 
 #[cfg(test)]
@@ -47,26 +53,5 @@ mod tests {
         assert_eq!(round_up(Duration::from_micros(1)), 1);
         assert_eq!(round_up(Duration::from_secs(1)), 1);
         assert_eq!(round_up(Duration::from_micros(1_000_001)), 2);
-    }
-
-    #[test]
-    fn retry_after_is_a_number_or_a_date() {
-        let past = "Sun, 06 Nov 1994 08:49:37 GMT";
-        for (text, expected) in [
-            ("7", Some(7)),
-            ("0", Some(0)),
-            (" 7 ", Some(7)),
-            ("99999999999999999999", Some(u64::MAX)),
-            (past, Some(0)),
-            ("", None),
-            ("+7", None),
-            ("7.5", None),
-            ("soon", None),
-        ] {
-            assert_eq!(retry_after(&HeaderValue::from_static(text)), expected, "{text}");
-        }
-        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
-        let found = retry_after(&HeaderValue::try_from(date).unwrap()).unwrap();
-        assert!((98..=100).contains(&found), "{found}");
     }
 }

@@ -3,7 +3,7 @@
 //! Headers of the same format are combined: lists grow, and of single values the stricter ones stay. Headers of another
 //! format are replaced, because a mixture of two formats is a value that no client can parse.
 
-use std::cmp::Reverse;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
@@ -13,50 +13,37 @@ use super::{
     lines::HeaderLines,
     list::{Member, Members, split},
     names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_LIMIT, X_REMAINING, X_RESET},
-    seconds::{retry_after, round_up, since_epoch},
+    parse::retry_after,
+    seconds::from_now,
+    strictness::Strictness,
 };
 
-/// Compares the states of two layers: a longer wait is stricter, and then fewer remaining units.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Strictness {
-    /// The time in seconds until there are more units. It is 0 when units are left.
-    wait: u64,
-    remaining: Reverse<u64>,
+/// Returns the strictness of a member of a list.
+fn strictness_of(member: &Member<'_>) -> Strictness {
+    Strictness::new(member.remaining.unwrap_or(0), Duration::from_secs(member.until_more.unwrap_or(0)))
 }
 
-impl Strictness {
-    fn new(remaining: u64, until_more: u64) -> Self {
-        Self { wait: if remaining == 0 { until_more } else { 0 }, remaining: Reverse(remaining) }
-    }
-
-    fn of(member: &Member<'_>) -> Self {
-        Self::new(member.remaining.unwrap_or(0), member.until_more.unwrap_or(0))
-    }
-
-    /// Returns the strictness that the response reports in a format of single values.
-    fn inside(headers: &HeaderMap, format: HeaderFormat) -> Option<Self> {
-        let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
-        let number = |text: &str| text.trim().parse::<u64>().ok();
-        let member = |name: &str| {
-            let value = text(&RATELIMIT)?;
-            value.split(',').find_map(|member| number(member.trim().strip_prefix(name)?))
-        };
-        let (remaining, reset) = match format {
-            HeaderFormat::Ietf07 => (member("remaining="), member("reset=")),
-            _ => {
-                let (remaining, reset) = match format {
-                    HeaderFormat::Ietf06 => (&RATELIMIT_REMAINING, &RATELIMIT_RESET),
-                    _ => (&X_REMAINING, &X_RESET),
-                };
-                (text(remaining).and_then(number), text(reset).and_then(number))
-            }
-        };
-        // A number of more than 30 years is a time since the epoch.
-        let reset = reset
-            .map(|reset| if reset > 1_000_000_000 { reset.saturating_sub(round_up(since_epoch())) } else { reset });
-        let wait = reset.or_else(|| headers.get(header::RETRY_AFTER).and_then(retry_after));
-        remaining.map(|remaining| Self::new(remaining, wait.unwrap_or(0)))
-    }
+/// Returns the strictness that the response reports in a format of single values.
+fn strictness_inside(headers: &HeaderMap, format: HeaderFormat) -> Option<Strictness> {
+    let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let member = |name: &str| {
+        let value = text(&RATELIMIT)?;
+        value.split(',').find_map(|member| number(member.trim().strip_prefix(name)?))
+    };
+    let (remaining, reset) = match format {
+        HeaderFormat::Ietf07 => (member("remaining="), member("reset=")),
+        _ => {
+            let (remaining, reset) = match format {
+                HeaderFormat::Ietf06 => (&RATELIMIT_REMAINING, &RATELIMIT_RESET),
+                _ => (&X_REMAINING, &X_RESET),
+            };
+            (text(remaining).and_then(number), text(reset).and_then(number))
+        }
+    };
+    let retry_after = || headers.get(header::RETRY_AFTER).and_then(retry_after).map(Duration::from_secs);
+    let wait = reset.map(from_now).or_else(retry_after);
+    remaining.map(|remaining| Strictness::new(remaining, wait.unwrap_or_default()))
 }
 
 /// Adds the lists of the default format. A name stands once in each list: of two states, the stricter one stays.
@@ -82,7 +69,7 @@ fn combined_lists(
     for member in own.iter() {
         match (policies_inside.named(member.name()), states_inside.named(member.name())) {
             (None, None) => {}
-            (Some(_), Some(other)) if Strictness::of(other) >= Strictness::of(member) => {
+            (Some(_), Some(other)) if strictness_of(other) >= strictness_of(member) => {
                 kept_inside.push(member.name());
             }
             _ => kept_outside.push(member.name()),
@@ -111,10 +98,10 @@ pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderM
         let all = joined(split(&inner).chain([policies.as_bytes()])).filter(|_| is_list);
         headers.insert(RATELIMIT_POLICY, all.unwrap_or(policies));
     }
-    let ours = Strictness::new(remaining, until_more);
+    let ours = Strictness::new(remaining, Duration::from_secs(until_more));
     // These formats have no reset, so the wait inside is `Retry-After`, and an inner layer may have taken it from this one.
-    let may_be_ours = ours.wait > 0 && matches!(format, HeaderFormat::Spring | HeaderFormat::RetryAfter);
-    let is_stricter = match Strictness::inside(headers, format) {
+    let may_be_ours = ours.waits() && matches!(format, HeaderFormat::Spring | HeaderFormat::RetryAfter);
+    let is_stricter = match strictness_inside(headers, format) {
         Some(theirs) => ours > theirs || may_be_ours && ours == theirs,
         None => true,
     };

@@ -6,7 +6,7 @@ use http::HeaderValue;
 use tollgate::{Policy, PolicySet, PolicyState};
 
 use super::{
-    quota_unit::QuotaUnit,
+    quota_unit::{QuotaUnit, QuotaUnits},
     seconds::{round_up, until_more},
 };
 
@@ -21,21 +21,13 @@ pub(super) struct Text {
 
 const CAPACITY: usize = 128;
 
-/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with the unit and the partition key if there are any.
-pub(super) fn policies_08(policies: &PolicySet, unit: Option<QuotaUnit>, partition_key: Option<&[u8]>) -> HeaderValue {
+/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with units and the partition key if there are any.
+pub(super) fn policies_08(policies: &PolicySet, units: &QuotaUnits, partition_key: Option<&[u8]>) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
-        text.separator();
-        text.name(policy.name());
-        text.number(b";q=", policy.quota().amount());
-        if let Some(unit) = unit {
-            text.push(b";qu=");
-            text.name(unit.as_str());
-        }
-        text.number(b";w=", round_up(policy.quota().period()));
-        if let Some(partition_key) = partition_key {
-            text.partition_key(partition_key);
-        }
+        let (quota, unit) = (policy.quota(), units.of(policy.name()));
+        let window = (unit != QuotaUnit::CONCURRENT_REQUESTS).then(|| quota.period());
+        text.policy_08(policy.name(), quota.amount(), unit, window, partition_key);
     }
     text.finish()
 }
@@ -82,6 +74,30 @@ impl Text {
         Self { len: 0, array: [0; CAPACITY], long: Vec::new() }
     }
 
+    /// Appends `"burst";q=20;w=1`. A limit of concurrent requests has no window.
+    pub(super) fn policy_08(
+        &mut self,
+        name: &str,
+        quota: u64,
+        unit: QuotaUnit,
+        window: Option<Duration>,
+        partition_key: Option<&[u8]>,
+    ) {
+        self.separator();
+        self.name(name);
+        self.number(b";q=", quota);
+        if unit != QuotaUnit::REQUESTS {
+            self.push(b";qu=");
+            self.name(unit.as_str());
+        }
+        if let Some(window) = window {
+            self.number(b";w=", round_up(window));
+        }
+        if let Some(partition_key) = partition_key {
+            self.partition_key(partition_key);
+        }
+    }
+
     /// Appends `"burst";r=7;t=1`. Omits `t` when the quota is full.
     #[inline]
     pub(super) fn state_08(&mut self, prefix: &[u8], remaining: u64, until_more: u64) {
@@ -124,7 +140,7 @@ impl Text {
 
     // Inlined by force: most labels are constant, and their bytes are then written without a call.
     #[inline(always)]
-    fn number(&mut self, label: &[u8], number: u64) {
+    pub(super) fn number(&mut self, label: &[u8], number: u64) {
         self.push(label);
         match number {
             0..10 => self.push(&[b'0' + number as u8]),
@@ -134,7 +150,7 @@ impl Text {
     }
 
     #[inline]
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         match self.array.get_mut(self.len..end) {
             Some(free) if self.long.is_empty() => free.copy_from_slice(bytes),

@@ -9,12 +9,13 @@ use http::{
 use tollgate::ErrorKind;
 
 use super::{
-    header_format::HeaderFormat,
+    formats::HeaderFormats,
     lines::HeaderLines,
-    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, X_RETRY_AFTER},
+    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_RETRY_AFTER},
     numbers::number_value,
-    seconds::retry_after,
+    parse::{retry_after, retry_after_millis},
     stack,
+    unit_format::UnitLines,
 };
 
 /// Stores the headers of a decision. They are written when the decision is made, so that nothing else of the
@@ -23,8 +24,8 @@ pub(crate) struct HeaderUpdate {
     pub(super) headers: Headers,
     /// The time in seconds until a spent policy has more units. It is 0 when units are left.
     pub(super) until_more: u64,
-    /// The format whose headers scripts in browsers may read.
-    pub(super) exposed: Option<HeaderFormat>,
+    /// The formats whose headers scripts in browsers may read.
+    pub(super) exposed: Option<HeaderFormats>,
     /// The reason why the store did not decide, where the layer reports it to clients.
     pub(super) degraded: Option<ErrorKind>,
 }
@@ -36,8 +37,52 @@ pub(super) enum Headers {
         policies: HeaderValue,
         states: HeaderValue,
     },
+    /// A format with a group of headers for each unit.
+    Units(Vec<UnitLines>),
     /// All other formats.
     Lines(HeaderLines),
+    /// The headers of several formats.
+    Several(Vec<Self>),
+}
+
+impl Headers {
+    /// Adds the headers to those that the response has already. `until_more` is the wait of the layer in seconds.
+    #[cold]
+    fn add_to(self, until_more: u64, headers: &mut HeaderMap) {
+        match self {
+            Self::None => {}
+            Self::Lists { policies, states } => add_lists(policies, states, headers),
+            Self::Units(units) => units.into_iter().for_each(|unit| unit.add_to(headers)),
+            Self::Lines(lines) => stack::add_lines(lines, until_more, headers),
+            Self::Several(several) => several.into_iter().for_each(|own| own.add_to(until_more, headers)),
+        }
+    }
+
+    /// Adds the headers that the response does not have.
+    #[cold]
+    fn add_missing_to(self, missing: &mut MissingHeaders<'_>) {
+        match self {
+            Self::None => {}
+            Self::Lists { policies, states } => {
+                missing.add(RATELIMIT_POLICY, policies);
+                missing.add(RATELIMIT, states);
+            }
+            Self::Units(units) => {
+                for (name, value) in units.into_iter().flat_map(UnitLines::into_lines) {
+                    missing.add(name, value);
+                }
+            }
+            Self::Lines(HeaderLines { policies, lines, .. }) => {
+                if let Some(policies) = policies {
+                    missing.add(RATELIMIT_POLICY, policies);
+                }
+                for (name, value) in lines {
+                    missing.add(name, value);
+                }
+            }
+            Self::Several(several) => several.into_iter().for_each(|own| own.add_missing_to(missing)),
+        }
+    }
 }
 
 impl HeaderUpdate {
@@ -59,13 +104,13 @@ impl HeaderUpdate {
         match own {
             Headers::None => {}
             Headers::Lists { policies, states } => add_lists(policies, states, headers),
-            Headers::Lines(lines) => stack::add_lines(lines, self.until_more, headers),
+            others => others.add_to(self.until_more, headers),
         }
         if self.until_more > 0 {
             raise_retry_after(self.until_more, headers);
         }
-        if let Some(format) = self.exposed.filter(|_| has_headers) {
-            expose(format.joined_names(), headers);
+        if let Some(formats) = self.exposed.filter(|_| has_headers) {
+            expose_formats(formats, headers);
         }
         if let Some(kind) = self.degraded {
             mark_degraded(kind, self.exposed.is_some(), headers);
@@ -83,17 +128,10 @@ impl HeaderUpdate {
                 missing.add(RATELIMIT_POLICY, policies);
                 missing.add(RATELIMIT, states);
             }
-            Headers::Lines(HeaderLines { policies, lines, .. }) => {
-                if let Some(policies) = policies {
-                    missing.add(RATELIMIT_POLICY, policies);
-                }
-                for (name, value) in lines {
-                    missing.add(name, value);
-                }
-            }
+            others => others.add_missing_to(missing),
         }
-        if let Some(format) = self.exposed.filter(|_| has_headers) {
-            expose(format.joined_names(), missing.headers);
+        if let Some(formats) = self.exposed.filter(|_| has_headers) {
+            expose_formats(formats, missing.headers);
         }
         if let Some(kind) = self.degraded {
             mark_degraded(kind, self.exposed.is_some(), missing.headers);
@@ -170,6 +208,12 @@ fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
     }
 }
 
+/// Allows scripts in browsers to read the headers of all formats.
+#[cold]
+fn expose_formats(formats: HeaderFormats, headers: &mut HeaderMap) {
+    formats.iter().for_each(|format| expose(format.joined_names(), headers));
+}
+
 /// Allows scripts in browsers to read headers.
 #[cold]
 fn expose(names: &'static str, headers: &mut HeaderMap) {
@@ -188,6 +232,12 @@ fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
         {
             headers.insert(name, number_value(until_more));
         }
+    }
+    let millis = until_more.saturating_mul(1_000);
+    if let Some(inner) = headers.get(RETRY_AFTER_MS)
+        && retry_after_millis(inner).is_none_or(|inner| inner < millis)
+    {
+        headers.insert(RETRY_AFTER_MS, number_value(millis));
     }
 }
 

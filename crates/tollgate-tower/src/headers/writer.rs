@@ -1,10 +1,13 @@
 //! The headers of a limiter in the format that the layer is configured with.
 
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue};
-use tollgate::{Decision, ErrorKind, PolicySet, PolicyState};
+use tollgate::{Decision, ErrorKind, Policy, PolicySet, PolicyState};
 
 use super::{
     details::ResponseDetails,
+    formats::HeaderFormats,
     header_format::HeaderFormat,
     lines::HeaderLines,
     names::{
@@ -12,7 +15,7 @@ use super::{
         X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
     },
     numbers::{number_value, per_second},
-    quota_unit::QuotaUnit,
+    quota_unit::{QuotaUnit, QuotaUnits},
     seconds::{round_up, until_more},
     text::{self, Text},
     update::{HeaderUpdate, Headers, MissingHeaders},
@@ -20,44 +23,59 @@ use super::{
 
 /// Writes the headers of a limiter's decisions.
 pub(crate) struct HeaderWriter {
-    options: HeaderOptions,
-    /// The value of `RateLimit-Policy`, where the format has that header.
+    options: Arc<HeaderOptions>,
+    exposed: Option<HeaderFormats>,
+    has_millis: bool,
+    /// The value of `RateLimit-Policy`, where the default format is the only one.
+    lists: Option<HeaderValue>,
+    /// The value of `RateLimit-Policy`, where a format has that header.
     policies: Option<HeaderValue>,
     /// The beginning of each policy's list member.
     prefixes: Box<[Box<[u8]>]>,
 }
 
 /// Stores the options of a layer for its headers.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct HeaderOptions {
-    pub(crate) format: HeaderFormat,
-    pub(crate) unit: Option<QuotaUnit>,
+    pub(crate) formats: HeaderFormats,
+    pub(crate) units: QuotaUnits,
     pub(crate) exposes_headers: bool,
     pub(crate) marks_degraded: bool,
 }
 
 impl HeaderOptions {
-    /// Returns the value of `RateLimit-Policy`.
+    /// Returns the value of `RateLimit-Policy`. At most one format has that header.
     fn policies(&self, policies: &PolicySet, partition_key: Option<&[u8]>) -> Option<HeaderValue> {
-        match self.format {
-            HeaderFormat::Ietf08 => Some(text::policies_08(policies, self.unit, partition_key)),
+        self.formats.iter().find_map(|format| match format {
+            HeaderFormat::Ietf08 => Some(text::policies_08(policies, &self.units, partition_key)),
             HeaderFormat::Ietf07 | HeaderFormat::Ietf06 => Some(text::policies_06(policies)),
             _ => None,
-        }
+        })
     }
 
-    fn exposed(&self) -> Option<HeaderFormat> {
-        self.exposes_headers.then_some(self.format)
+    fn is_concurrency(&self, policy: &Policy) -> bool {
+        self.units.of(policy.name()) == QuotaUnit::CONCURRENT_REQUESTS
     }
 }
 
 impl HeaderWriter {
-    pub(crate) fn new(options: HeaderOptions, policies: &PolicySet) -> Self {
+    pub(crate) fn new(options: &Arc<HeaderOptions>, policies: &PolicySet) -> Self {
+        let text = options.policies(policies, None);
+        let is_short = options.formats.only() == Some(HeaderFormat::Ietf08)
+            && !policies.iter().any(|policy| options.is_concurrency(policy));
         Self {
-            options,
-            policies: options.policies(policies, None),
+            options: Arc::clone(options),
+            exposed: options.exposes_headers.then_some(options.formats),
+            has_millis: options.formats.iter().any(|format| format == HeaderFormat::OpenAi),
+            lists: text.clone().filter(|_| is_short),
+            policies: text,
             prefixes: policies.iter().map(text::state_prefix_08).collect(),
         }
+    }
+
+    /// Returns whether a denial has its wait in milliseconds too.
+    pub(crate) fn has_millis(&self) -> bool {
+        self.has_millis
     }
 
     /// Returns the value of `RateLimit-Policy`, for a response without a decision.
@@ -81,16 +99,12 @@ impl HeaderWriter {
         states: impl Iterator<Item = PolicyState<'a>>,
         details: &ResponseDetails,
     ) -> HeaderUpdate {
-        match &self.policies {
+        match &self.lists {
             // A degraded decision may follow other policies than the configured ones: the share of this replica.
-            Some(policies)
-                if self.options.format == HeaderFormat::Ietf08
-                    && details.partition_key.is_none()
-                    && !decision.is_degraded() =>
-            {
+            Some(policies) if details.partition_key.is_none() && !decision.is_degraded() => {
                 let (states, until_more) = self.states(states, details);
                 let headers = Headers::Lists { policies: policies.clone(), states };
-                HeaderUpdate { headers, until_more, exposed: self.options.exposed(), degraded: None }
+                HeaderUpdate { headers, until_more, exposed: self.exposed, degraded: None }
             }
             _ => self.update_with(decision, details),
         }
@@ -107,9 +121,6 @@ impl HeaderWriter {
         for (state, prefix) in states.zip(&self.prefixes) {
             let remaining = state.remaining();
             text.state_08(prefix, remaining, round_up(until_more(&state, details.jitter)));
-            if let Some(partition_key) = &details.partition_key {
-                text.partition_key(partition_key);
-            }
             if remaining == 0 {
                 longest = longest.max(round_up(state.more_after().saturating_add(details.jitter)));
             }
@@ -119,24 +130,46 @@ impl HeaderWriter {
 
     /// Writes the headers of any decision in any format.
     fn update_with(&self, decision: &Decision, details: &ResponseDetails) -> HeaderUpdate {
-        let format = self.options.format;
         let spent = decision.states().filter(|state| state.remaining() == 0);
         let until_more = spent.map(|state| round_up(state.more_after().saturating_add(details.jitter))).max();
-        let headers = match decision.binding() {
-            None => Headers::None,
-            Some(_) if format == HeaderFormat::None => Headers::None,
-            Some(state) => match (format, self.policies_of(decision, details)) {
-                (HeaderFormat::Ietf08, Some(policies)) => {
-                    Headers::Lists { policies, states: self.states(decision.states(), details).0 }
-                }
-                (_, policies) => {
-                    let lines = lines(format, decision, &state, details);
-                    Headers::Lines(HeaderLines { format, policies, lines, remaining: state.remaining() })
-                }
-            },
+        let mut all = self.options.formats.iter().filter_map(|format| self.headers(format, decision, details));
+        let headers = match (all.next(), all.next()) {
+            (None, _) => Headers::None,
+            (Some(only), None) => only,
+            (Some(first), Some(second)) => Headers::Several([first, second].into_iter().chain(all).collect()),
         };
         let degraded = decision.degraded().filter(|_| self.options.marks_degraded);
-        HeaderUpdate { headers, until_more: until_more.unwrap_or(0), exposed: self.options.exposed(), degraded }
+        HeaderUpdate { headers, until_more: until_more.unwrap_or(0), exposed: self.exposed, degraded }
+    }
+
+    /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
+    fn headers(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails) -> Option<Headers> {
+        let state = decision.binding()?;
+        if let Some(format) = format.by_unit() {
+            return Some(Headers::Units(format.lines(decision, &self.options.units, details.jitter)));
+        }
+        let policies = || self.policies_of(decision, details);
+        if format == HeaderFormat::Ietf08 {
+            return Some(Headers::Lists { policies: policies()?, states: self.any_states(decision, details) });
+        }
+        let policies = matches!(format, HeaderFormat::Ietf07 | HeaderFormat::Ietf06).then(policies).flatten();
+        let lines = lines(format, decision, &state, details);
+        Some(Headers::Lines(HeaderLines { format, policies, lines, remaining: state.remaining() }))
+    }
+
+    /// Writes the value of `RateLimit` for any decision.
+    fn any_states(&self, decision: &Decision, details: &ResponseDetails) -> HeaderValue {
+        let mut text = Text::new();
+        for (state, prefix) in decision.states().zip(&self.prefixes) {
+            // Units of a limit of concurrent requests come back at a time that nobody knows.
+            let is_timed = !self.options.is_concurrency(state.policy());
+            let until_more = if is_timed { round_up(until_more(&state, details.jitter)) } else { 0 };
+            text.state_08(prefix, state.remaining(), until_more);
+            if let Some(partition_key) = &details.partition_key {
+                text.partition_key(partition_key);
+            }
+        }
+        text.finish()
     }
 
     fn policies_of(&self, decision: &Decision, details: &ResponseDetails) -> Option<HeaderValue> {
@@ -159,7 +192,7 @@ fn lines(
     let quota = state.policy().quota();
     let (remaining, until_more) = (state.remaining(), until_more(state, details.jitter));
     match format {
-        HeaderFormat::Ietf08 | HeaderFormat::None => Vec::new(),
+        HeaderFormat::Ietf08 | HeaderFormat::OpenAi | HeaderFormat::Anthropic | HeaderFormat::None => Vec::new(),
         HeaderFormat::Ietf07 => vec![(RATELIMIT, text::state_07(state, details.jitter))],
         HeaderFormat::Ietf06 => vec![
             number(RATELIMIT_LIMIT, quota.burst()),

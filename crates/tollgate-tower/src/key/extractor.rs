@@ -63,6 +63,45 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or { first: self, second: other }
     }
 
+    /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::beside).
+    ///
+    /// Use it to limit a request by two keys in one step, such as the address and the API key. A policy meters the key of
+    /// this extractor by default, and that of `other` with [`Policy::at_branch`](tollgate::Policy::at_branch). A key has up
+    /// to four branches. A request that one of the extractors exempts is exempt.
+    ///
+    /// A tuple of extractors joins their keys into one key instead.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{KeyExtractor, RateLimitLayer, key::{Global, Header}};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(
+    ///     MemoryStore::new(),
+    ///     [
+    ///         Policy::fixed_window("api-key", Quota::per_day(2)),
+    ///         Policy::fixed_window("service", Quota::per_day(3)).at_branch(2),
+    ///     ],
+    /// );
+    /// let service = RateLimitLayer::new(limiter, Header::new("x-api-key").beside(Global))
+    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+    /// let mut statuses = Vec::new();
+    /// for api_key in ["acme", "acme", "acme", "other", "other"] {
+    ///     let request = Request::builder().header("x-api-key", api_key).body(()).unwrap();
+    ///     statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+    /// }
+    /// assert_eq!(statuses, [200, 200, 429, 200, 429]);
+    /// # }
+    /// ```
+    fn beside<K: KeyExtractor>(self, other: K) -> Beside<Self, K>
+    where
+        Self: Sized,
+    {
+        Beside { first: self, second: other }
+    }
+
     /// Exempts requests in which this extractor finds no key.
     fn or_exempt(self) -> OrExempt<Self>
     where
@@ -98,6 +137,22 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
             Err(error) if error.kind() == KeyErrorKind::Missing => self.second.extract(parts),
             found => found,
         }
+    }
+}
+
+/// Puts the keys of two extractors side by side. [`KeyExtractor::beside`] creates it.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Beside<A, B> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let (Some(first), Some(second)) = (self.first.extract(parts)?, self.second.extract(parts)?) else {
+            return Ok(None);
+        };
+        Ok(Some(first.beside(second)))
     }
 }
 

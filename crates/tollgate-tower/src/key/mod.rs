@@ -15,7 +15,8 @@
 //!
 //! [`Prefixes`] makes `PeerIp` and `ForwardedIp` return nested keys, against clients that own a large network.
 //!
-//! A tuple of extractors joins their keys into one: put an extractor of nested keys first or last. [`KeyExtractor::or`] tries a second extractor when
+//! A tuple of extractors joins their keys into one: put an extractor of nested keys first or last. [`KeyExtractor::beside`]
+//! puts two keys side by side, each with policies of its own. [`KeyExtractor::or`] tries a second extractor when
 //! the first finds no key. [`KeyExtractor::or_exempt`] exempts such requests from the limit.
 
 mod error;
@@ -32,7 +33,7 @@ mod route;
 
 pub use error::{KeyError, KeyErrorKind};
 pub use extension::Extension;
-pub use extractor::{Extraction, KeyExtractor, Or, OrExempt};
+pub use extractor::{Beside, Extraction, KeyExtractor, Or, OrExempt};
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;

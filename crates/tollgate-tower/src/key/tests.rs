@@ -82,6 +82,22 @@ fn a_tuple_joins_its_keys_and_is_exempt_if_one_of_them_is() {
 }
 
 #[test]
+fn keys_beside_each_other_are_branches_and_an_exempt_one_exempts_the_request() {
+    let parts = parts(|request| request.header("a", "1").header("b", "2"));
+    let [a, b] = [Header::new("a"), Header::new("b")];
+    let key = |extraction: Extraction| extraction.unwrap().unwrap();
+    assert_eq!(key(a.clone().beside(b.clone()).extract(&parts)), Key::new("1").beside("2"));
+    assert_eq!(key(a.clone().beside(b.clone()).beside(Global).extract(&parts)).encoded(), "1^2^all");
+    // A tuple joins its keys to each branch.
+    assert_eq!(key((Method, a.clone().beside(b.clone())).extract(&parts)).encoded(), "GET,1^GET,2");
+    assert_eq!(key((a.clone().beside(b), Method).extract(&parts)).encoded(), "1,GET^2,GET");
+    let missing = Header::new("c");
+    assert_eq!(message(a.clone().beside(missing.clone()).extract(&parts)), "header c is missing");
+    assert_eq!(a.clone().beside(missing.clone().or_exempt()).extract(&parts).unwrap(), None);
+    assert_eq!(key(a.clone().beside(missing.or(a)).extract(&parts)).encoded(), "1^1");
+}
+
+#[test]
 fn the_second_extractor_applies_only_if_the_first_key_is_missing() {
     let parts = parts(|request| request.header("a", "1"));
     assert_eq!(Header::new("b").or(Header::new("a")).extract(&parts).unwrap(), Some(Key::new("1")));

@@ -1,7 +1,9 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::reason::{Reason, Rejection};
-use crate::headers::{HeaderWriter, MissingHeaders, RATELIMIT_POLICY, ResponseDetails, number_value};
+use crate::headers::{
+    HeaderWriter, MissingHeaders, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails, number_value, round_up_to_millis,
+};
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
@@ -21,6 +23,7 @@ pub(crate) fn add_headers(
         (Reason::Denied(decision), Some(writer)) => {
             if adds_retry_after {
                 missing.add(header::CACHE_CONTROL, NO_STORE);
+                add_millis(rejection, writer, &mut missing);
             }
             writer.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
         }
@@ -32,5 +35,14 @@ pub(crate) fn add_headers(
         }
         (Reason::Unavailable(error), Some(writer)) => writer.mark_degraded(error.kind(), &mut missing),
         _ => {}
+    }
+}
+
+/// Adds the wait in milliseconds, where a format has it.
+fn add_millis(rejection: &Rejection<'_>, writer: &HeaderWriter, missing: &mut MissingHeaders<'_>) {
+    if writer.has_millis()
+        && let Some(retry_after) = rejection.retry_after()
+    {
+        missing.add(RETRY_AFTER_MS, number_value(round_up_to_millis(retry_after).max(1)));
     }
 }

@@ -7,6 +7,7 @@
 //! | [cost never fits](Reason::CostNeverFits) | 413 | none, because waiting does not help |
 //! | [missing key](Reason::MissingKey) | 400, or 500 when the service is misconfigured | none |
 //! | [unavailable](Reason::Unavailable) | 503 | none |
+//! | [overloaded](Reason::Overloaded) | 503 | whole seconds, rounded up, at least 1; an estimate |
 //!
 //! A [responder](Respond) builds the response. The default is [`Problem`], [`Empty`] has no body, and
 //! [`respond_fn`] wraps a closure. The middleware then adds the headers that the responder has not
@@ -41,11 +42,13 @@
 
 mod body_format;
 mod headers;
+mod overload;
 mod problem;
 mod reason;
 mod respond;
 
 pub(crate) use headers::add_headers;
+pub use overload::Overload;
 pub use problem::Problem;
 pub use reason::{Reason, Rejection};
 pub use respond::{Empty, Respond, RespondFn, respond_fn};

@@ -12,7 +12,8 @@ use crate::{headers::number_value, key::KeyErrorKind};
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
-/// draft-ietf-httpapi-ratelimit-headers describes. The document never contains the key.
+/// draft-ietf-httpapi-ratelimit-headers describes. An overload has the type `temporary-reduced-capacity`
+/// of the same draft. The document never contains the key.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -39,15 +40,19 @@ use crate::{headers::number_value, key::KeyErrorKind};
 /// `Content-Length` included, and no body
 /// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.6)).
 ///
-/// The draft asks IANA to register the type. Until then, [`types_at`](Self::types_at) can point to
+/// The draft asks IANA to register the types. Until then, [`types_at`](Self::types_at) can point to
 /// pages of your own.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The members of a denial's document that are the same for every denial.
     denial: Cow<'static, str>,
+    /// The same for an overload.
+    overload: Cow<'static, str>,
 }
 
 const DENIAL: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429"##;
+
+const OVERLOAD: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -57,11 +62,11 @@ impl Problem {
     /// Creates a responder with the type that the draft describes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { denial: Cow::Borrowed(DENIAL) }
+        Self { denial: Cow::Borrowed(DENIAL), overload: Cow::Borrowed(OVERLOAD) }
     }
 
     /// Creates a responder with types of your own. The type of a denial is `base` followed by
-    /// `#quota-exceeded`.
+    /// `#quota-exceeded`, and that of an overload `base` followed by `#temporary-reduced-capacity`.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -83,10 +88,15 @@ impl Problem {
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();
-        let mut denial = r#"{"type":""#.to_owned();
-        escape(&mut denial, &base);
-        denial.push_str(r##"#quota-exceeded","title":"Quota exceeded","status":429"##);
-        Self { denial: denial.into() }
+        let members = |rest: &str| {
+            let mut members = r#"{"type":""#.to_owned();
+            escape(&mut members, &base);
+            (members + rest).into()
+        };
+        Self {
+            denial: members(r##"#quota-exceeded","title":"Quota exceeded","status":429"##),
+            overload: members(r##"#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##),
+        }
     }
 
     fn document(&self, rejection: &Rejection<'_>) -> String {
@@ -95,6 +105,10 @@ impl Problem {
         }
         if let Reason::Blocked = rejection.reason() {
             return format!("{}}}", self.denial);
+        }
+        if let Reason::Overloaded(_) = rejection.reason() {
+            let detail = detail(rejection).unwrap_or_default();
+            return format!(r#"{},"detail":"{detail}"}}"#, self.overload);
         }
         let mut json = String::with_capacity(256);
         // Writing to a `String` never fails.
@@ -183,6 +197,7 @@ fn text(rejection: &Rejection<'_>) -> String {
 fn title(rejection: &Rejection<'_>) -> &'static str {
     match rejection.reason() {
         Reason::Denied(_) | Reason::Blocked => "Quota exceeded",
+        Reason::Overloaded(_) => "Temporary reduced capacity",
         _ => rejection.status().canonical_reason().unwrap_or_default(),
     }
 }
@@ -193,6 +208,9 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
         Reason::Denied(_) => {
             let (name, seconds) = (rejection.awaited_policy()?, rejection.retry_after_seconds()?);
             Some(format!("Policy {name}: try again in {seconds} s."))
+        }
+        Reason::Overloaded(_) => {
+            Some(format!("The service is overloaded: try again in {} s.", rejection.retry_after_seconds()?))
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
         Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),

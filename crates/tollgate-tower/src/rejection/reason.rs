@@ -3,6 +3,7 @@ use std::{fmt, time::Duration};
 use http::{StatusCode, request::Parts};
 use tollgate::{Decision, Error, PolicyState};
 
+use super::overload::Overload;
 use crate::{
     headers,
     key::{KeyError, KeyErrorKind},
@@ -36,11 +37,13 @@ pub enum Reason<'a> {
     MissingKey(&'a KeyError),
     /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
     Unavailable(&'a Error),
+    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded.
+    Overloaded(&'a Overload),
 }
 
 impl Reason<'_> {
     /// Returns the stable word for logs and metrics: `denied`, `blocked`, `cost_never_fits`,
-    /// `missing_key` or `unavailable`.
+    /// `missing_key`, `unavailable` or `overloaded`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -49,6 +52,7 @@ impl Reason<'_> {
             Self::CostNeverFits(_) => "cost_never_fits",
             Self::MissingKey(_) => "missing_key",
             Self::Unavailable(_) => "unavailable",
+            Self::Overloaded(_) => "overloaded",
         }
     }
 }
@@ -62,6 +66,10 @@ impl<'a> Rejection<'a> {
             let spent = states.iter().filter(|state| state.remaining() == 0);
             spent.map(PolicyState::more_after).max()
         });
+        let own = match reason {
+            Reason::Overloaded(overload) => Some(overload.retry_after()),
+            _ => own,
+        };
         let own = own.map(|own| own.saturating_add(jitter));
         let (mut retry_after, mut outer_policy) = (own, None);
         if let Some(own) = own
@@ -93,7 +101,7 @@ impl<'a> Rejection<'a> {
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
             Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Unavailable(_) | Reason::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -127,9 +135,9 @@ impl<'a> Rejection<'a> {
         Some(state.policy().name())
     }
 
-    /// Returns the time until the request fits, if it was denied.
+    /// Returns the time until the request fits, if it was denied, or an estimate of it, if it was shed.
     ///
-    /// It is exact for this layer, and grows by the
+    /// For a denial it is exact for this layer, and grows by the
     /// [jitter](crate::RateLimitBuilder::retry_jitter). If an outer layer has no unit left for a longer
     /// time, it is the time of that layer.
     #[must_use]
@@ -137,8 +145,8 @@ impl<'a> Rejection<'a> {
         self.retry_after
     }
 
-    /// Returns the value of `Retry-After`, if the request was denied: whole seconds, rounded up, at
-    /// least 1.
+    /// Returns the value of `Retry-After`, if the request was denied or shed: whole seconds, rounded up,
+    /// at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after.map(|retry_after| headers::round_up(retry_after).max(1))

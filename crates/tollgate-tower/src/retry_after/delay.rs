@@ -1,26 +1,36 @@
 //! Reads from a response how long to delay the next request.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
-use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, key_ref};
+
+use super::{field::text, remaining, settings::Settings, units};
+use crate::headers::{RETRY_AFTER_MS, parse_number, retry_after_millis};
 
 /// Returns the delay before the next request, or `None` when it may go out at once.
-pub(super) fn of(status: StatusCode, headers: &HeaderMap, fallback: Duration) -> Option<Duration> {
+pub(super) fn of(status: StatusCode, headers: &HeaderMap, settings: &Settings) -> Option<Duration> {
     let is_rejected = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    if is_rejected && let Some(delay) = retry_after(headers) {
+    let may_be_rejected = is_rejected || settings.delays_on_forbidden && status == StatusCode::FORBIDDEN;
+    let millis = || headers.get(RETRY_AFTER_MS).and_then(retry_after_millis).map(Duration::from_millis);
+    if may_be_rejected && let Some(delay) = millis().or_else(|| retry_after(headers)) {
         return Some(delay);
     }
     // The rate limit headers in a cache belong to an earlier request, perhaps of another client.
     let is_cached = headers.contains_key(header::AGE);
-    let until_more = if is_cached { None } else { until_more(headers) };
-    until_more.or(is_rejected.then_some(fallback))
+    let until_more = if is_cached { None } else { remaining::until_more(headers) };
+    if !is_rejected {
+        return until_more;
+    }
+    // The clock of the server may be behind, so that a reset of zero says nothing after a rejection.
+    let is_useful = |delay: &Duration| !delay.is_zero();
+    let reset = || if is_cached { None } else { units::reset(headers) };
+    Some(until_more.filter(is_useful).or_else(|| reset().filter(is_useful)).unwrap_or(settings.fallback))
 }
 
 /// Returns the delay of `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, "retry-after")?;
-    match number(text) {
+    match parse_number(text) {
         Some(seconds) => Some(Duration::from_secs(seconds)),
         None => {
             let date = httpdate::parse_http_date(text).ok()?;
@@ -29,77 +39,23 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Returns the time until there are more units, when a header says that none remain.
-fn until_more(headers: &HeaderMap) -> Option<Duration> {
-    for (remaining, reset) in
-        [("ratelimit-remaining", "ratelimit-reset"), ("x-ratelimit-remaining", "x-ratelimit-reset")]
-    {
-        if text(headers, remaining).and_then(number) == Some(0) {
-            return text(headers, reset).and_then(number).map(from_now);
-        }
-    }
-    let spent = states(headers)?.into_iter().filter(|state| state.remaining == 0);
-    spent.filter_map(|state| state.until_more).max().map(Duration::from_secs)
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok().map(str::trim)
-}
-
-/// Parses a number of digits only. `str::parse` would also accept a sign.
-fn number(text: &str) -> Option<u64> {
-    let is_number = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
-}
-
-/// Converts a reset time to a delay. Servers write either seconds from now or seconds since the Unix epoch.
-fn from_now(reset: u64) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A delay of more than 30 years must be a time since the epoch.
-    if reset > 1_000_000_000 { Duration::from_secs(reset).saturating_sub(now) } else { Duration::from_secs(reset) }
-}
-
-/// Stores the state of one policy: the remaining units, and the time in seconds until there are more.
-struct State {
-    remaining: u64,
-    until_more: Option<u64>,
-}
-
-const REMAINING: &KeyRef = key_ref("r");
-const UNTIL_MORE: &KeyRef = key_ref("t");
-
-/// Parses `RateLimit` as a list of structured fields (RFC 9651). Returns `None`, so that the whole header is ignored,
-/// when it does not parse or when a member is not the state of a policy.
-fn states(headers: &HeaderMap) -> Option<Vec<State>> {
-    let lines: Vec<&[u8]> = headers.get_all("ratelimit").iter().map(|line| line.as_bytes()).collect();
-    let list: List = Parser::new(&lines.join(&b", "[..])).parse().ok()?;
-    list.iter().map(state).collect()
-}
-
-/// Reads a member such as `"burst";r=7;t=1`.
-fn state(member: &ListEntry) -> Option<State> {
-    let ListEntry::Item(Item { bare_item: BareItem::String(_), params }) = member else { return None };
-    let number = |value: &BareItem| value.as_integer().and_then(|number| u64::try_from(i64::from(number)).ok());
-    let until_more = match params.get(UNTIL_MORE) {
-        Some(value) => Some(number(value)?),
-        None => None,
-    };
-    Some(State { remaining: number(params.get(REMAINING)?)?, until_more })
-}
-
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use std::time::UNIX_EPOCH;
+
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::field::headers, *};
+
+    const SETTINGS: Settings = Settings { fallback: Duration::from_secs(999), ..Settings::DEFAULT };
+    const FORBIDDEN: Settings = Settings { delays_on_forbidden: true, ..SETTINGS };
+
+    fn delay_with(settings: &Settings, status: u16, fields: &[(&'static str, &str)]) -> Option<Duration> {
+        of(StatusCode::from_u16(status).unwrap(), &headers(fields), settings)
+    }
 
     fn delay(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
-        }
-        of(StatusCode::from_u16(status).unwrap(), &headers, Duration::from_secs(999)).map(|delay| delay.as_secs())
+        delay_with(&SETTINGS, status, fields).map(|delay| delay.as_secs())
     }
 
     #[test]
@@ -129,168 +85,71 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_remaining_units_delay_until_there_are_more() {
-        assert_eq!(delay(200, &[("ratelimit", r#""a";r=3;t=9, "b";r=0;t=5, "c";r=0;t=7"#)]), Some(7));
-        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("ratelimit", r#""b";r=0;t=6"#)]), Some(6));
-        assert_eq!(delay(200, &[("ratelimit", r#""a";r=3;t=9"#)]), None);
-        assert_eq!(delay(200, &[("ratelimit", r#""a";r=0"#)]), None);
-        assert_eq!(delay(200, &[("ratelimit", r#""a, \"b";pk=:AA==:;x="y;r=5";r=0; t=5"#)]), Some(5));
-        assert_eq!(delay(200, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "8")]), Some(8));
-        assert_eq!(delay(200, &[("ratelimit-remaining", "1"), ("ratelimit-reset", "8")]), None);
-        assert_eq!(delay(200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "8")]), Some(8));
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100;
-        let found = delay(200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &epoch.to_string())]).unwrap();
-        assert!((98..=100).contains(&found), "{found}");
-    }
-
-    /// Lists values of `RateLimit` that RFC 9651 or the draft rejects.
-    const MALFORMED: [&str; 92] = [
-        "",
-        " ",
-        "a;r=0;t=5",
-        "a",
-        "0",
-        "*a;r=0;t=5",
-        ":YQ==:;r=0;t=5",
-        "?1;r=0;t=5",
-        "1.5;r=0;t=5",
-        "@1;r=0;t=5",
-        r#"%"a";r=0;t=5"#,
-        r#"("a");r=0;t=2"#,
-        r#"("a" "b");r=0;t=2"#,
-        "();r=0;t=2",
-        r#"("a";r=0;t=2)"#,
-        r#"{"a";r=0;t=2}"#,
-        r#"["a";r=0;t=2]"#,
-        r#""a";r=x;t=5"#,
-        r#""a";r=0;t=x"#,
-        r#""a";r=0;t=5,"#,
-        r#""a";r=0;t=5, "#,
-        r#""a";r=0;t=5,, "b";r=0;t=5"#,
-        r#","a";r=0;t=5"#,
-        r#""a";t=5"#,
-        r#""a""#,
-        r#""a;r=0;t=5"#,
-        r#"a";r=0;t=5"#,
-        "'a';r=0;t=5",
-        "\"a\\b\";r=0;t=5",
-        "\"a\\",
-        "\"a\\\";r=0;t=5",
-        r#""ä";r=0;t=5"#,
-        "\"a\tb\";r=0;t=5",
-        r#""a";r=0;t=5 "b""#,
-        r#""a";r=0;t=5 "b";r=0;t=5"#,
-        r#""a";r=0;t=5;"b";r=0"#,
-        r#""a"r=0;t=5"#,
-        r#""a" r=0;t=5"#,
-        r#""a",r=0;t=5"#,
-        r#""a"&r=0;t=5"#,
-        r#""a" ;r=0;t=2"#,
-        r#""a";r=0 ;t=2"#,
-        r#""a";r=0;t=2 ;x"#,
-        r#""a"; r =0;t=2"#,
-        r#""a";r= 0;t=2"#,
-        "\"a\";\tr=0;t=2",
-        "\"a\";r=0;\tt=2",
-        r#""a";r=0;t=2;"#,
-        r#""a";r=0;t=2;;"#,
-        r#""a";;r=0;t=2"#,
-        r#""a";r=0;t=2;x="#,
-        r#""a";r=;t=2"#,
-        r#""a";r=0;t="#,
-        r#""a";=0;t=2"#,
-        r#""a";r=0;t=2;x=?2"#,
-        r#""a";r=0;t=2;x=?"#,
-        r#""a";r=0;t=2;x=:a"#,
-        r#""a";r=0;t=2;x=:*:"#,
-        r#""a";r=0;t=2;x=""#,
-        r#""a";r=0;t=2;x=(1)"#,
-        r#""a";r=0;t=2;x=@"#,
-        r#""a";r=0;t=2;x=@1.5"#,
-        r#""a";R=0;t=2"#,
-        r#""a";r=0;T=2;X=1"#,
-        r#""a";1=0;r=0;t=2"#,
-        r#""a";-x;r=0;t=2"#,
-        r#""a";r=-1;t=2"#,
-        r#""a";r=0;t=-2"#,
-        r#""a";r=+0;t=2"#,
-        r#""a";r=0;t=+2"#,
-        r#""a";r=0;t=2.5"#,
-        r#""a";r=0.0;t=2"#,
-        r#""a";r=0;t=2."#,
-        r#""a";r=0;t=.5"#,
-        r#""a";r=0;t=1e3"#,
-        r#""a";r=0;t=0x5"#,
-        r#""a";r="0";t=2"#,
-        r#""a";r=0;t="2""#,
-        r#""a";r=?0;t=2"#,
-        r#""a";r;t=2"#,
-        r#""a";r=0;t"#,
-        r#""a";r=0;t=1234567890123456"#,
-        r#""a";r=0000000000000000;t=2"#,
-        r#""a";r=0;t=2;x=1.2345"#,
-        "limit=1, remaining=0, reset=3",
-        "limit=1,remaining=0,reset=3",
-        "1, 1;w=3",
-        r#""a";r=0;t=5, 7"#,
-        r#""a";r=0;t=5, b;r=0"#,
-        r#""a";r=0;t=5, ("b");r=0"#,
-        r#""a";r=0;t=5, "b";r=x"#,
-        r#""a";r=0;t=5, "b""#,
-    ];
-
-    #[test]
-    fn a_header_that_does_not_parse_is_ignored_as_a_whole() {
-        for text in MALFORMED {
-            assert_eq!(delay(200, &[("ratelimit", text)]), None, "{text}");
-            assert_eq!(delay(429, &[("ratelimit", text)]), Some(999), "{text}");
-            // A valid line beside it is a part of the same value.
-            assert_eq!(delay(200, &[("ratelimit", r#""b";r=0;t=5"#), ("ratelimit", text)]), None, "{text}");
+    fn milliseconds_come_before_seconds_where_they_are_valid() {
+        let both = |millis| delay_with(&SETTINGS, 429, &[("retry-after-ms", millis), ("retry-after", "7")]);
+        assert_eq!(both("1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(both(" 1500.75 "), Some(Duration::from_millis(1500)));
+        for invalid in ["", "-5", "1500.", ".5", "1.2.3", "1e3", "soon", "NaN", "inf", "1,5"] {
+            assert_eq!(both(invalid), Some(Duration::from_secs(7)), "{invalid}");
         }
-    }
-
-    #[test]
-    fn unusual_spellings_of_a_valid_header_are_read() {
-        for text in [
-            r#"  "a";r=0;t=5  "#,
-            "\"a\";r=0;t=5 \t,\t \"b\";r=1",
-            r#""a"; r=0;   t=5"#,
-            r#""a";r=0;t=5;x;y=?0;z=:YQ==:;u=1.5;v=tok*en;d=@1659578233;s=%"a";k="\"""#,
-            r#""a";r=9;r=0;t=1;t=5"#,
-            r#""a";r=000;t=5"#,
-            r#""a\"\\b";r=0;t=5"#,
-            r#""";r=0;t=5"#,
-        ] {
-            assert_eq!(delay(200, &[("ratelimit", text)]), Some(5), "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_have_at_most_fifteen_digits() {
-        assert_eq!(number("999999999999999"), Some(999_999_999_999_999));
-        assert_eq!(number("1000000000000000"), None);
-        assert_eq!(number("0"), Some(0));
-        assert_eq!(number(""), None);
-    }
-
-    #[test]
-    fn a_reset_of_more_than_thirty_years_is_a_time_since_the_epoch() {
-        assert_eq!(from_now(1_000_000_000), Duration::from_secs(1_000_000_000));
-        assert_eq!(from_now(1_000_000_001), Duration::ZERO);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let found = from_now(now + 60).as_secs();
-        assert!((58..=60).contains(&found), "{found}");
+        assert_eq!(delay(200, &[("retry-after-ms", "1500")]), None);
     }
 
     #[test]
     fn rate_limit_headers_from_a_cache_are_ignored() {
         assert_eq!(delay(200, &[("ratelimit", r#""a";r=0;t=5"#), ("age", "3")]), None);
+        let tokens = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "5s"), ("age", "3")];
+        assert_eq!(delay(429, &tokens), Some(999));
+    }
+
+    /// The answers of GitHub: <https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api>.
+    #[test]
+    fn a_403_of_github_delays_when_it_is_asked_for() {
+        let secondary = [("retry-after", "60"), ("x-ratelimit-remaining", "4999"), ("x-ratelimit-reset", "1372700873")];
+        assert_eq!(delay_with(&FORBIDDEN, 403, &secondary), Some(Duration::from_secs(60)));
+        assert_eq!(delay_with(&SETTINGS, 403, &secondary), None);
+        // The token has no right to do this. Waiting does not help.
+        for settings in [&SETTINGS, &FORBIDDEN] {
+            assert_eq!(delay_with(settings, 403, &secondary[1..]), None);
+            assert_eq!(delay_with(settings, 403, &[]), None);
+        }
+        assert_eq!(delay_with(&FORBIDDEN, 401, &secondary), None);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let reset = (now + 100).to_string();
+        let primary = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset.as_str())];
+        for (settings, status) in [(&FORBIDDEN, 403), (&SETTINGS, 403), (&SETTINGS, 429)] {
+            let found = delay_with(settings, status, &primary).unwrap().as_secs();
+            assert!((98..=100).contains(&found), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_reset_in_the_past_leaves_a_rejection_with_the_fallback() {
+        let past = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1372700873")];
+        assert_eq!(delay(429, &past), Some(999));
+        assert_eq!(delay(200, &past), Some(0));
+        assert_eq!(delay(429, &[("ratelimit", r#""a";r=0;t=0"#)]), Some(999));
     }
 
     proptest! {
         #[test]
         fn no_text_causes_a_panic(text in r#"["a-c;=,\\ rt0-9:?*-]{0,40}"#) {
-            let _ = delay(429, &[("ratelimit", &text), ("retry-after", &text)]);
+            let names = [
+                "ratelimit",
+                "retry-after",
+                "retry-after-ms",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
+                "x-ratelimit-reset-tokens",
+                "anthropic-ratelimit-tokens-reset",
+            ];
+            let mut fields = names.map(|name| (name, text.as_str())).to_vec();
+            fields.push(("x-ratelimit-remaining-tokens", "0"));
+            fields.push(("anthropic-ratelimit-tokens-remaining", "0"));
+            for status in [200, 403, 429] {
+                let _ = delay_with(&FORBIDDEN, status, &fields);
+                let _ = delay_with(&FORBIDDEN, status, &fields[3..]);
+            }
         }
     }
 }

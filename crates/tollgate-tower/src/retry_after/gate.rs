@@ -8,14 +8,7 @@ use std::{
 use http::Response;
 use tokio::time::Instant;
 
-use super::delay;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) cap: Duration,
-    pub(super) jitter: f64,
-    pub(super) fallback: Duration,
-}
+use super::{delay, settings::Settings};
 
 /// Holds requests back until the remote server accepts them again.
 pub(super) struct Gate {
@@ -48,7 +41,7 @@ impl Gate {
 
     /// Applies the delay from a response.
     pub(super) fn apply<B>(&self, response: &Response<B>) {
-        let Some(delay) = delay::of(response.status(), response.headers(), self.settings.fallback) else { return };
+        let Some(delay) = delay::of(response.status(), response.headers(), &self.settings) else { return };
         let delay = delay.min(self.settings.cap);
         let until = Instant::now() + delay;
         tracing::debug!(

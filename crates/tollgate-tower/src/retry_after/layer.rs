@@ -2,22 +2,26 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{
-    gate::{Gate, Settings},
-    service::RetryAfter,
-};
+use super::{gate::Gate, service::RetryAfter, settings::Settings};
 
 /// Delays requests until the remote server accepts them again.
 ///
 /// The delay comes from the first of these that a response has:
 ///
-/// 1. `Retry-After` of a 429 or 503, in seconds or as a date.
-/// 2. `RateLimit` (revisions 08 to 11), `RateLimit-Remaining` or `X-RateLimit-Remaining` without
-///    remaining units, on a response with any status: the time until there are more. These headers are
-///    ignored in a response from a cache.
-/// 3. The [`fallback`](Self::fallback), for a 429 or 503.
+/// 1. `retry-after-ms` of a 429 or 503, in milliseconds.
+/// 2. `Retry-After` of a 429 or 503, in seconds or as a date.
+/// 3. `RateLimit` (revisions 08 to 11), `RateLimit-Remaining` or `X-RateLimit-Remaining` without
+///    remaining units, on a response with any status: the time until there are more. `X-RateLimit-Reset` may
+///    count seconds from now or since the Unix epoch.
+/// 4. `x-ratelimit-reset-requests` and `x-ratelimit-reset-tokens` (OpenAI), or the `anthropic-ratelimit-…-reset`
+///    of requests, tokens, input tokens and output tokens, for a 429 or 503: the longest reset of the units
+///    that are spent. When units are left of each, it is the longest reset of the tokens.
+/// 5. The [`fallback`](Self::fallback), for a 429 or 503.
 ///
-/// A header that does not parse is ignored.
+/// [`delay_on_forbidden`](Self::delay_on_forbidden) reads the first two from a 403 too. A header that does not
+/// parse is ignored. After a rejection, so is a reset in the past. The rate limit headers of a response from a
+/// cache are ignored as well, because they belong to another request. No response causes a delay above the
+/// [`cap`](Self::cap).
 ///
 /// The layer passes the response on and does not repeat the request. Put `tower::retry` outside of
 /// this layer to repeat it: the repeated request is then delayed.
@@ -54,8 +58,7 @@ pub struct RetryAfterLayer {
 impl RetryAfterLayer {
     /// Creates a layer with a cap of 60 s, a jitter of 0.1 and a fallback of 1 s.
     pub const fn new() -> Self {
-        let settings = Settings { cap: Duration::from_secs(60), jitter: 0.1, fallback: Duration::from_secs(1) };
-        Self { settings }
+        Self { settings: Settings::DEFAULT }
     }
 
     /// Sets the longest delay that one response can cause. The default is 60 s.
@@ -80,6 +83,39 @@ impl RetryAfterLayer {
     /// Sets the delay after a 429 or 503 that does not say how long to wait. The default is 1 s.
     pub const fn fallback(mut self, fallback: Duration) -> Self {
         self.settings.fallback = fallback;
+        self
+    }
+
+    /// Delays requests after a 403 with `Retry-After`. The default is `false`.
+    ///
+    /// GitHub answers with 403 or 429 when a client exceeds a secondary limit. A 403 without `Retry-After` causes no
+    /// delay, because it says that the client has no right to do this. With `X-RateLimit-Remaining: 0` it causes a
+    /// delay until `X-RateLimit-Reset`, with and without this option. Where neither header is present, GitHub asks for
+    /// one minute: set the [`fallback`](Self::fallback) to 60 s for a 429 of such a kind.
+    ///
+    /// Source: [Rate limits for the REST API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use std::time::Duration;
+    /// use tollgate_tower::RetryAfterLayer;
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// let github = service_fn(|_: Request<()>| async {
+    ///     let response = Response::builder().status(StatusCode::FORBIDDEN).header("retry-after", "60");
+    ///     Ok::<_, std::convert::Infallible>(response.body(()).unwrap())
+    /// });
+    /// let mut github = RetryAfterLayer::new().delay_on_forbidden(true).layer(github);
+    ///
+    /// let start = tokio::time::Instant::now();
+    /// github.ready().await.unwrap().call(Request::new(())).await.unwrap();
+    /// github.ready().await.unwrap().call(Request::new(())).await.unwrap();
+    /// assert!(start.elapsed() >= Duration::from_secs(60));
+    /// # }
+    /// ```
+    pub const fn delay_on_forbidden(mut self, delay: bool) -> Self {
+        self.settings.delays_on_forbidden = delay;
         self
     }
 }

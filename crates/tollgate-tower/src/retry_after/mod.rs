@@ -9,10 +9,14 @@
 //! together then stay below the limit.
 
 mod delay;
+mod field;
 pub mod future;
 mod gate;
 mod layer;
+mod remaining;
 mod service;
+mod settings;
+mod units;
 
 pub use layer::RetryAfterLayer;
 pub use service::RetryAfter;

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Decision, Error, ErrorKind, Key, Limiter, LimiterFuture};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, LimiterFuture};
 
 use super::{Shared, reason_of};
 use crate::{
     answer::{Admission, Extras, RequestContext, Step, Verdict},
-    charge::{Charge, Charged},
+    charge::{Charge, Charged, Due},
     decisions::Decisions,
     headers::{HeaderUpdate, ResponseDetails},
     key::{KeyError, KeyExtractor},
     limit::LimitRef,
     limiters::{Selector, Target},
     metrics::LabelIndex,
-    options::RequestLimiterSource,
+    options::{CostOf, RequestLimiterSource},
     outer_wait::OuterWait,
     rejection::{Reason, Respond},
     request_limiter::{Charger, RequestLimiter},
@@ -75,7 +75,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         match limiter {
             Ok(Some(limiter)) => {
-                let profile = self.profiles.of(limiter.policies(), self.options.headers, &self.labels);
+                let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
             Ok(None) => Verdict::Admit(Admission::EXEMPT),
@@ -103,23 +103,55 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Err(error) => return self.judge_without_key(error, parts),
         };
         self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies());
-        let cost = options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
+        let cost = match &options.cost {
+            None => Cost::ONE,
+            Some(CostOf::One(cost)) => cost(parts),
+            Some(CostOf::Each(costs)) => return self.check_costs(costs(parts), limit, key, parts),
+        };
         let keeps_key =
             options.final_cost.is_some() || options.request_limiter.is_some() || options.partition_secret.is_some();
         let mut context = RequestContext {
             limit,
             key: keeps_key.then(|| Box::new(key.clone())),
             cost,
+            costs: None,
             labels: LabelIndex::of(parts, &self.labels),
         };
         let limit = context.limit.get(&self.fixed);
         let check = if options.charges_after {
-            limit.look_or_check(key, cost, options.wait)
+            limit.look_or_check(key, cost.into(), options.wait)
         } else {
             limit.check(key, cost, options.wait)
         };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
+            Some(result) => self.judge(result, &mut context, parts),
+        }
+    }
+
+    /// Checks the limiter of a request with a cost for each policy.
+    // Not inlined: a request with one cost would pay for the larger stack frame.
+    #[inline(never)]
+    fn check_costs<B>(self: &Arc<Self>, costs: Costs, limit: LimitRef, key: &Key, parts: &mut Parts) -> Verdict<B>
+    where
+        R: Respond<B>,
+    {
+        let options = &self.options;
+        let due = options.charges_after.then(|| Box::new(costs.clone()));
+        let checked = limit.get(&self.fixed);
+        let check = if options.charges_after {
+            checked.look_or_check(key, costs, options.wait)
+        } else {
+            checked.check_costs(key, costs, options.wait)
+        };
+        let labels = LabelIndex::of(parts, &self.labels);
+        let mut context =
+            RequestContext { limit, key: Some(Box::new(key.clone())), cost: Cost::ONE, costs: due, labels };
+        match check.as_ready() {
+            None => Verdict::Wait(Step::Check(check, context)),
+            Some(Err(error)) if error.kind() == ErrorKind::Config => {
+                self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts)
+            }
             Some(result) => self.judge(result, &mut context, parts),
         }
     }
@@ -136,12 +168,12 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, labels } = context;
+        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, labels } = context;
         let (limit, options) = (limit_ref.get(&self.fixed), &self.options);
         let decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                if error.kind() == ErrorKind::KeyLevels {
+                if matches!(error.kind(), ErrorKind::KeyLevels | ErrorKind::CrossSlot) {
                     return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
                 }
                 if options.is_shadow {
@@ -169,8 +201,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             parts.extensions.insert(limiter);
         }
         let is_charged = options.final_cost.is_some() && decision.is_allowed();
-        let extras = (is_charged || decisions.is_some())
-            .then(|| self.extras(limit.limiter, decision, cost, key.take(), decisions));
+        let extras = (is_charged || decisions.is_some()).then(|| {
+            self.extras(limit.limiter, decision, costs.take().map_or(Due::One(cost), Due::Each), key.take(), decisions)
+        });
         let headers = if options.is_shadow {
             HeaderUpdate::EMPTY
         } else {
@@ -189,14 +222,14 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         &self,
         limiter: &Limiter,
         decision: &Decision,
-        cost: Cost,
+        due: Due,
         key: Option<Box<Key>>,
         decisions: Option<Decisions>,
     ) -> Box<Extras> {
         let charge = match (&self.options.final_cost, key) {
             (Some(final_cost), Some(key)) if decision.is_allowed() => {
                 // A look that admits a request has charged nothing.
-                let due = (self.options.charges_after && decision.cost() == Cost::ZERO).then_some(cost);
+                let due = (self.options.charges_after && decision.cost() == Cost::ZERO).then_some(due);
                 let charged = Charged { limiter: limiter.clone(), key: *key, decision: decision.clone() };
                 Some(Charge::new([charged].into_iter().collect(), due, final_cost.clone()))
             }

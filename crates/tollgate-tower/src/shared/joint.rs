@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use http::{Response, header, request::Parts};
+use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tollgate::{Cost, Decision, Error, PolicyState};
 
@@ -15,6 +15,7 @@ use crate::{
     joint::{JointDecision, after_queues},
     key::KeyExtractor,
     metrics::LabelIndex,
+    options::CostOf,
     outer_wait::OuterWait,
     profile::Profile,
     rejection::{Reason, Rejection, Respond},
@@ -28,7 +29,10 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let cost = self.options.cost.as_ref().map_or(Cost::ONE, |cost| cost(parts));
+        let cost = match &self.options.cost {
+            Some(CostOf::One(cost)) => cost(parts),
+            Some(CostOf::Each(_)) | None => Cost::ONE,
+        };
         match self.deciders[at].decide(parts, cost).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
@@ -124,10 +128,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let rejection = Rejection::new(Reason::Denied(awaited), &states, details.jitter, parts);
         self.record_rejection(rejection.reason(), labels, &self.rpc_name(parts));
         let mut response = self.responder.respond(&rejection);
-        let format = self.options.headers.format;
-        let mut names = format.names().filter(|name| *name != header::RETRY_AFTER);
         // Header fields that the responder has set stay as they are.
-        let has_own = names.any(|name| response.headers().contains_key(name));
+        let has_own = self.options.headers.formats.own_names().any(|name| response.headers().contains_key(name));
         self.add_to_rejection(&rejection, Some(&profile), details, &mut response);
         if !has_own {
             for other in others {
@@ -139,7 +141,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     }
 
     fn profile_of(&self, decision: &Decision) -> Arc<Profile> {
-        self.profiles.of(decision.policies(), self.options.headers, &self.labels)
+        self.profiles.of(decision.policies(), &self.options.headers, &self.labels)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The state that all clones of a layer share.
 
 mod check;
+mod handler;
 mod joint;
 
 use std::{
@@ -54,7 +55,7 @@ impl<K, R> Shared<K, R> {
             options.warn_without_key();
         }
         let fixed = fixed.into_iter().map(|limiter| {
-            let profile = Profile::new(limiter.policies(), options.headers, LimitMetrics::new(&labels));
+            let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&labels));
             FixedLimit { limiter, profile }
         });
         Self {

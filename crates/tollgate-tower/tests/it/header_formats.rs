@@ -115,6 +115,10 @@ async fn every_format_names_the_headers_that_it_writes() {
         let [_, denied] = headers_of(format).await;
         let mut written: Vec<_> = denied.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
         let mut named: Vec<_> = format.names().map(|name| name.to_string()).collect();
+        if matches!(format, HeaderFormat::OpenAi | HeaderFormat::Anthropic) {
+            // The policies count requests. The headers of tokens appear with a policy that counts them.
+            named.retain(|name| !name.contains("-tokens"));
+        }
         written.sort();
         named.sort();
         assert_eq!(named, written, "{format:?}");

@@ -4,6 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser, key_ref};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tollgate::{KeySecret, Limiter, Outage, Policy, Quota};
 use tollgate_tower::{
     HeaderFormat, QuotaUnit, RateLimitLayer,
@@ -94,6 +95,22 @@ fn seconds_after(text: &str, begin: &str) -> Option<u64> {
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
+/// Asserts that the reset of the requests is the wait, in the formats with a group of headers for each unit.
+fn assert_unit_reset(response: &Response<String>, format: HeaderFormat, wait: u64) {
+    if format == HeaderFormat::OpenAi {
+        let millis: u64 = header(response, "retry-after-ms").unwrap().parse().unwrap();
+        assert_eq!(millis.div_ceil(1000), wait);
+        let reset = format!("{}m{}s", wait / 60, wait % 60);
+        assert_eq!(header(response, "x-ratelimit-reset-requests"), Some(reset.as_str()));
+    }
+    if format == HeaderFormat::Anthropic {
+        let reset = header(response, "anthropic-ratelimit-requests-reset").unwrap();
+        let reset = OffsetDateTime::parse(reset, &Rfc3339).unwrap();
+        let seconds = (reset - OffsetDateTime::now_utc()).whole_seconds();
+        assert!((wait as i64 - 2..=wait as i64 + 1).contains(&seconds), "{seconds} for {wait}");
+    }
+}
+
 #[tokio::test]
 async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_time() {
     const MINUTE: Policy = Policy::window_from_first_hit("minute", Quota::per_minute(2));
@@ -126,7 +143,11 @@ async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_ti
             .into_iter()
             .filter_map(|(text, begin)| seconds_after(text, begin))
             .collect();
-            let expected = if matches!(format, HeaderFormat::Spring | HeaderFormat::None) { 1 } else { 2 };
+            assert_unit_reset(&response, format, wait);
+            let expected = match format {
+                HeaderFormat::Spring | HeaderFormat::OpenAi | HeaderFormat::Anthropic | HeaderFormat::None => 1,
+                _ => 2,
+            };
             assert_eq!(reported, vec![wait; expected], "{format:?}: {headers}");
         }
         assert!(waits.len() > 5, "{waits:?}");

@@ -1,9 +1,13 @@
 //! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod adaptive;
+mod branches;
 mod charging;
 mod connections;
 mod denials;
+mod guarded_bodies;
+mod handler;
 mod header_formats;
 mod header_options;
 mod joint;
@@ -18,4 +22,5 @@ mod service;
 mod stacked;
 mod support;
 mod tiers;
+mod unit_formats;
 mod waiting;

@@ -22,7 +22,7 @@ pub(crate) const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1))
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const HOURLY: Policy = Policy::window_from_first_hit("hourly", Quota::per_hour(3));
 
-pub(crate) const HEADER_FORMATS: [HeaderFormat; 8] = [
+pub(crate) const HEADER_FORMATS: [HeaderFormat; 10] = [
     HeaderFormat::Ietf08,
     HeaderFormat::Ietf07,
     HeaderFormat::Ietf06,
@@ -30,6 +30,8 @@ pub(crate) const HEADER_FORMATS: [HeaderFormat; 8] = [
     HeaderFormat::Legacy { reset: ResetFormat::Seconds },
     HeaderFormat::Spring,
     HeaderFormat::RetryAfter,
+    HeaderFormat::OpenAi,
+    HeaderFormat::Anthropic,
     HeaderFormat::None,
 ];
 

@@ -1,12 +1,16 @@
 //! A bucket to which n units are added at once every period. The first period starts with the first request.
 
-use super::level::{Numbers, Words};
+use super::{
+    debt::{MARK, MOST_BURSTS},
+    level::{Numbers, Words},
+};
 use crate::Quota;
 
 /// The start of the current period, and the units missing from the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
     start_us: u64,
+    /// A stored state in debt is [marked](MARK) here.
     used: u64,
 }
 
@@ -14,9 +18,14 @@ impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
         let mut mended = false;
         if self.used > quota.burst() {
-            // The burst was lowered since the state was stored.
-            self.used = quota.burst();
-            mended = true;
+            // The burst was lowered since the state was stored, or the state is in debt.
+            let is_in_debt = self.used >= MARK;
+            let most = if is_in_debt { quota.burst() * MOST_BURSTS } else { quota.burst() };
+            self.used -= if is_in_debt { MARK } else { 0 };
+            if self.used > most {
+                self.used = most;
+                mended = true;
+            }
         }
         if self.start_us > now_us {
             self.start_us = now_us;
@@ -34,11 +43,22 @@ impl State {
     }
 
     pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        self.used + cost <= quota.burst()
+        self.used + cost <= quota.burst() || cost == 0
     }
 
     pub(crate) fn charge(&mut self, cost: u64) {
         self.used += cost;
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Marks a settled state that is in debt, before it is stored.
+    pub(crate) fn mark_debt(&mut self, quota: &Quota) {
+        if self.used > quota.burst() {
+            self.used += MARK;
+        }
     }
 
     /// Returns units, unless they were spent so long ago that refills have already returned them.
@@ -60,7 +80,8 @@ impl State {
     }
 
     pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
-        self.start_us + self.used.div_ceil(quota.amount()) * quota.period_us()
+        let used = if self.used >= MARK { self.used - MARK } else { self.used };
+        self.start_us + used.div_ceil(quota.amount()) * quota.period_us()
     }
 
     /// Returns the bytes that the script stores.
@@ -73,6 +94,7 @@ impl State {
 /// Derives the numbers from the missing units and the time until the next refill.
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     let [used, left, ..] = *words;
+    let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
     let until = |missing: u64| match missing.div_ceil(quota.amount()) {
         0 => 0,
         refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
@@ -81,6 +103,6 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
         remaining: quota.burst().saturating_sub(used),
         retry_us: until((used + cost).saturating_sub(quota.burst())),
         reset_us: until(used),
-        more_us: until(used.min(1)),
+        more_us: if used == 0 { 0 } else { until(one_more) },
     }
 }

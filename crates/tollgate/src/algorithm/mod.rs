@@ -9,6 +9,8 @@
 //! 4. *refund* returns a cost;
 //! 5. *words* returns the few integers from which [`numbers()`] derives what the caller sees.
 //!
+//! A sixth step belongs to reservations: *owe* charges a cost that does not fit. See [`debt`].
+//!
 //! A settled state is stored when it was charged, and when it had to be *mended*: when it was
 //! impossibly far ahead of the clock, or was written under another quota. In all other cases it is
 //! dropped, so that a denial and a peek change nothing.
@@ -19,6 +21,7 @@
 
 #[cfg(feature = "calendar")]
 mod calendar_window;
+mod debt;
 mod fixed_window;
 mod interval_bucket;
 mod kind;
@@ -36,7 +39,7 @@ mod text;
 mod token_bucket;
 
 pub use kind::Algorithm;
-pub(crate) use level::{Numbers, PolicyLevel};
+pub(crate) use level::{Numbers, PolicyLevel, Words};
 pub(crate) use numbers::{delay_us, numbers};
 #[cfg(feature = "redis")]
 pub(crate) use numbers::{later, unspent};

@@ -84,6 +84,7 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
         }
     };
     let now_us = at_us + passed_us;
+    state.mark_debt(policy, at_us);
     let state = state.settle(policy, policy, now_us).state;
     PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
 }

@@ -67,7 +67,7 @@ impl State {
         self.0.is_some()
     }
 
-    fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.0.as_ref().map_or(0, |filled| filled.used())
     }
 

@@ -4,20 +4,33 @@
 //! Shares are compared as products of a count and microseconds, so nothing is rounded. A policy of
 //! more than 2³² − 1 units is refused, so that both counters fit into 64 bits of the state.
 
-use super::level::{Numbers, Words};
+#[cfg(feature = "testing")]
+use super::debt::MARK;
+use super::{
+    debt::MOST_BURSTS,
+    level::{Numbers, Words},
+};
 use crate::Quota;
 
 /// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
+    /// A stored state in debt is [marked](IN_DEBT) here.
     start_us: u64,
     current: u32,
     previous: u32,
 }
 
+/// Marks a stored window that is in debt, or follows one that is. No time reaches it.
+const IN_DEBT: u64 = 1 << 63;
+
 impl State {
     pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let (period, most) = (quota.period_us(), quota.amount() as u32);
+        let (period, mut most) = (quota.period_us(), quota.amount() as u32);
+        if self.start_us >= IN_DEBT {
+            self.start_us -= IN_DEBT;
+            most = most.saturating_mul(MOST_BURSTS as u32);
+        }
         let start = now_us - now_us % period;
         let mut mended = self.current > most || self.previous > most;
         self.current = self.current.min(most);
@@ -46,7 +59,7 @@ impl State {
                     <= product(quota.amount() - current - cost, quota.period_us())
     }
 
-    /// Spends a cost that fits, so the count never exceeds the amount.
+    /// Spends a cost. The count never exceeds four bytes: a cost that does not fit is cut before.
     pub(crate) fn charge(&mut self, cost: u64) {
         self.current += cost as u32;
     }
@@ -69,6 +82,19 @@ impl State {
         Self { start_us, current: count(words[0]), previous: count(words[1]) }
     }
 
+    /// Marks a settled state that is in debt, before it is stored.
+    #[inline]
+    pub(crate) fn mark_debt(&mut self, quota: &Quota) {
+        let (current, previous) = self.counts();
+        if previous > quota.amount() || current > quota.amount() {
+            self.start_us |= IN_DEBT;
+        }
+    }
+
+    pub(crate) fn current(&self) -> u64 {
+        self.current.into()
+    }
+
     /// Returns the units spent in this window and in the previous one.
     fn counts(&self) -> (u64, u64) {
         (self.current.into(), self.previous.into())
@@ -80,10 +106,11 @@ impl State {
     }
 
     pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
+        let start_us = self.start_us & !IN_DEBT;
         match (self.current, self.previous) {
             (0, 0) => 0,
-            (0, _) => self.start_us + quota.period_us(),
-            _ => self.start_us + 2 * quota.period_us(),
+            (0, _) => start_us + quota.period_us(),
+            _ => start_us + 2 * quota.period_us(),
         }
     }
 
@@ -96,7 +123,8 @@ impl State {
     #[cfg(feature = "testing")]
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let (current, previous) = self.counts();
-        super::stored::doubles(&[self.start_us, current, previous])
+        let mark = if self.start_us >= IN_DEBT { MARK } else { 0 };
+        super::stored::doubles(&[self.start_us & !IN_DEBT, current + mark, previous])
     }
 }
 

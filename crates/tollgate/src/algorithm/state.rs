@@ -5,12 +5,12 @@ use super::calendar_window;
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
-    fixed_window, interval_bucket,
+    debt, fixed_window, interval_bucket,
     kind::Algorithm,
     level::{PolicyLevel, Words},
     sliding_buckets, sliding_log, sliding_window, token_bucket,
 };
-use crate::Policy;
+use crate::{Policy, quota::Span};
 
 /// The state of one policy for one key. The token bucket and the leaky bucket share a form, and so do both windows.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +108,12 @@ impl State {
                 |state| state.settle(quota, wrote.quota_ref(), now_us),
                 |state| state.fits(quota, now_us, cost),
                 |state| state.charge(quota, cost),
+                |state, is_charged| {
+                    // A bucket that was charged is in no debt.
+                    if !is_charged {
+                        state.mark_debt(quota, now_us);
+                    }
+                },
                 |state| state.words(now_us),
             ),
             Self::IntervalBucket(state) => decide(
@@ -116,6 +122,11 @@ impl State {
                 |state| state.settle(quota, now_us),
                 |state| state.fits(quota, cost),
                 |state| state.charge(cost),
+                |state, is_charged| {
+                    if !is_charged {
+                        state.mark_debt(quota);
+                    }
+                },
                 |state| state.words(quota, now_us),
             ),
             Self::Window(state) => decide(
@@ -124,6 +135,7 @@ impl State {
                 |state| state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us),
                 |state| state.fits(quota, cost),
                 |state| state.charge(cost),
+                |_, _| {},
                 |state| state.words(quota, now_us),
             ),
             #[cfg(feature = "calendar")]
@@ -135,6 +147,7 @@ impl State {
                     |state| calendar_window::settle(state, periods),
                     |state| state.fits(quota, cost),
                     |state| state.charge(cost),
+                    |_, _| {},
                     |state| calendar_window::words(state, periods, now_us),
                 )
             }
@@ -144,6 +157,7 @@ impl State {
                 |state| state.settle(quota, now_us),
                 |state| state.fits(quota, now_us, cost),
                 |state| state.charge(cost),
+                |state, _| state.mark_debt(quota),
                 |state| state.words(quota, now_us),
             ),
             Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.decide_by_steps(policy, wrote, now_us, cost, tag),
@@ -212,10 +226,55 @@ impl State {
         }
     }
 
-    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
-    pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
+    /// Charges `cost` to a settled state although it need not fit, up to [the most](debt::most) that is spent in debt.
+    /// Returns whether the state is written.
+    pub(crate) fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+        if let Self::TokenBucket(state) = self {
+            state.owe(policy.quota_ref(), now_us, cost);
+            return true;
+        }
+        let cost = cost.min(debt::most(policy).saturating_sub(self.spent()));
+        if cost > 0 {
+            self.charge(policy, now_us, cost, &[]);
+        }
+        cost > 0 || matches!(self, Self::IntervalBucket(_))
+    }
+
+    /// Returns the units that a settled state counts, of which a debt has a greatest number.
+    fn spent(&self) -> u64 {
         match self {
-            Self::TokenBucket(state) => state.refund(policy.quota_ref(), now_us, cost),
+            Self::TokenBucket(_) => 0,
+            Self::IntervalBucket(state) => state.used(),
+            Self::Window(state) => state.count,
+            #[cfg(feature = "calendar")]
+            Self::CalendarWindow(state) => state.count,
+            Self::SlidingWindow(state) => state.current(),
+            Self::SlidingBuckets(state) => state.used(),
+            Self::SlidingLog(state) => state.used(),
+        }
+    }
+
+    /// Marks a settled state that is in debt, before it is stored.
+    pub(crate) fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
+        match self {
+            Self::TokenBucket(state) => state.mark_debt(policy.quota_ref(), now_us),
+            Self::IntervalBucket(state) => state.mark_debt(policy.quota_ref()),
+            Self::SlidingWindow(state) => state.mark_debt(policy.quota_ref()),
+            _ => {}
+        }
+    }
+
+    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
+    ///
+    /// `end` is the end of the places that a request has in a queue. A queue takes only its last places back: the requests
+    /// behind keep their turns, and a place between them would be given to two requests. `None` returns the last places.
+    pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
+        match self {
+            Self::TokenBucket(state) => {
+                let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
+                let is_last = !is_queue || end.is_none_or(|end| state.ends_at(end));
+                state.refund(policy.quota_ref(), now_us, if is_last { cost } else { 0 });
+            }
             Self::IntervalBucket(state) => state.refund(policy.quota_ref(), spent_us, cost),
             Self::Window(state) => state.refund(spent_us, cost),
             #[cfg(feature = "calendar")]
@@ -291,6 +350,7 @@ fn decide<S: Copy>(
     settle: impl FnOnce(&mut S) -> bool,
     fits: impl FnOnce(&S) -> bool,
     charge: impl FnOnce(&mut S),
+    mark_debt: impl FnOnce(&mut S, bool),
     words: impl FnOnce(&S) -> Words,
 ) -> (PolicyLevel, bool) {
     let mut state = *stored;
@@ -303,6 +363,7 @@ fn decide<S: Copy>(
     let is_written = is_charged || (mended && cost > 0);
     if is_written {
         *stored = state;
+        mark_debt(stored, is_charged);
     }
     (PolicyLevel { fits, words: words(&state) }, is_written)
 }

@@ -8,7 +8,10 @@
 
 use std::ptr;
 
-use super::level::{Numbers, Words};
+use super::{
+    debt::{MARK, MOST_BURSTS},
+    level::{Numbers, Words},
+};
 use crate::{
     Quota,
     quota::{MAX_EXACT, Span},
@@ -19,7 +22,7 @@ use crate::{
 pub(crate) struct State {
     /// Whole microseconds since the Unix epoch.
     full_us: u64,
-    /// The remainder in 1/n µs, less than n.
+    /// The remainder in 1/n µs, less than n. A stored state in debt is [marked](MARK) here.
     part: u64,
 }
 
@@ -31,7 +34,11 @@ impl State {
             (self.full_us, self.part) = (now_us, 0);
             return false;
         }
-        let mut mended = false;
+        let (mut mended, mut is_in_debt) = (false, false);
+        if self.part >= quota.amount() || !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
+            is_in_debt = self.part >= MARK;
+            self.part %= MARK;
+        }
         if !ptr::eq(wrote, quota) && (wrote.pace() != quota.pace() || self.part >= quota.amount()) {
             // The rate has changed: keep the spent units, not the time in which they would have returned. Where many units
             // accrue in a microsecond, a part of it is worth units too, and is rounded up.
@@ -44,23 +51,46 @@ impl State {
         }
         let top = quota.span(quota.burst());
         if self.ahead(now_us) > top {
-            (self.full_us, self.part) = (now_us + top.0, top.1);
-            mended = true;
+            let most = if is_in_debt { most(quota) } else { top };
+            if self.ahead(now_us) > most {
+                (self.full_us, self.part) = (now_us + most.0, most.1);
+                mended = true;
+            }
         }
         mended
     }
 
     pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
-        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst())
+        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst()) || cost == 0
     }
 
     pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
         (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
     }
 
+    /// Charges a cost that need not fit.
+    pub(crate) fn owe(&mut self, quota: &Quota, now_us: u64, cost: u64) {
+        // The time of more units may exceed 64 bits.
+        let step = quota.span(cost.min(quota.burst() * MOST_BURSTS));
+        let (whole, part) = add(quota, self.ahead(now_us), step).min(most(quota));
+        (self.full_us, self.part) = (now_us + whole, part);
+    }
+
+    /// Marks a settled state that is in debt, before it is stored.
+    pub(crate) fn mark_debt(&mut self, quota: &Quota, now_us: u64) {
+        if self.ahead(now_us) > quota.span(quota.burst()) {
+            self.part += MARK;
+        }
+    }
+
+    /// Returns whether the units of a request with this end are the last ones in a queue.
+    pub(crate) fn ends_at(&self, end: Span) -> bool {
+        (self.full_us, self.part) == end
+    }
+
     pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
-        // No more than the burst is spent, and the time of more units may exceed 64 bits.
-        let (whole, part) = quota.span(cost.min(quota.burst()));
+        // No more than this is spent, and the time of more units may exceed 64 bits.
+        let (whole, part) = quota.span(cost.min(quota.burst() * MOST_BURSTS));
         let ahead = self.ahead(now_us);
         if ahead <= (whole, part) {
             (self.full_us, self.part) = (now_us, 0);
@@ -83,7 +113,7 @@ impl State {
     }
 
     pub(crate) fn fresh_at(&self) -> u64 {
-        self.full_us + u64::from(self.part > 0)
+        self.full_us + u64::from(!self.part.is_multiple_of(MARK))
     }
 
     fn ahead(&self, now_us: u64) -> Span {
@@ -100,6 +130,13 @@ impl State {
     pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
         [self.full_us as f64, self.part as f64, quota.pace()].iter().flat_map(|word| word.to_le_bytes()).collect()
     }
+}
+
+/// Returns the time of the most units that are spent in debt.
+fn most(quota: &Quota) -> Span {
+    let (whole, part) = quota.span(quota.burst());
+    let parts = part * MOST_BURSTS;
+    (whole * MOST_BURSTS + parts / quota.amount(), parts % quota.amount())
 }
 
 fn add(quota: &Quota, a: Span, b: Span) -> Span {
@@ -127,9 +164,9 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
 }
 
 fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64) -> Numbers {
-    let room = (unit * quota.burst()).saturating_sub(ahead);
-    let remaining = room / unit;
-    let until = |units: u64| (units * unit).saturating_sub(room);
+    let top = unit * quota.burst();
+    let remaining = top.saturating_sub(ahead) / unit;
+    let until = |units: u64| (units * unit + ahead).saturating_sub(top);
     Numbers {
         remaining,
         retry_us: until(cost),
@@ -175,7 +212,7 @@ mod tests {
         for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
             let (unit, _) = quota.span(1);
             let (top, _) = quota.span(quota.burst());
-            for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top] {
+            for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top, top + 1, 8 * top] {
                 for cost in 0..=quota.burst() {
                     let words = [ahead, 0, 0, 0];
                     assert_eq!(whole_numbers(&quota, unit, ahead, cost), wide_numbers(&quota, &words, cost));

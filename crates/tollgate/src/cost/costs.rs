@@ -59,6 +59,21 @@ impl Costs {
         self
     }
 
+    /// Returns the cost for the policy with this name. `None` when neither the policy nor all others have a cost.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Costs};
+    ///
+    /// let costs = Costs::new(Cost::ONE).with("tokens", 850_u64);
+    /// assert_eq!((costs.cost_of("tokens"), costs.cost_of("requests")), (Some(Cost::new(850)), Some(Cost::ONE)));
+    /// assert_eq!(Costs::from([("tokens", 850)]).cost_of("requests"), None);
+    /// ```
+    #[must_use]
+    pub fn cost_of(&self, policy: &str) -> Option<Cost> {
+        let named = self.named.iter().find(|(held, _)| held == policy).map(|&(_, cost)| cost);
+        named.or(self.others)
+    }
+
     /// Returns the cost for each policy of a set.
     pub(crate) fn charge(&self, policies: &PolicySet) -> Result<Charge, Error> {
         if let (Some(cost), true) = (self.others, self.named.is_empty()) {
@@ -71,10 +86,8 @@ impl Costs {
                 names(policies)
             )));
         }
-        let cost = |name: &str| {
-            let named = self.named.iter().find(|(held, _)| held == name).map(|&(_, cost)| cost);
-            named.or(self.others).ok_or_else(|| Error::config(format!("costs do not name policy {name:?}")))
-        };
+        let cost =
+            |name: &str| self.cost_of(name).ok_or_else(|| Error::config(format!("costs do not name policy {name:?}")));
         let costs: SmallVec<[Cost; 8]> = policies.iter().map(|policy| cost(policy.name())).collect::<Result<_, _>>()?;
         Ok(Charge::each(costs))
     }

@@ -1,3 +1,4 @@
+mod branch;
 mod denied;
 mod key_state;
 mod policy_state;
@@ -14,6 +15,7 @@ use crate::{
     clock::micros,
     cost::ChargeRef,
     policy_levels::PolicyLevels,
+    quota::Span,
 };
 
 /// Holds the outcome of a check: allowed or denied, and what every policy has left.
@@ -204,6 +206,14 @@ impl Decision {
     #[cfg(feature = "redis")]
     pub(crate) fn levels(&self) -> &PolicyLevels {
         &self.levels
+    }
+
+    /// Returns the end of the places that the request has in the queue of the policy at this place of the set. `None` for
+    /// every other algorithm.
+    pub(crate) fn end_of(&self, at: usize) -> Option<Span> {
+        let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
+        let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
+        is_queue.then(|| (self.at_us + level.words[0], level.words[1]))
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.

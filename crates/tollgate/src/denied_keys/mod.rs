@@ -24,6 +24,8 @@ use sketch::Sketch;
 /// top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key with more than n/m denials
 /// is found. A count is never too small, and too large by at most [`overcount`](DeniedKey::overcount), which is at most n/m.
 ///
+/// Of a key with [branches](Key::beside), the branches that deny are counted.
+///
 /// A sketch takes about 150 bytes for each key of its capacity. Only a denied check has work: it takes a lock, and a new key
 /// is copied.
 ///
@@ -116,8 +118,16 @@ impl DeniedKeys {
 
     /// Counts the denial of a check. An admitted check and a peek are not counted.
     pub(crate) fn record_decision(&self, key: &Key, decision: &Decision) {
-        if decision.is_denied() && decision.cost() > Cost::ZERO {
-            self.record(key);
+        if !decision.is_denied() || decision.cost() == Cost::ZERO {
+            return;
+        }
+        if !key.has_branches() {
+            return self.record(key);
+        }
+        for (at, branch) in (0..).zip(key.branches()) {
+            if decision.states().any(|state| state.is_exceeded() && state.policy().branch() == at + 1) {
+                self.record(branch);
+            }
         }
     }
 

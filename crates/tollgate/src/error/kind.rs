@@ -24,13 +24,16 @@ pub enum ErrorKind {
     PermissionDenied,
     /// A key of the limiter holds data of another program. Word: `wrongtype`.
     WrongType,
-    /// The keys of one decision lie in different slots of a cluster. Word: `crossslot`.
+    /// The branches of a key lie in different slots of a cluster, so that no server can decide over all of them in one step.
+    /// Nothing was charged. Nest the branches in one outermost level ([`Key::child`](crate::Key::child)), or check each branch
+    /// with a limiter of its own. Word: `crossslot`.
     CrossSlot,
     /// The server is a cluster and the store was not built for one, or the reverse. Word: `cluster`.
     ClusterMismatch,
     /// TLS failed: a certificate was refused, or one side does not use TLS. Word: `tls`.
     Tls,
-    /// The key has fewer levels than a policy [meters](crate::Policy::at_level). Word: `levels`.
+    /// The key has fewer levels or branches than a policy meters: see [`Policy::at_level`](crate::Policy::at_level) and
+    /// [`Policy::at_branch`](crate::Policy::at_branch). Word: `levels`.
     KeyLevels,
     /// The call was made outside a tokio runtime, and may have to wait. Nothing was sent. Await it inside a runtime, or
     /// use [`Limiter::blocking`](crate::Limiter::blocking). Word: `runtime`.

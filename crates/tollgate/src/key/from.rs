@@ -90,6 +90,9 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, 
 impl Key {
     /// Returns this key as the first element of a tuple. An innermost level of several parts stays one element.
     fn first(self) -> Self {
+        if self.has_branches() {
+            return Self::side_by_side(self.branches().iter().cloned().map(Self::first));
+        }
         if !is_joined(self.innermost()) {
             return self;
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Key,
-    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, LongText, MAX_LEVELS},
+    Key, LongKey,
+    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, MAX_LEVELS},
 };
 
 /// Stands between two levels. No level contains it, so the text of a key shows its levels.
@@ -27,7 +27,8 @@ impl Key {
     /// allow: everything below one outermost level is decided by one server.
     ///
     /// The levels of a nested part are all appended. A key has at most four levels; a part beyond them is joined to the
-    /// innermost level.
+    /// innermost level. A key is nested within each [branch](Self::beside), and each branch of a part makes a branch. So
+    /// `tenant.child(address.beside(api_key))` has two branches below one tenant, which lie in one slot.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -59,20 +60,32 @@ impl Key {
     /// [`Policy::at_level`]: crate::Policy::at_level
     #[must_use]
     pub fn child(self, part: impl Into<Self>) -> Self {
-        part.into().each_level().fold(self, Self::below)
+        self.with_part(&part.into(), |key, part| part.each_level().fold(key, Self::below))
     }
 
     /// Returns the key without its innermost level, and `None` for a key of one level.
+    ///
+    /// Of a key with branches, each branch loses its innermost level. `None` when a branch has one level.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
+        if self.has_branches() {
+            let parents: Option<Vec<Self>> = self.branches().iter().map(Self::parent).collect();
+            return parents.map(Self::side_by_side);
+        }
         self.outer().map(|outer| Self::nested(outer, self.levels - 1, self.ends))
     }
 
-    /// Returns the number of levels, 1 to 4.
+    /// Returns the number of levels, 1 to 4. Of a key with branches, that of the first branch.
     #[must_use]
     #[inline]
     pub fn levels(&self) -> usize {
-        self.levels.into()
+        if self.has_branches() { self.branch(0).levels.into() } else { self.levels.into() }
+    }
+
+    /// Returns the number of levels of a key without branches, and 0 for a key with branches.
+    #[inline]
+    pub(crate) fn reach(&self) -> u8 {
+        self.levels
     }
 
     /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has no more.
@@ -93,13 +106,13 @@ impl Key {
 
     /// Appends the text of a level. At the greatest number of levels, joins it to the innermost one.
     pub(super) fn below(self, level: &[u8]) -> Self {
-        if self.levels() == MAX_LEVELS {
+        if usize::from(self.levels) == MAX_LEVELS {
             return self.joined(level);
         }
         let outer = self.as_bytes();
         let mut ends = self.ends;
         // The outer levels have at most 3 × 64 bytes and two separators.
-        ends[self.levels() - 1] = outer.len() as u8;
+        ends[usize::from(self.levels) - 1] = outer.len() as u8;
         let mut text = Buffer::from_slice(outer);
         text.push(SEPARATOR);
         text.extend_from_slice(level);
@@ -129,7 +142,11 @@ impl Key {
 
     #[cold]
     pub(super) fn long_text(&self) -> &[u8] {
-        self.long.as_ref().map_or(&[], |long| &long.text[..usize::from(long.len)])
+        match self.long.as_deref() {
+            Some(LongKey::Nested { len, text }) => &text[..usize::from(*len)],
+            Some(LongKey::Branches { text, .. }) => text,
+            None => &[],
+        }
     }
 
     /// Returns the levels around the innermost one.
@@ -148,8 +165,9 @@ impl Key {
         if text.len() <= INLINE_BYTES {
             return Self { levels, ends, ..Self::of(text) };
         }
-        let mut long = LongText { len: text.len() as u16, text: [0; LONG_BYTES] };
-        long.text[..text.len()].copy_from_slice(text);
+        let mut long = [0; LONG_BYTES];
+        long[..text.len()].copy_from_slice(text);
+        let long = LongKey::Nested { len: text.len() as u16, text: long };
         Self { len: LONG, levels, ends, long: Some(Arc::new(long)), ..Self::EMPTY }
     }
 }

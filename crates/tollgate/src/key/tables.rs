@@ -1,7 +1,7 @@
 //! Tables for the text of a key.
 
 /// The bytes that need no escape. All others are written as `%` and two hex digits, among them the
-/// bytes with a meaning in the encoded text (`, ( ) % * # ~ ! >`) and in Redis (`{ }`).
+/// bytes with a meaning in the encoded text (`, ( ) % * # ~ ! > ^`) and in Redis (`{ }`).
 pub(super) static PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0;

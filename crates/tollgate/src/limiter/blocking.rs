@@ -1,5 +1,5 @@
 use std::{
-    future::{Future, pending},
+    future::{Future, IntoFuture, pending},
     pin::pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, Waker},
@@ -9,8 +9,10 @@ use std::{
 
 use tokio::runtime::{Builder, Handle};
 
-use super::Limiter;
-use crate::{Cost, Costs, Decision, Entry, Error, ErrorKind, Key, KeyState, StoreFuture};
+use super::{Limiter, Reserve};
+use crate::{
+    Cost, Costs, Decision, Entry, Error, ErrorKind, Key, KeyState, Reservation, ReservationId, Settlement, StoreFuture,
+};
 
 /// Calls a limiter from threads without a runtime, and waits in the thread. [`Limiter::blocking`] returns it.
 ///
@@ -92,6 +94,39 @@ impl BlockingLimiter<'_> {
     /// As [`Limiter::check_tagged`].
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> Result<Decision, Error> {
         finish(self.0.check_tagged(key, cost, tag))
+    }
+
+    /// Charges an estimate, for work whose cost is known later: see [`Limiter::reserve`].
+    ///
+    /// ```
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, Settlement};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(1_000)));
+    /// let reservation = limiter.blocking().reserve(limiter.reserve("acme", Cost::new(100)))?;
+    /// let settlement = limiter.blocking().commit("acme", reservation.id(), Cost::new(40))?;
+    /// assert_eq!(settlement, Settlement::Settled);
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::reserve`].
+    pub fn reserve(&self, reserve: Reserve) -> Result<Reservation, Error> {
+        finish(reserve.into_future())
+    }
+
+    /// Settles the reservation of this key and id: see [`Limiter::commit`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::commit`].
+    pub fn commit(
+        &self,
+        key: impl Into<Key>,
+        id: &ReservationId,
+        costs: impl Into<Costs>,
+    ) -> Result<Settlement, Error> {
+        self.wait(self.0.commit(key, id, costs))
     }
 
     /// Spends one unit, and waits up to `max_wait` until it is available: see [`Limiter::until_ready`].

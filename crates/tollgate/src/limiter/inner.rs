@@ -3,7 +3,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture,
+    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     cost::ChargeRef,
     entry::TAG_BYTES,
     outage::Fallback,
@@ -12,17 +12,32 @@ use crate::{
     wait::queue::WaitQueues,
 };
 
+/// The default of [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
-pub(super) struct Inner {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) is_in_process: bool,
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) is_in_process: bool,
     pub(super) keeps_deadline: bool,
-    pub(super) timeout: Duration,
-    pub(super) fallback: Fallback,
+    pub(crate) timeout: Duration,
+    pub(crate) fallback: Fallback,
     pub(super) wait_queues: WaitQueues,
 }
 
 impl Inner {
+    /// Creates what a limiter without options has.
+    pub(crate) fn of(store: Arc<dyn Store>, name: String) -> Self {
+        Self {
+            is_in_process: store.is_in_process(),
+            keeps_deadline: store.keeps_deadline(),
+            fallback: Fallback::new(name.into(), Outage::default(), &*store, None),
+            store,
+            timeout: DEADLINE,
+            wait_queues: WaitQueues::new(0),
+        }
+    }
+
     pub(super) fn check(
         self: &Arc<Self>,
         policies: &PolicySet,

@@ -1,9 +1,12 @@
 //! The in-process store.
 //!
-//! Calls run downward: [`store`] decides, [`shards`] locks, [`state_table`] holds the states.
+//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`decision`] decides over
+//! several policies.
 
+mod decision;
 #[cfg(feature = "testing")]
 pub(crate) mod lockless;
+mod permit_table;
 mod shards;
 mod state_table;
 mod store;

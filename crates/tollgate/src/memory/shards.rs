@@ -12,6 +12,13 @@ pub(super) struct Shards<S>(Box<[Line<S>]>);
 #[repr(align(64))]
 struct Line<S>(Mutex<Timed<S>>);
 
+/// Holds the locks of several shards at once.
+pub(super) struct LockedShards<'a, S> {
+    /// The index of each shard, in ascending order, and its lock.
+    locked: Vec<(usize, MutexGuard<'a, Timed<S>>)>,
+    count: usize,
+}
+
 /// A shard and the time of its latest decision.
 pub(super) struct Timed<S> {
     pub(super) shard: S,
@@ -27,10 +34,7 @@ impl<S> Shards<S> {
     /// Locks the shard of a key.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Timed<S>> {
-        // The upper half of the hash selects the shard: the table inside uses the low bits. The
-        // multiplication scales it to the number of shards and is cheaper than a remainder.
-        let at = (((hash >> 32) * self.0.len() as u64) >> 32) as usize;
-        lock(&self.0[at].0)
+        lock(&self.0[place(hash, self.0.len())].0)
     }
 
     /// Locks the shard of a key and returns the time. The time is never before the shard's latest
@@ -48,10 +52,49 @@ impl<S> Shards<S> {
         (timed, now_us)
     }
 
+    /// Locks the shards of several keys together.
+    ///
+    /// The locks are taken in the order of the shards. So two threads never wait for each other.
+    pub(super) fn lock_all(&self, hashes: &[u64]) -> LockedShards<'_, S> {
+        let mut places: Vec<usize> = hashes.iter().map(|&hash| place(hash, self.0.len())).collect();
+        places.sort_unstable();
+        places.dedup();
+        LockedShards { locked: places.into_iter().map(|at| (at, lock(&self.0[at].0))).collect(), count: self.0.len() }
+    }
+
+    /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is never
+    /// before the latest decision of any of them, unless the clock went back.
+    pub(super) fn lock_all_at(&self, hashes: &[u64], clock: impl Fn() -> u64) -> (LockedShards<'_, S>, u64) {
+        let mut now_us = clock();
+        let mut shards = self.lock_all(hashes);
+        if shards.locked.iter().any(|(_, timed)| now_us < timed.newest_us) {
+            now_us = clock();
+        }
+        shards.locked.iter_mut().for_each(|(_, timed)| timed.newest_us = now_us);
+        (shards, now_us)
+    }
+
     /// Locks all shards, one after the other.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Timed<S>>> {
         self.0.iter().map(|line| lock(&line.0))
     }
+}
+
+impl<S> LockedShards<'_, S> {
+    /// Returns the shard of a key whose hash was given.
+    pub(super) fn shard(&mut self, hash: u64) -> &mut S {
+        let wanted = place(hash, self.count);
+        let at = self.locked.partition_point(|(at, _)| *at < wanted);
+        &mut self.locked[at].1.shard
+    }
+}
+
+/// Returns the index of the shard of a key, of `count` shards.
+#[inline]
+fn place(hash: u64, count: usize) -> usize {
+    // The upper half of the hash selects the shard: the table inside uses the low bits. The
+    // multiplication scales it to the number of shards and is cheaper than a remainder.
+    (((hash >> 32) * count as u64) >> 32) as usize
 }
 
 /// Ignores poisoning: a state is replaced as a whole, so a panic leaves every state valid.

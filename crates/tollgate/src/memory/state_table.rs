@@ -2,25 +2,26 @@ use std::{ptr, sync::Arc};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 use super::stored_key::{KeyProbe, StoredKey};
 use crate::{
-    Check, Cost, Key, Policy, PolicySet,
+    Check, Cost, Key, Policy,
     algorithm::{PolicyLevel, Settled, State},
     key::hash_text,
-    policy_levels::PolicyLevels,
+    reservation::Records,
 };
 
 /// Holds the states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
-/// covers a whole decision.
+/// covers a whole decision. Only the branches of a key may be in several shards: see [`decision`](super::decision).
 ///
 /// The hash that a function takes is that of the outermost level. It is the hash of the whole key for a key of one level.
+/// The key that a function takes has no branches.
 #[derive(Debug)]
 pub(super) struct StateTable {
     states: HashTable<StateEntry>,
     room: usize,
     hasher: RandomState,
+    records: Records,
 }
 
 /// A state and the policy that wrote it. It fills exactly one cache line of the processor.
@@ -35,13 +36,13 @@ struct StateEntry {
 const _: () = assert!(size_of::<StateEntry>() == 64);
 
 /// A state that was loaded for a decision.
-struct LoadedState {
+pub(super) struct LoadedState {
     /// The bucket that holds the stored state; `None` when no state is stored.
     index: Option<usize>,
-    settled: Settled,
-    fits: bool,
+    pub(super) settled: Settled,
+    pub(super) fits: bool,
     /// Tells whether the state is stored. When it is not, a state that was moved out is put back unchanged.
-    is_written: bool,
+    pub(super) is_written: bool,
 }
 
 impl StateEntry {
@@ -68,26 +69,22 @@ impl StateEntry {
 
 impl StateTable {
     pub(super) fn new(room: usize, hasher: RandomState) -> Self {
-        Self { states: HashTable::new(), room, hasher }
+        let records = Records::new(room, hasher.clone());
+        Self { states: HashTable::new(), room, hasher, records }
     }
 
     pub(super) fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// Decides over all policies of the check and charges all or none.
-    #[inline]
-    pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        match check.policies.shared() {
-            [policy] => PolicyLevels::one(self.check_one(hash, check, policy, now_us)),
-            _ => self.check_all(hash, check, now_us),
-        }
+    /// Returns the reservations of the keys.
+    pub(super) fn records(&mut self) -> &mut Records {
+        &mut self.records
     }
 
-    /// Decides as [`check_all`](Self::check_all) does, for the common case of one policy: the state
-    /// is changed in place, without moving it out.
+    /// Decides over one policy, which is the common case: the state is changed in place, without moving it out.
     #[inline]
-    fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
+    pub(super) fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
@@ -105,94 +102,39 @@ impl StateTable {
         level
     }
 
-    fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        let mut loaded = self.load(hash, check, now_us);
-        let is_admitted = loaded.iter().all(|loaded| loaded.fits);
-        let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
-        let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
-            let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
-            let cost = check.cost_of(at).units();
-            let is_charged = is_admitted && cost > 0;
-            if is_charged {
-                state.charge(policy, now_us, cost, check.tag);
-            }
-            // A peek changes no stored state.
-            *is_written = is_charged || (*mended && cost > 0);
-            let words = state.words(policy, now_us, if *fits { 0 } else { cost });
-            (&**policy, PolicyLevel { fits: *fits, words })
-        }));
-        self.write(hash, check, loaded, now_us);
-        levels
-    }
-
-    /// Loads the states of a decision. A state that was moved out has to be written or put back.
-    fn load(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> SmallVec<[LoadedState; 4]> {
-        let load = |(at, policy): (usize, &Arc<Policy>)| {
-            let (slot, key) = (slot(&self.hasher, hash, check.key, policy), probe(check.key, policy));
-            let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
-            let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
-                Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
-                None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
-            };
-            LoadedState {
-                index,
-                fits: settled.state.fits(policy, now_us, check.cost_of(at).units()),
-                settled,
-                is_written: false,
-            }
+    /// Loads a state for a decision over these units. A state that was moved out has to be written or put back.
+    pub(super) fn load(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, cost: Cost, now_us: u64) -> LoadedState {
+        let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
+        let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
+        let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
+            Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
+            None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
         };
-        check.policies.shared().iter().enumerate().map(load).collect()
+        LoadedState { index, fits: settled.state.fits(policy, now_us, cost.units()), settled, is_written: false }
     }
 
-    /// Writes the states that were charged or mended, and puts back the states that were moved out.
-    fn write(&mut self, hash: u64, check: Check<'_>, loaded: SmallVec<[LoadedState; 4]>, now_us: u64) {
-        let mut absent = SmallVec::<[_; 4]>::new();
-        for (policy, LoadedState { index, settled: Settled { state, mended }, is_written, .. }) in
-            check.policies.shared().iter().zip(loaded)
-        {
-            match index.and_then(|index| self.states.get_bucket_mut(index)) {
-                Some(entry) if is_written => {
-                    entry.state = state;
-                    entry.set_policy(policy);
-                }
-                Some(entry) if !mended && state.is_moved() => entry.state = state,
-                None if is_written => absent.push((policy, state)),
-                _ => {}
+    /// Writes a state that was charged or mended, or puts back a state that was moved out. Returns a new state, which
+    /// [`add`](Self::add) stores after all others: an insertion may move the other states.
+    pub(super) fn write(&mut self, policy: &Arc<Policy>, loaded: LoadedState, now_us: u64) -> Option<State> {
+        let LoadedState { index, settled: Settled { mut state, mended }, is_written, .. } = loaded;
+        if is_written {
+            state.mark_debt(policy, now_us);
+        }
+        match index.and_then(|index| self.states.get_bucket_mut(index)) {
+            Some(entry) if is_written => {
+                entry.state = state;
+                entry.set_policy(policy);
             }
+            Some(entry) if !mended && state.is_moved() => entry.state = state,
+            None if is_written => return Some(state),
+            _ => {}
         }
-        // New states are inserted last, because an insertion may move the other states.
-        for (policy, state) in absent {
-            self.insert(self.slot(hash, check.key, policy), check.key, policy, state, now_us);
-        }
+        None
     }
 
-    /// Refunds the cost of `check`, which was spent at `spent_us`. A state that is fresh afterwards is removed.
-    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        // A refund may name more units than any request can cost, so it does not ask whether they fit.
-        let mut loaded = self.load(hash, Check::new(check.policies, check.key, Cost::ZERO), now_us);
-        let mut fresh = SmallVec::<[_; 4]>::new();
-        for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
-            let (cost, state) = (check.cost_of(at).units(), &mut loaded.settled.state);
-            if cost == 0 {
-                continue;
-            }
-            state.refund(policy, now_us, spent_us, cost);
-            loaded.is_written = state.fresh_at(policy) > now_us;
-            if !loaded.is_written {
-                fresh.push(policy);
-            }
-        }
-        self.write(hash, check, loaded, now_us);
-        for policy in fresh {
-            self.remove(hash, check.key, policy);
-        }
-    }
-
-    /// Removes the states that belong to the key alone.
-    pub(super) fn reset(&mut self, hash: u64, policies: &PolicySet, key: &Key) {
-        for policy in policies.iter().filter(|policy| policy.is_own(key)) {
-            self.remove(hash, key, policy);
-        }
+    /// Adds the state of a key that has none.
+    pub(super) fn add(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
+        self.insert(self.slot(hash, key, policy), key, policy, state, now_us);
     }
 
     /// Returns the state of a key and the policy that wrote it.
@@ -221,12 +163,12 @@ impl StateTable {
         }
         self.states.insert_unique(
             slot,
-            StateEntry { key: StoredKey::of(key.level(policy.depth())), policy: Arc::clone(policy), state },
+            StateEntry { key: StoredKey::of(policy.metered(key)), policy: Arc::clone(policy), state },
             rehash,
         );
     }
 
-    fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
+    pub(super) fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(key, policy)) {
             entry.remove();
@@ -280,12 +222,12 @@ impl StateEntry {
 /// Returns the hash of the state of a key under one policy. `hash` is that of the outermost level.
 #[inline]
 fn slot(hasher: &RandomState, hash: u64, key: &Key, policy: &Policy) -> u64 {
-    if key.levels() == 1 { slot_hash(hash, policy) } else { nested_slot(hasher, key, policy) }
+    if key.reach() == 1 { slot_hash(hash, policy) } else { nested_slot(hasher, key, policy) }
 }
 
 #[inline(never)]
 fn nested_slot(hasher: &RandomState, key: &Key, policy: &Policy) -> u64 {
-    slot_hash(key.level(policy.depth()).hash(hasher), policy)
+    slot_hash(policy.metered(key).hash(hasher), policy)
 }
 
 /// Returns the hash of a stored state. `hash` is that of the levels which the policy meters.
@@ -297,5 +239,5 @@ fn slot_hash(hash: u64, policy: &Policy) -> u64 {
 /// Returns the levels of a key that the policy meters, as they are looked for.
 #[inline]
 fn probe<'a>(key: &'a Key, policy: &Policy) -> KeyProbe<'a> {
-    KeyProbe::of(key.level(policy.depth()))
+    KeyProbe::of(policy.metered(key))
 }

@@ -1,9 +1,20 @@
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
-use super::{shards::Shards, state_table::StateTable};
-use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, StoreFuture, algorithm::State};
+use super::{
+    decision::{self, BranchTables},
+    permit_table::PermitTable,
+    shards::Shards,
+    state_table::StateTable,
+};
+#[cfg(any(test, feature = "testing"))]
+use crate::Policy;
+use crate::{
+    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReservationId, Settlement,
+    Store, StoreFuture, algorithm::State, clock::micros, key::MAX_BRANCHES,
+};
 
 /// Stores counters inside the process.
 ///
@@ -20,6 +31,9 @@ use crate::{Check, CheckFuture, Clock, Decision, Entry, Key, PolicySet, Store, S
 ///
 /// All states of [nested](Key::child) keys with the same outermost level lie in one of 64 or more parts of the store, so
 /// that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
+///
+/// [Reservations](crate::Reservation) are held beside the states, at most as many. When there are more, those that lapse
+/// first are dropped: they lapse early, and what they charged stays charged.
 ///
 /// Clones share the states.
 ///
@@ -38,6 +52,7 @@ struct Inner {
     clock: Clock,
     hasher: RandomState,
     shards: Shards<StateTable>,
+    permits: PermitTable,
 }
 
 /// Builds a [`MemoryStore`] with options.
@@ -96,18 +111,56 @@ impl MemoryStore {
     /// Decides and charges at once.
     #[inline]
     pub(crate) fn decide(&self, check: Check<'_>) -> Decision {
+        if check.key.has_branches() {
+            return self.decide_branches(check);
+        }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let levels = timed.shard.check(hash, check, now_us);
+        let levels = decision::check_in(&mut timed.shard, hash, check, now_us);
         drop(timed);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
-    /// Refunds the cost that `check` spent at `spent_us`.
-    pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: u64) {
-        let hash = self.hash(check.key);
+    /// Decides and charges over a key with branches.
+    #[cold]
+    fn decide_branches(&self, check: Check<'_>) -> Decision {
+        let (levels, now_us) =
+            self.locked(check.key, |tables, now_us| (decision::check_all(tables, check, now_us), now_us));
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
+    }
+
+    /// Refunds the cost that `check` spent at `spent_us`, or now.
+    pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
+        self.locked(check.key, |tables, now_us| {
+            decision::refund(tables, check, now_us, spent_us.unwrap_or(now_us), decision);
+        });
+    }
+
+    /// Decides, charges and records at once.
+    pub(crate) fn reserve_now(&self, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
+        let reserve = |tables: &mut BranchTables<'_>, now_us| decision::reserve(tables, check, id, life_us, now_us);
+        let reserved = self.locked(check.key, reserve);
+        Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
+    }
+
+    /// Settles a reservation at the costs of `check`, by the commit of this number.
+    pub(crate) fn commit_now(&self, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
+        self.locked(check.key, |tables, now_us| decision::commit(tables, check, id, number, now_us))
+    }
+
+    /// Locks the tables of all branches of a key, and calls `step` with them and the time.
+    fn locked<T>(&self, key: &Key, step: impl FnOnce(&mut BranchTables<'_>, u64) -> T) -> T {
+        let hashes = self.branch_hashes(key);
+        let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
+        step(&mut BranchTables { tables, hashes: &hashes, key }, now_us)
+    }
+
+    /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
+    #[cfg(feature = "testing")]
+    pub(crate) fn record(&self, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
+        let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.refund(hash, check, now_us, spent_us);
+        timed.shard.records().get_mut(key, id, now_us).map(|record| (record.to_bytes(), record.lapse_us / 1_000 + 1))
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
@@ -116,16 +169,29 @@ impl MemoryStore {
         key.level(1).hash(&self.0.hasher)
     }
 
+    /// Returns the hash of the outermost level of each branch.
+    fn branch_hashes(&self, key: &Key) -> SmallVec<[u64; MAX_BRANCHES]> {
+        key.branches().iter().map(|branch| self.hash(branch)).collect()
+    }
+
     /// Returns the state as text. Tests use it to see whether the state changed.
     #[cfg(test)]
-    pub(crate) fn debug(&self, policy: &crate::Policy, key: &Key) -> String {
+    pub(crate) fn debug(&self, policy: &Policy, key: &Key) -> String {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
 
+    /// Returns the permits of a key in the form in which Redis stores them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<crate::algorithm::Stored> {
+        self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
+    }
+
     /// Returns the state in the form in which Redis stores it.
     #[cfg(feature = "testing")]
-    pub(crate) fn stored(&self, policy: &crate::Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+    pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<crate::algorithm::Stored> {
+        let key = policy.branch_of(key);
         let hash = self.hash(key);
         let timed = self.0.shards.lock(hash);
         let (state, policy) = timed.shard.state(hash, key, policy)?;
@@ -139,13 +205,22 @@ impl Store for MemoryStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.refund_at(check, decision.map_or_else(|| self.0.clock.now_us(), Decision::at_us));
+        self.refund_at(check, decision.map(Decision::at_us), decision);
         StoreFuture::ready(Ok(()))
     }
 
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        StoreFuture::ready(Ok(self.reserve_now(check, id, micros(time_to_live))))
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        StoreFuture::ready(Ok(self.commit_now(check, id, 1)))
+    }
+
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        let hash = self.hash(key);
-        self.0.shards.lock(hash).shard.reset(hash, policies, key);
+        let hashes = self.branch_hashes(key);
+        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key };
+        decision::reset(&mut tables, policies, key);
         StoreFuture::ready(Ok(()))
     }
 
@@ -154,6 +229,7 @@ impl Store for MemoryStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
+        let key = log.branch_of(key);
         let hash = self.hash(key);
         let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let entries = match timed.shard.state(hash, key, log) {
@@ -164,6 +240,11 @@ impl Store for MemoryStore {
             _ => Vec::new(),
         };
         StoreFuture::ready(Ok(entries))
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let (hash, now_us) = (request.key.level(0).hash(&self.0.hasher), self.0.clock.now_us());
+        StoreFuture::ready(Ok(self.0.permits.decide(hash, now_us, &request)))
     }
 
     fn is_in_process(&self) -> bool {
@@ -214,6 +295,7 @@ impl MemoryStoreBuilder {
         MemoryStore(Arc::new(Inner {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
             shards: Shards::new(shards, || StateTable::new(room, hasher.clone())),
+            permits: PermitTable::new(&hasher),
             hasher,
         }))
     }

@@ -8,7 +8,7 @@ use metrics::{
     histogram,
 };
 
-use crate::{Cost, Deadline, Decision, Error, ErrorKind, PolicySet, runtime};
+use crate::{Cost, Deadline, Decision, Error, ErrorKind, PolicySet, Settlement, runtime};
 
 const CHECKS: &str = "tollgate_checks_total";
 const DENIALS: &str = "tollgate_denials_total";
@@ -17,6 +17,7 @@ const ERRORS: &str = "tollgate_errors_total";
 const DURATION: &str = "tollgate_check_duration_seconds";
 const OUTAGES: &str = "tollgate_outages_total";
 const OUTAGE: &str = "tollgate_outage";
+const COMMITS: &str = "tollgate_commits_total";
 
 /// Stores the series of one limiter. They are registered with its first check, so that later checks need no look-up.
 #[derive(Default)]
@@ -25,6 +26,16 @@ pub(crate) struct LimiterMetrics {
     /// Only for a store that is not in the process.
     remote: OnceLock<RemoteSeries>,
     errors: KindCounters,
+    commits: CommitSeries,
+}
+
+/// Stores one counter for each outcome of a commit, registered with the first such commit.
+#[derive(Default)]
+struct CommitSeries {
+    settled: OnceLock<Counter>,
+    already_settled: OnceLock<Counter>,
+    lapsed: OnceLock<Counter>,
+    failed: OnceLock<Counter>,
 }
 
 struct CheckSeries {
@@ -92,6 +103,22 @@ impl LimiterMetrics {
     pub(crate) fn record_error(&self, name: &str, policies: &PolicySet, error: &Error) {
         self.checks(name, policies).failed.increment(1);
         self.errors.increment(error.kind(), ERRORS, name);
+    }
+
+    /// Counts a commit. `None` is a commit that failed.
+    pub(crate) fn record_commit(&self, name: &str, settlement: Option<Settlement>) {
+        let counter = match settlement {
+            Some(Settlement::Settled) => &self.commits.settled,
+            Some(Settlement::AlreadySettled) => &self.commits.already_settled,
+            Some(Settlement::Lapsed) => &self.commits.lapsed,
+            None => &self.commits.failed,
+        };
+        let register = || {
+            describe_counter!(COMMITS, Unit::Count, "Commits of reservations, by limiter and outcome.");
+            let outcome = settlement.map_or("failed", Settlement::as_str);
+            counter!(COMMITS, [limiter(name), Label::new("outcome", outcome)].to_vec())
+        };
+        counter.get_or_init(register).increment(1);
     }
 
     pub(crate) fn outage_began(&self, name: &str) {

@@ -5,6 +5,8 @@
 mod limiter;
 #[cfg(not(feature = "metrics"))]
 mod off;
+#[cfg(feature = "metrics")]
+mod permits;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 mod store;
 #[cfg(feature = "metrics")]
@@ -13,7 +15,9 @@ mod tenants;
 #[cfg(feature = "metrics")]
 pub(crate) use limiter::LimiterMetrics;
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{LimiterMetrics, TenantMetrics};
+pub(crate) use off::{LimiterMetrics, PermitMetrics, TenantMetrics};
+#[cfg(feature = "metrics")]
+pub(crate) use permits::PermitMetrics;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use store::{StoreMetrics, StoreState};
 #[cfg(feature = "metrics")]

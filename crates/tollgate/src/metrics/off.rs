@@ -1,6 +1,6 @@
 //! Stands in without the feature: the same functions, which do nothing.
 
-use crate::{Deadline, Decision, Error, PolicySet};
+use crate::{Deadline, Decision, Error, PolicySet, Settlement};
 
 #[derive(Debug, Default)]
 pub(crate) struct LimiterMetrics(());
@@ -13,6 +13,8 @@ impl LimiterMetrics {
     pub(crate) fn record_decision(&self, _: &str, _: &Decision, _: Option<Deadline>) {}
 
     pub(crate) fn record_error(&self, _: &str, _: &PolicySet, _: &Error) {}
+
+    pub(crate) fn record_commit(&self, _: &str, _: Option<Settlement>) {}
 
     pub(crate) fn outage_began(&self, _: &str) {}
 
@@ -30,4 +32,27 @@ impl TenantMetrics {
     pub(crate) fn outage_began(&self, _: &str) {}
 
     pub(crate) fn outage_ended(&self, _: &str) {}
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PermitMetrics(());
+
+impl PermitMetrics {
+    pub(crate) fn new(_: &str) -> Self {
+        Self(())
+    }
+
+    pub(crate) fn acquired(&self) {}
+
+    pub(crate) fn released(&self) {}
+
+    pub(crate) fn denied(&self) {}
+
+    pub(crate) fn failed(&self) {}
+
+    pub(crate) fn lost(&self) {}
+
+    pub(crate) fn waits(&self) {}
+
+    pub(crate) fn waited(&self) {}
 }

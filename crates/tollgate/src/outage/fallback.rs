@@ -1,9 +1,13 @@
-use std::{borrow::Cow, num::NonZeroU32, time::Instant};
+use std::{
+    borrow::Cow,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
 use crate::{
-    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, Store, metrics::LimiterMetrics,
-    runtime::now,
+    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReservationId, Settlement, Store,
+    metrics::LimiterMetrics, runtime::now,
 };
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
@@ -77,7 +81,7 @@ impl Fallback {
             self.record_denial(check, decision);
             self.metrics.record_decision(&self.name, decision, check.deadline);
             if may_end {
-                self.decided_while_away(check);
+                self.decided_while_away(start(check));
             }
         }
     }
@@ -89,19 +93,56 @@ impl Fallback {
     }
 
     #[cold]
-    fn decided_while_away(&self, check: Check<'_>) {
-        if let Some(lasted) = self.outage_phase.decided(start(check)) {
+    fn decided_while_away(&self, start: Instant) {
+        if let Some(lasted) = self.outage_phase.decided(start) {
             self.metrics.outage_ended(&self.name);
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
         }
-        if let Some(lasted) = self.overload_phase.decided(start(check)) {
+        if let Some(lasted) = self.overload_phase.decided(start) {
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides all checks again");
         }
     }
 
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        let answer = self.decide(check, error);
+        self.answer_by(check, error, |local| local.decide(check))
+    }
+
+    /// Reserves for the store, which failed with `error`.
+    pub(crate) fn reserve(
+        &self,
+        check: Check<'_>,
+        id: &ReservationId,
+        time_to_live: Duration,
+        error: Error,
+    ) -> Result<Decision, Error> {
+        self.answer_by(check, error, |local| local.reserve(check, id, time_to_live))
+    }
+
+    /// Settles a reservation that this process made in an outage. `None` when the process makes none.
+    pub(crate) fn commit(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
+        self.local.as_ref().map(|local| local.commit(check, id))
+    }
+
+    /// Settles a reservation that this process made in an outage. The policies of `check` are the share of the process.
+    pub(crate) fn commit_own(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
+        let settlement = self.local.as_ref().map(|local| local.store.commit_now(check, id, 1));
+        self.committed(settlement.as_ref());
+        settlement
+    }
+
+    /// Counts a commit. `None` is a commit that failed.
+    pub(crate) fn committed(&self, settlement: Option<&Settlement>) {
+        self.metrics.record_commit(&self.name, settlement.copied());
+    }
+
+    fn answer_by(
+        &self,
+        check: Check<'_>,
+        error: Error,
+        local: impl FnOnce(&LocalShare) -> Decision,
+    ) -> Result<Decision, Error> {
+        let answer = self.decide(check, error, local);
         match &answer {
             Ok(decision) => {
                 self.metrics.record_decision(&self.name, decision, check.deadline);
@@ -112,17 +153,37 @@ impl Fallback {
         answer
     }
 
-    fn decide(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+    fn decide(
+        &self,
+        check: Check<'_>,
+        error: Error,
+        by_share: impl FnOnce(&LocalShare) -> Decision,
+    ) -> Result<Decision, Error> {
         let kind = error.kind();
         let is_of_caller = matches!(
             kind,
-            ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels | ErrorKind::Unsupported | ErrorKind::NoRuntime
+            ErrorKind::CostExceedsBurst
+                | ErrorKind::KeyLevels
+                | ErrorKind::CrossSlot
+                | ErrorKind::Unsupported
+                | ErrorKind::NoRuntime
         );
         if is_of_caller {
             return Err(error);
         }
+        self.note_failure(&error, start(check));
+        match (&self.outage, &self.local) {
+            (Outage::Closed, _) => Err(error),
+            (Outage::Local { .. }, Some(local)) => Ok(by_share(local).degraded_by(kind)),
+            _ => Ok(Decision::open(check.policies, check.charge(), kind)),
+        }
+    }
+
+    /// Logs the begin of an outage or of an overload. `start` is the time at which the failed call began.
+    fn note_failure(&self, error: &Error, start: Instant) {
+        let kind = error.kind();
         if kind == ErrorKind::Overloaded {
-            if self.overload_phase.failed(start(check)) {
+            if self.overload_phase.failed(start) {
                 tracing::warn!(
                     limiter = &*self.name,
                     reason = kind.as_str(),
@@ -131,7 +192,7 @@ impl Fallback {
                     "some rate limits are decided without the store: it receives more checks than it can answer in time"
                 );
             }
-        } else if self.outage_phase.failed(start(check)) {
+        } else if self.outage_phase.failed(start) {
             self.metrics.outage_began(&self.name);
             tracing::warn!(
                 limiter = &*self.name,
@@ -142,10 +203,25 @@ impl Fallback {
                 "rate limits are decided without the store: it failed"
             );
         }
+    }
+
+    /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
+    /// limit applies. Fails when the caller has to be told.
+    pub(crate) fn permits_failed(&self, error: Error, start: Instant) -> Result<Option<u32>, Error> {
+        if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
+            return Err(error);
+        }
+        self.note_failure(&error, start);
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
-            (Outage::Local { .. }, Some(local)) => Ok(local.decide(check).degraded_by(kind)),
-            _ => Ok(Decision::open(check.policies, check.charge(), kind)),
+            (_, local) => Ok(local.as_ref().map(|local| local.replicas().get())),
+        }
+    }
+
+    /// Notes that the store answered a call for permits which began at `start`.
+    pub(crate) fn permits_answered(&self, start: Instant) {
+        if self.outage_phase.is_away() || self.overload_phase.is_away() {
+            self.decided_while_away(start);
         }
     }
 }

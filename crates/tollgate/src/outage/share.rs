@@ -1,7 +1,10 @@
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
 
 use super::replicas::ReplicaCount;
-use crate::{Check, Clock, Decision, MemoryStore};
+use crate::{Check, Clock, Decision, MemoryStore, ReservationId, Settlement, clock::micros};
 
 /// The most states that an outage keeps in the process: 64 tables of 2 048 places, each filled to the point at which it
 /// would double.
@@ -34,6 +37,20 @@ impl LocalShare {
             // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
             let charge = policies.cut(check.charge());
             self.store.decide(Check { policies, ..check }.with_charge(&charge))
+        })
+    }
+
+    pub(super) fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> Decision {
+        check.policies.with_share(self.replicas(), |policies| {
+            let charge = policies.cut(check.charge());
+            let check = Check { policies, ..check }.with_charge(&charge);
+            self.store.reserve_now(check, id, micros(time_to_live))
+        })
+    }
+
+    pub(super) fn commit(&self, check: Check<'_>, id: &ReservationId) -> Settlement {
+        check.policies.with_share(self.replicas(), |policies| {
+            self.store.commit_now(Check::of(policies, check.key, check.charge()), id, 1)
         })
     }
 }

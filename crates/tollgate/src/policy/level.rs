@@ -1,7 +1,10 @@
 //! The levels of a nested key that a policy meters.
 
 use super::Policy;
-use crate::{Error, Key, key::MAX_LEVELS};
+use crate::{
+    Error, ErrorKind, Key,
+    key::{KeyLevel, MAX_LEVELS},
+};
 
 impl Policy {
     /// Meters the first `level` levels of a nested key instead of the whole key; 1 is the outermost level.
@@ -54,15 +57,39 @@ impl Policy {
         (self.depth > 0).then_some(self.depth)
     }
 
-    /// Returns the number of levels that the policy meters; 0 for the whole key.
+    /// Returns the branch of a key that the policy meters. A key without branches returns itself.
     #[inline]
-    pub(crate) fn depth(&self) -> u8 {
-        self.depth
+    pub(crate) fn branch_of<'a>(&self, key: &'a Key) -> &'a Key {
+        key.branch(self.branch)
     }
 
-    /// Returns `true` when the state belongs to this key alone, and not to an outer level, which other keys share.
+    /// Returns the levels of a key that the policy meters.
+    #[inline]
+    pub(crate) fn metered<'a>(&self, key: &'a Key) -> KeyLevel<'a> {
+        self.branch_of(key).level(self.depth)
+    }
+
+    /// Returns `true` when the state belongs to this key, or to one branch of it, alone, and not to an outer level, which
+    /// other keys share.
     pub(crate) fn is_own(&self, key: &Key) -> bool {
-        self.depth == 0 || usize::from(self.depth) == key.levels()
+        let branch = key.branches().get(usize::from(self.branch));
+        branch.is_some_and(|branch| self.depth == 0 || usize::from(self.depth) == branch.levels())
+    }
+
+    /// Returns what a key must have for this policy. A key without branches and with a [reach](Key::reach) as large has it.
+    #[inline]
+    pub(crate) fn reach(&self) -> u8 {
+        self.branch << 4 | self.depth
+    }
+
+    /// Refuses a key that lacks the branch or the levels that the policy meters.
+    pub(crate) fn find(&self, key: &Key) -> Result<(), Error> {
+        let lacking = match key.branches().get(usize::from(self.branch)) {
+            Some(branch) if usize::from(self.depth) <= branch.levels() => return Ok(()),
+            Some(branch) => format!("{} levels of a key, got a key of {}", self.depth, branch.levels()),
+            None => format!("branch {} of a key, got a key of {}", self.branch(), key.branches().len()),
+        };
+        Err(Error::new(ErrorKind::KeyLevels, format!("policy {} meters {lacking}", self.name())))
     }
 }
 

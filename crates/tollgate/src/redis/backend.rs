@@ -6,10 +6,13 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     cluster::Cluster,
     dispatch::{CheckRequest, PendingCheck, ServerHandle, timed_out},
-    protocol::{Script, hash_slot::unused_key},
+    protocol::{
+        Script,
+        hash_slot::{self, unused_key},
+    },
     server::{ScriptCall, Server},
 };
-use crate::{CheckFuture, Deadline, Error, Key, StoreFuture, runtime};
+use crate::{CheckFuture, Deadline, Error, Key, PolicySet, StoreFuture, runtime};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    /// Returns the error of a call for this key, while its server is not asked.
+    /// Returns the error of a call for this key, while its server is not asked. The key has no branches, here and below.
     pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
         match self {
             Self::One(handle) => handle.server.refusal(),
@@ -33,6 +36,15 @@ impl Backend {
         match self {
             Self::One(handle) => handle.server.refusal_within(deadline),
             Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
+        }
+    }
+
+    /// Refuses a key whose branches lie in different slots of a cluster, so that no server can decide over all of them.
+    #[inline]
+    pub(super) fn takes(&self, policies: &PolicySet, key: &Key) -> Result<(), Error> {
+        match self {
+            Self::Cluster(_) if key.has_branches() => hash_slot::share_slot(policies, key),
+            _ => Ok(()),
         }
     }
 
@@ -81,6 +93,41 @@ impl Backend {
                 Ok(server.run(ScriptCall { script, keys, is_asking: false, fill }).await?)
             }
             Self::Cluster(cluster) => cluster.run(key, script, keys, fill).await,
+        }
+    }
+
+    /// Runs a script as [`run`](Self::run) does, and ends at the deadline. A reply that is late counts for the circuit
+    /// breaker as that of a check.
+    pub(super) async fn run_until(
+        &self,
+        key: &Key,
+        script: &Script,
+        keys: usize,
+        deadline: Option<Deadline>,
+        fill: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        let reply = self.run(key, script, keys, fill);
+        let Some((deadline, end)) = deadline.and_then(|deadline| Some((deadline, deadline.instant()?))) else {
+            return reply.await;
+        };
+        let reply = timeout_at(Instant::from_std(end), reply).await;
+        let server = match self {
+            Self::One(handle) => Some(Arc::clone(&handle.server)),
+            Self::Cluster(cluster) => cluster.server(key),
+        };
+        match reply {
+            Ok(reply) => {
+                if let (Ok(_), Some(server)) = (&reply, server) {
+                    server.check_answered(Some(deadline));
+                }
+                reply
+            }
+            Err(_) => {
+                if let Some(server) = server {
+                    server.missed(Some(deadline));
+                }
+                Err(timed_out(deadline.timeout()))
+            }
         }
     }
 

@@ -1,6 +1,8 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
+use redis::Value;
+use smallvec::SmallVec;
 
 #[cfg(feature = "metrics")]
 use super::sampler::{self, Sampled, Sampler};
@@ -12,7 +14,10 @@ use super::{
     replicas::{self, Counts, ReplicaCounter},
     server::Server,
 };
-use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaCount, Store, StoreFuture};
+use crate::{
+    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
+    ReservationId, Settlement, Store, StoreFuture, clock::micros, cost::ChargeRef, quota::MAX_EXACT,
+};
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
@@ -25,7 +30,14 @@ use crate::{Check, CheckFuture, Decision, Entry, Error, Key, PolicySet, ReplicaC
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
-/// `prefix:{outermost level}>inner levels:policy:version`. Every state expires by itself.
+/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those of the
+/// branch's key alone. Every state expires by itself.
+///
+/// In a cluster, a check of branches in different slots fails with
+/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing. [`Limiter::can_decide`](crate::Limiter::can_decide)
+/// tells it before.
+///
+/// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///
 /// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
 /// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
@@ -96,18 +108,56 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
+    /// several slots.
+    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
+        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
+    }
+
+    /// Returns the error of a check that is not sent within its deadline, or whose states lie in several slots.
+    #[inline]
+    fn refusal_within(&self, check: Check<'_>) -> Option<Error> {
+        if let Err(refusal) = self.backend.takes(check.policies, check.key) {
+            return Some(refusal);
+        }
+        self.backend.refusal_within(check.policies.first_branch(check.key), check.deadline)
+    }
+
     #[inline]
     fn hash(&self, key: &Key) -> KeyHash {
-        let whole = key.level(0).hash(&self.hasher);
-        // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = if key.levels() == 1 { whole } else { key.level(1).hash(&self.hasher) };
-        KeyHash { whole, outermost }
+        KeyHash::of(key, &self.hasher)
+    }
+
+    /// Runs a script on the record of a reservation.
+    ///
+    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
+    async fn run_held(
+        &self,
+        key: &Key,
+        id: &ReservationId,
+        policies: &PolicySet,
+        script: &Script,
+        number: u64,
+        charge: ChargeRef<'_>,
+    ) -> Result<Value, Error> {
+        let call = || {
+            self.backend.run(policies.first_branch(key), script, policies.len() + 1, |server, command| {
+                server.add_record_key(policies, key, id, command);
+                server.add_keys([(policies, key)], command);
+                command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
+                command.arg(&*protocol::marks(policies));
+            })
+        };
+        match call().await {
+            Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
+            outcome => outcome,
+        }
     }
 
     /// Forgets remembered denials of a key, because units may have come back.
     fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {
-            cache.forget(key, self.hash(key));
+            cache.forget(key, &self.hasher);
         }
     }
 }
@@ -146,29 +196,34 @@ impl Store for RedisStore {
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
         if let Some(cache) = &inner.deny_cache {
-            if let Some(denied) = cache.look_up(&check, hash.whole) {
+            if let Some(denied) = cache.look_up(&check, &hash) {
                 return denied;
             }
-            deny_epoch = Some(cache.epoch(&check, hash));
+            deny_epoch = Some(cache.epoch(&check, &hash));
         }
-        match inner.backend.refusal_within(check.key, check.deadline) {
+        match inner.refusal_within(check) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
         }
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if let Some(refusal) = self.0.backend.refusal(check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
         let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
+        let end = |at| decision.and_then(|decision| decision.end_of(at));
+        let ends: SmallVec<[_; 1]> =
+            if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, policies.shape().refund(), policies.len(), |server, command| {
+            let (script, keys) = (policies.shape().refund(), policies.len());
+            let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies));
+                let end = |at: usize| ends.get(at).copied().flatten();
+                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, end));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -180,13 +235,13 @@ impl Store for RedisStore {
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.0.backend.refusal(key) {
+        if let Some(refusal) = self.0.refusal(policies, key) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(&key, "DEL", keys).await;
+            let reply = inner.backend.query(policies.first_branch(&key), "DEL", keys).await;
             inner.forget(&key);
             reply.map(drop)
         })
@@ -202,6 +257,7 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        let key = log.branch_of(key);
         if let Some(refusal) = self.0.backend.refusal(key) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -216,6 +272,61 @@ impl Store for RedisStore {
             });
             protocol::entries(period_us, reply.await?)
         })
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let inner = &self.0;
+        if let Some(refusal) = inner.backend.refusal_within(request.key, request.deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, policy, key) = (Arc::clone(inner), request.policy.clone(), request.key.clone());
+        let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
+        let packed = protocol::pack_permits(-1.0, &request);
+        StoreFuture::pending(async move {
+            let reply = inner.backend.run_until(&key, Script::permits(), 1, deadline, |server, command| {
+                server.add_permit_key(policy.name(), &key, command);
+                // The first number is the time. A server that forbids its clock is told the time of the process.
+                let mut packed = packed;
+                packed[..8].copy_from_slice(&server.now().to_le_bytes());
+                command.arg(&packed).arg(&replica);
+            });
+            protocol::permit_grant(&reply.await?)
+        })
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        if let Some(refusal) = self.0.refusal_within(check) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
+        let (policies, key, charge, id) =
+            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        StoreFuture::pending(async move {
+            let script = policies.shape().reserve();
+            let reply = inner.run_held(&key, &id, &policies, script, life_us, charge.borrow()).await?;
+            protocol::reserved(&policies, &reply)
+        })
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let inner = Arc::clone(&self.0);
+        let (policies, key, charge, id) =
+            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        StoreFuture::pending(async move {
+            let script = policies.shape().commit();
+            // The number tells a call that is sent again from another commit.
+            let number = fastrand::u64(1..MAX_EXACT);
+            let reply = inner.run_held(&key, &id, &policies, script, number, charge.borrow()).await;
+            inner.forget(&key);
+            protocol::settlement(&reply?)
+        })
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.0.backend.takes(policies, key).is_ok()
     }
 
     fn keeps_deadline(&self) -> bool {

@@ -15,8 +15,9 @@ use crate::{
 pub struct Check<'a> {
     /// The policies that are checked together.
     pub policies: &'a PolicySet,
-    /// The key that is charged. It has at least as many levels as each policy meters: a [`Limiter`](crate::Limiter)
-    /// refuses other keys. A policy charges the levels that it [meters](crate::Policy::at_level).
+    /// The key that is charged. It has the branch and at least as many levels as each policy meters: a
+    /// [`Limiter`](crate::Limiter) refuses other keys. A policy charges the [branch](crate::Policy::at_branch) and the
+    /// [levels](crate::Policy::at_level) that it meters.
     pub key: &'a Key,
     /// The units to charge on every policy. When the policies have costs of their own, the greatest of them: see
     /// [`cost_of`](Self::cost_of). A cost is at most the burst of its policy.

@@ -1,7 +1,7 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Check, CheckFuture, Store, StoreFuture};
-use crate::{Decision, Entry, Key, PolicySet, ReplicaCount};
+use crate::{Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId, Settlement};
 
 /// Forwards every method to the store inside.
 macro_rules! forward {
@@ -21,6 +21,22 @@ macro_rules! forward {
 
             fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
                 (**self).entries(policies, key, limit)
+            }
+
+            fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+                (**self).permits(request)
+            }
+
+            fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+                (**self).reserve(check, id, time_to_live)
+            }
+
+            fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+                (**self).commit(check, id)
+            }
+
+            fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+                (**self).can_decide(policies, key)
             }
 
             fn is_in_process(&self) -> bool {

@@ -6,7 +6,12 @@ pub use check::{Check, Deadline};
 pub use future::{CheckFuture, StoreFuture};
 pub(crate) use future::{Guard, PendingCheck};
 
-use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
+use std::time::Duration;
+
+use crate::{
+    Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId,
+    Settlement,
+};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -15,12 +20,12 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 /// shard), or to keep the state elsewhere.
 ///
 /// A wrapper forwards **every** method. A method that is not forwarded falls back to its default: the wrapped store
-/// then loses its entries, its deadline, its in-process answers or its count of replicas.
+/// then loses its entries, its deadline, its in-process answers, its count of replicas or the bounds of a cluster.
 ///
 /// # Contract
 ///
-/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the levels of
-/// the key that the policy [meters](crate::Policy::at_level): all by default. `n` is the amount of a quota, `b` its burst and `W`
+/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part of
+/// the key that the policy meters: all [levels](crate::Policy::at_level) of the first [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W`
 /// its period. Every store keeps these laws, for every algorithm:
 ///
 /// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
@@ -42,17 +47,46 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 ///     fresh.
 /// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
 ///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
-/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key alone,
-///     and leaves those of outer levels, which other keys share. A refund returns at most what was
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to one of
+///     its branches, alone, and leaves those of outer levels, which other keys share. A refund returns at most what was
 ///     spent, never to a newer window, and creates no state.
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
+/// 14. **Reservation.** A reservation is a check that is recorded under its key and an id until it lapses. The same id
+///     charges nothing again until then, and answers the same. A denied reservation is not recorded.
+/// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
+///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
+///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged. A leaky
+///     bucket takes back only the last places of its queue.
+/// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
+///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
+///     8 times the time from exhausted to fresh.
+///
+/// # Permits
+///
+/// A state belongs to the name of a [`Concurrency`](crate::Concurrency) and the key. It has for each replica the permits
+/// that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic step:
+///
+/// 1. **Limit.** A call never raises the sum of what all replicas hold above the limit. A sum that lies above a lowered
+///    limit stays until permits are given back.
+/// 2. **Need before wish.** A replica gets what it needs while permits are free. Of what it wants on top, it gets half of
+///    the free permits at most, and nothing while another replica waits.
+/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which the
+///    permits lapse.
+/// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
+/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went back
+///    prolongs them by one life at most.
+/// 6. **No return.** A renewal never brings back permits that lapsed. The replica is told that they are lost.
+/// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
+///    Otherwise they are lost.
+/// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
+/// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
 ///
 /// ```
-/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
 /// use tollgate::{
-///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, ReplicaCount, Store,
-///     StoreFuture,
+///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, PermitGrant, PermitRequest, Policy, PolicySet, Quota,
+///     ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
 /// };
 ///
 /// /// Counts the checks of another store.
@@ -71,6 +105,18 @@ use crate::{Decision, Entry, Error, ErrorKind, Key, PolicySet, ReplicaCount};
 ///     }
 ///     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
 ///         self.0.entries(policies, key, limit)
+///     }
+///     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+///         self.0.permits(request)
+///     }
+///     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+///         self.0.reserve(check, id, time_to_live)
+///     }
+///     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+///         self.0.commit(check, id)
+///     }
+///     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+///         self.0.can_decide(policies, key)
 ///     }
 ///     fn is_in_process(&self) -> bool {
 ///         self.0.is_in_process()
@@ -99,7 +145,8 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for these policies. A policy that meters other levels than the whole key is left out.
+    /// Makes the key fresh for these policies, each branch as the key of that branch alone. A policy that meters other levels
+    /// than the whole branch is left out.
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
 
     /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the
@@ -109,6 +156,41 @@ pub trait Store: Send + Sync + 'static {
     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
         let _ = (policies, key, limit);
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
+    }
+
+    /// Sets how many permits of a key one replica holds, in one atomic step: see [the contract](Self#permits).
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let _ = request;
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store has no permits")))
+    }
+
+    /// Decides a check as [`check`](Self::check) does, and records what it charges under `id` for `time_to_live`. While
+    /// the record is held, the same id charges nothing and answers the same.
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        let _ = (check, id, time_to_live);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+    }
+
+    /// Settles the reservation of `id` at the costs of `check`, which may be above the burst. A policy that was not
+    /// reserved is left as it is.
+    ///
+    /// The default fails with [`ErrorKind::Unsupported`].
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        let _ = (check, id);
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+    }
+
+    /// Returns whether one step can decide over these policies for this key. `true` by default.
+    ///
+    /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A check
+    /// then fails with [`ErrorKind::CrossSlot`].
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        let _ = (policies, key);
+        true
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the

@@ -3,17 +3,23 @@
 //! This module needs the feature `testing`. Semantic versioning does not cover it.
 
 #[cfg(feature = "redis")]
+mod held;
+#[cfg(feature = "redis")]
 mod mixed;
+#[cfg(feature = "redis")]
+mod permits;
 #[cfg(feature = "redis")]
 mod script;
 
-use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet};
+use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement};
 pub use crate::{
     algorithm::{Stored, Value},
     memory::lockless::Lockless,
 };
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
+#[cfg(feature = "redis")]
+pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits, stored_permits};
 #[cfg(feature = "redis")]
 pub use script::{Script, entries};
 
@@ -38,7 +44,25 @@ pub fn with_check<R>(policies: &PolicySet, key: &Key, costs: &Costs, run: impl F
 
 /// Refunds what `check` spent at `spent_us`, in microseconds since the Unix epoch.
 pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
-    store.refund_at(check, spent_us);
+    store.refund_at(check, Some(spent_us), None);
+}
+
+/// Reserves the costs of `check` under an id for some microseconds.
+pub fn reserve(store: &MemoryStore, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
+    store.reserve_now(check, id, life_us)
+}
+
+/// Settles a reservation at the costs of `check`, by the commit of this number.
+#[must_use]
+pub fn commit(store: &MemoryStore, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
+    store.commit_now(check, id, number)
+}
+
+/// Returns the record of a reservation in the form that the script stores, with its expiry.
+#[must_use]
+pub fn record(store: &MemoryStore, key: &Key, id: &ReservationId) -> Option<Stored> {
+    let (bytes, expires_ms) = store.record(key, id)?;
+    Some(Stored { value: Value::Bytes(bytes), expires_ms })
 }
 
 /// Returns when the store decided, in microseconds since the Unix epoch on its own clock. 0 if the store did not say.

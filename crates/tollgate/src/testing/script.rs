@@ -28,6 +28,10 @@ impl Script {
         Self { policies: policies.into() }
     }
 
+    pub(super) fn policies(&self) -> &PolicySet {
+        &self.policies
+    }
+
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -86,7 +90,9 @@ impl Script {
         let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
-        call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).collect()
+        let is_queued = |policy: &&crate::Policy| policy.algorithm() == crate::Algorithm::LeakyBucket;
+        let ends = self.policies.iter().filter(is_queued).flat_map(|_| ["-1".to_owned(), "0".to_owned()]);
+        call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).chain(ends).collect()
     }
 
     /// Returns the time and the costs in decimal.
@@ -129,7 +135,23 @@ impl Script {
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
     pub fn refund(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
-        let packed = protocol::pack_refund(time(now_us), self.charge(costs).borrow(), spent_us as f64, &self.policies);
+        let charge = self.charge(costs);
+        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent_us as f64, &self.policies, |_| None);
+        call(self.refund_sha(), &self.keys(key), &packed)
+    }
+
+    /// Returns the words of `EVALSHA` for a refund of what a decision spent.
+    #[must_use]
+    pub fn refund_decision(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+        decision: &Decision,
+    ) -> Vec<Vec<u8>> {
+        let (charge, spent) = (self.charge(costs), decision.at_us() as f64);
+        let end = |at| decision.end_of(at);
+        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, end);
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 

@@ -162,12 +162,24 @@ async fn a_request_cancelled_during_its_delay_is_refunded() {
     let _ = limiter.check("k").await.unwrap();
     let waiters = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
     assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 2);
-    for waiter in waiters {
+    // The last one first: only the last place in the queue can be returned.
+    for waiter in waiters.into_iter().rev() {
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
     }
     tokio::task::yield_now().await;
     assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_middle_of_the_queue_is_not_given_to_a_second_request() {
+    let limiter = Limiter::new(PausedStore::new(), QUEUE);
+    let _ = limiter.check("k").await.unwrap();
+    let [middle, last] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+    middle.abort();
+    assert!(middle.await.unwrap_err().is_cancelled());
+    let next = waiter(&limiter, MS(1_000)).await;
+    assert_eq!([last.await.unwrap().1, next.await.unwrap().1], [MS(200), MS(300)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`], [`connections`] or [`replicas`], and is a test on each deployment:
+//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`] or [`replicas`], and is a test on each deployment:
 //! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
+mod branches;
 mod connections;
 pub(crate) mod decisions;
 mod levels;
@@ -73,6 +74,11 @@ on_every_deployment! {
     "current_thread" levels::all_states_of_a_nested_key_lie_in_one_slot,
     "current_thread" levels::a_denied_flood_of_inner_keys_leaves_no_key,
     "current_thread" levels::a_reset_leaves_outer_levels_and_a_refund_reaches_them,
+    "current_thread" branches::a_batch_spends_exactly_the_quota_of_each_branch,
+    "multi_thread" branches::many_tasks_get_exactly_the_quota_of_each_branch,
+    "current_thread" branches::branched_decisions_are_those_of_the_in_process_store,
+    "current_thread" branches::a_state_is_stored_as_that_of_the_branch_alone,
+    "current_thread" branches::a_refund_and_a_reset_of_one_branch_end_the_denials_of_keys_that_share_it,
     "current_thread" connections::a_forgotten_script_is_sent_once_and_charged_once,
     "multi_thread" connections::a_check_is_charged_once_at_most_when_its_connection_breaks,
     "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod change;
+mod debt;
 mod laws;
 mod log;
 mod refund;

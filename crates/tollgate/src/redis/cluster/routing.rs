@@ -59,13 +59,19 @@ impl Cluster {
         }
     }
 
+    /// Returns the server of the key, if it is known.
+    pub(in crate::redis) fn server(&self, key: &Key) -> Option<Arc<Server>> {
+        let handle = self.topology.by_slot_now(hash_slot::of(key))?.ok()?;
+        Some(handle.server)
+    }
+
     pub(in crate::redis) fn is_available(&self) -> bool {
         self.topology.is_available()
     }
 
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(self, request: Arc<CheckRequest>) -> Result<Decision, Error> {
-        self.route(hash_slot::of(&request.key), |handle, is_asking| {
+        self.route(hash_slot::of(request.routed_key()), |handle, is_asking| {
             let request = Arc::new(request.again(is_asking));
             async move {
                 let mut check = PendingCheck::without_timer(&handle, request);

@@ -1,4 +1,5 @@
 use std::{
+    io,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -134,14 +135,20 @@ impl Connection {
 
     /// Sends one command.
     pub(in crate::redis) async fn query(&self, command: &Cmd) -> RedisResult<Value> {
-        let answer = command.query_async(&mut self.multiplexed.clone()).await;
-        self.note(answer)
+        self.answer(command.query_async(&mut self.multiplexed.clone())).await
     }
 
     /// Writes all commands at once. Each has its own answer.
     pub(in crate::redis) async fn query_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let answers = self.multiplexed.clone().send_packed_commands(commands, 0, commands.len()).await;
-        self.note(answers)
+        self.answer(self.multiplexed.clone().send_packed_commands(commands, 0, commands.len())).await
+    }
+
+    /// Waits for an answer, for as long as the connection is driven.
+    async fn answer<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        match self.about.wire.answer(answer).await {
+            Some(answer) => self.note(answer),
+            None => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+        }
     }
 
     /// Notes whether the server answered. A refusal is an answer.

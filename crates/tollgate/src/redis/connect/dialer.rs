@@ -107,7 +107,8 @@ where
 {
     let opened = MultiplexedConnection::new_with_config(info.redis_settings(), stream, unlimited()).await?;
     let (multiplexed, driver) = opened;
-    Ok(Opened { multiplexed, wire, driver: Some(Driver::start(driver)) })
+    let driver = Driver::start(driver, &wire);
+    Ok(Opened { multiplexed, wire, driver: Some(driver) })
 }
 
 /// Connects to the first address of the host that accepts.

@@ -85,6 +85,11 @@ impl SharedConnection {
         Err(Error::new(ErrorKind::ConnectionLost, "redis closes each connection at once"))
     }
 
+    /// Returns the connection if a call may be written to it now.
+    pub(in crate::redis) fn ready(&self) -> Option<Connection> {
+        self.state.connection().filter(|connection| !connection.is_over() && !connection.wire().is_silent())
+    }
+
     /// Returns the connection, and makes it if there is none.
     pub(in crate::redis) async fn get(&self) -> Result<Connection, Error> {
         match self.state.connection() {

@@ -1,6 +1,7 @@
 use std::{
     fmt,
-    pin::Pin,
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -37,6 +38,9 @@ pub(super) struct Wire {
     /// Tells whether the connection is of no use any more: its stream has ended, or the server stays silent on it.
     is_over: AtomicBool,
     over: Notify,
+    /// Tells whether the task that drives the connection has ended, and everything that it held is dropped.
+    is_abandoned: AtomicBool,
+    abandoned: Notify,
 }
 
 /// The time without an answer after which a connection counts as at rest.
@@ -63,6 +67,8 @@ impl Wire {
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             over: Notify::new(),
+            is_abandoned: AtomicBool::new(false),
+            abandoned: Notify::new(),
         })
     }
 
@@ -128,6 +134,28 @@ impl Wire {
         while !self.is_over() {
             self.over.notified().await;
         }
+    }
+
+    /// Waits for the answer to a call. Returns `None` when the task that drives the connection has ended without it.
+    ///
+    /// The task takes calls from a channel. A call that is put there at the moment at which the task ends stays in the
+    /// channel, and would wait for as long as the connection is held.
+    pub(super) async fn answer<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let (mut answer, mut abandoned) = (pin!(answer), pin!(self.abandoned.notified()));
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            if abandoned.as_mut().poll(cx).is_pending() && !self.is_abandoned.load(Ordering::Acquire) {
+                return Poll::Pending;
+            }
+            // The answer may have come meanwhile.
+            match answer.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => Poll::Ready(None),
+            }
+        })
+        .await
     }
 }
 
@@ -202,8 +230,24 @@ impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
 pub(super) struct Driver(AbortHandle);
 
 impl Driver {
-    pub(super) fn start(driver: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(driver).abort_handle())
+    pub(super) fn start(driver: impl Future<Output = ()> + Send + 'static, wire: &Arc<Wire>) -> Self {
+        let abandons = Abandons(Arc::clone(wire));
+        let task = async move {
+            // Dropped last: by then nothing holds a call any more.
+            let _abandons = abandons;
+            driver.await;
+        };
+        Self(tokio::spawn(task).abort_handle())
+    }
+}
+
+/// Tells the callers of a connection that its task has ended.
+struct Abandons(Arc<Wire>);
+
+impl Drop for Abandons {
+    fn drop(&mut self) {
+        self.0.is_abandoned.store(true, Ordering::Release);
+        self.0.abandoned.notify_waiters();
     }
 }
 
@@ -221,6 +265,8 @@ impl fmt::Debug for Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -268,15 +314,33 @@ mod tests {
     #[tokio::test]
     async fn a_stream_that_is_dropped_is_closed() {
         let wire = Wire::watched();
-        let driver = Driver::start({
-            let stream = Watched::new(io::duplex(1).0, &wire);
-            async move {
-                let _stream = stream;
-                std::future::pending::<()>().await;
-            }
-        });
+        let driver = Driver::start(
+            {
+                let stream = Watched::new(io::duplex(1).0, &wire);
+                async move {
+                    let _stream = stream;
+                    std::future::pending::<()>().await;
+                }
+            },
+            &wire,
+        );
         drop(driver);
         wire.until_over().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_the_task_of_its_connection_never_took_ends_with_the_task() {
+        let wire = Wire::watched();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let driver = Driver::start(async move { drop(ended.await) }, &wire);
+        let (mut early, mut stuck) = (pin!(wire.answer(async { 1 })), pin!(wire.answer(std::future::pending::<u8>())));
+        assert_eq!(early.as_mut().await, Some(1));
+        assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        end.send(()).expect("the task waits");
+        assert_eq!(stuck.await, None);
+        assert_eq!(wire.answer(std::future::pending::<u8>()).await, None, "a call after the end of the task");
+        assert_eq!(wire.answer(async { 2 }).await, Some(2), "an answer that came before the end");
+        drop(driver);
     }
 
     #[tokio::test(start_paused = true)]

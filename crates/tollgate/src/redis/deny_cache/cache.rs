@@ -3,6 +3,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foldhash::fast::RandomState;
+
 use super::table::{self, EpochTable};
 use crate::{
     Check, CheckFuture, Deadline, Decision, Key, PolicySet,
@@ -19,8 +21,8 @@ use crate::{
 /// reset, the quota is raised, the state is lost, or the clock steps. A refund or a reset in this process clears the
 /// entry. For all other cases an entry is kept no longer than the cap.
 ///
-/// A denial is remembered for a whole key. When the policies meter an outer level too, the entry also depends on the other
-/// keys that share this level: it holds as long as the epoch of the outermost level is the one from before the check.
+/// A denial is remembered for a whole key. When the policies meter an outer level or a branch too, the entry also depends on
+/// the other keys that share it: it holds as long as the epochs of the outermost levels are those from before the check.
 ///
 /// The memory is allocated once. A lookup takes no lock.
 pub(in crate::redis) struct DenyCache {
@@ -32,27 +34,32 @@ pub(in crate::redis) struct DenyCache {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct Epoch {
     whole: table::Epoch,
-    outermost: Option<Outermost>,
-}
-
-/// The outermost level of a nested key, and its epoch before the check was sent.
-#[derive(Clone, Copy, Debug)]
-struct Outermost {
-    hash: u64,
-    epoch: table::Epoch,
+    shared: Option<table::Epoch>,
 }
 
 /// The hashes of a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::redis) struct KeyHash {
     pub(in crate::redis) whole: u64,
-    /// The hash of the outermost level. It equals `whole` for a key of one level.
+    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with branches, that of the first.
     pub(in crate::redis) outermost: u64,
+    /// Makes the hashes of other levels and branches.
+    pub(in crate::redis) hasher: RandomState,
+}
+
+impl KeyHash {
+    #[inline]
+    pub(in crate::redis) fn of(key: &Key, hasher: &RandomState) -> Self {
+        let whole = key.level(0).hash(hasher);
+        // The hash of a level equals the hash of the key that has this level alone.
+        let outermost = if key.reach() == 1 { whole } else { key.branch(0).level(1).hash(hasher) };
+        Self { whole, outermost, hasher: hasher.clone() }
+    }
 }
 
 struct Denial {
     key: Key,
-    outermost: Option<Outermost>,
+    shared: Option<table::Epoch>,
     policies: PolicySet,
     charge: Charge,
     sent: Instant,
@@ -72,11 +79,13 @@ impl DenyCache {
         Self { table: EpochTable::new(ENTRIES), cap }
     }
 
-    /// Returns the answer to a check that is known to be denied. `hash` is the hash of its whole key, here and below.
+    /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here and below.
     #[inline]
-    pub(in crate::redis) fn look_up(&self, check: &Check<'_>, hash: u64) -> Option<CheckFuture> {
-        self.table.find(hash, |denial| {
-            if !denial.is_of(check.policies, check.key, check.charge()) || !self.is_current(denial) {
+    pub(in crate::redis) fn look_up(&self, check: &Check<'_>, hash: &KeyHash) -> Option<CheckFuture> {
+        self.table.find(hash.whole, |denial| {
+            // Units may have come back to a part of the key that other keys share.
+            let is_current = || denial.shared.is_none() || denial.shared == self.shared_epoch(check, hash);
+            if !denial.is_of(check.policies, check.key, check.charge()) || !is_current() {
                 return None;
             }
             // The start of the check saves a look at the clock, which takes a fifth of the time of this answer.
@@ -88,10 +97,24 @@ impl DenyCache {
 
     /// Returns the epoch of a key. Take it before the check is sent.
     #[inline]
-    pub(in crate::redis) fn epoch(&self, check: &Check<'_>, hash: KeyHash) -> Epoch {
-        let outermost = || Outermost { hash: hash.outermost, epoch: self.table.epoch(hash.outermost) };
-        let is_shared = check.policies.is_nested() && check.key.levels() > 1;
-        Epoch { whole: self.table.epoch(hash.whole), outermost: is_shared.then(outermost) }
+    pub(in crate::redis) fn epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Epoch {
+        Epoch { whole: self.table.epoch(hash.whole), shared: self.shared_epoch(check, hash) }
+    }
+
+    /// Returns the epoch of the parts of a key that other keys share: the outermost level, or those of all branches.
+    #[inline]
+    fn shared_epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Option<table::Epoch> {
+        if check.key.has_branches() {
+            return Some(self.epoch_of_branches(check.key, hash));
+        }
+        let is_shared = check.policies.meters_parts() && check.key.reach() > 1;
+        is_shared.then(|| self.table.epoch(hash.outermost))
+    }
+
+    /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays equal only while all do.
+    #[cold]
+    fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::Epoch {
+        key.branches().iter().map(|branch| self.table.epoch(branch.level(1).hash(&hash.hasher))).sum()
     }
 
     /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken before.
@@ -109,7 +132,7 @@ impl DenyCache {
             at_us: decision.at_us(),
             levels: decision.levels().clone(),
             key: key.clone(),
-            outermost: epoch.outermost,
+            shared: epoch.shared,
         };
         // Replaces the entry of the same check, or the entry that ends first.
         self.table.insert(hash, epoch.whole, denial, |held| {
@@ -117,18 +140,18 @@ impl DenyCache {
         });
     }
 
-    /// Forgets the denials of a key, and of all keys with the same outermost level.
-    pub(in crate::redis) fn forget(&self, key: &Key, hash: KeyHash) {
-        self.table.forget(hash.whole, |denial| denial.key == *key);
-        if key.levels() > 1 {
-            self.table.advance(hash.outermost);
+    /// Forgets the denials of a key, of its levels and branches, and of all keys that share them.
+    pub(in crate::redis) fn forget(&self, key: &Key, hasher: &RandomState) {
+        if key.has_branches() {
+            self.table.forget(key.level(0).hash(hasher), |denial| denial.key == *key);
         }
-    }
-
-    /// Returns `false` when units may have come back to an outer level of the key.
-    #[inline]
-    fn is_current(&self, denial: &Denial) -> bool {
-        denial.outermost.is_none_or(|outermost| self.table.epoch(outermost.hash) == outermost.epoch)
+        for branch in key.branches() {
+            for count in 1..=branch.levels() as u8 {
+                let level = branch.level(count);
+                // This also starts a new epoch, on which the denials of keys that share the outermost level depend.
+                self.table.forget(level.hash(hasher), |denial| denial.key.as_bytes() == level.as_bytes());
+            }
+        }
     }
 }
 
@@ -162,6 +185,10 @@ mod tests {
     /// The hash of all keys, as if all had the same.
     const HASH: u64 = 7;
 
+    fn same_hash() -> KeyHash {
+        KeyHash { whole: HASH, outermost: HASH, hasher: RandomState::default() }
+    }
+
     const HOUR: Duration = Duration::from_secs(3_600);
 
     fn hourly(amount: u64) -> PolicySet {
@@ -179,14 +206,13 @@ mod tests {
 
     fn remembering(policies: &PolicySet, key: &Key, cost: Cost) -> DenyCache {
         let cache = DenyCache::new(HOUR);
-        let hash = KeyHash { whole: HASH, outermost: HASH };
-        let epoch = cache.epoch(&Check::new(policies, key, cost), hash);
+        let epoch = cache.epoch(&Check::new(policies, key, cost), &same_hash());
         cache.remember(key, HASH, now(), epoch, &denial(policies, key, cost));
         cache
     }
 
     fn answer(cache: &DenyCache, policies: &PolicySet, key: &Key, cost: Cost) -> Option<Decision> {
-        let answer = cache.look_up(&Check::new(policies, key, cost), HASH)?.into_ready();
+        let answer = cache.look_up(&Check::new(policies, key, cost), &same_hash())?.into_ready();
         Some(answer.expect("at once").expect("a decision"))
     }
 

@@ -1,6 +1,6 @@
 //! A table of a fixed size. The atomics come from `redis::sync`, so that a model checker runs the same lines.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use crate::redis::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -22,6 +22,12 @@ struct Pair<T> {
 /// Marks a time in the life of a pair: how often one of its keys was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) struct Epoch(u64);
+
+impl iter::Sum for Epoch {
+    fn sum<I: Iterator<Item = Self>>(epochs: I) -> Self {
+        Self(epochs.map(|Self(count)| count).fold(0, u64::wrapping_add))
+    }
+}
 
 impl<T> EpochTable<T> {
     /// # Panics
@@ -82,11 +88,6 @@ impl<T> EpochTable<T> {
                 held.store(None);
             }
         }
-    }
-
-    /// Starts a new epoch of a key. Its entries stay.
-    pub(in crate::redis) fn advance(&self, hash: u64) {
-        self.pair(hash).epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     #[inline]

@@ -54,7 +54,7 @@ pub(super) async fn try_policies(
         args.run(charge, set.len(), 1);
         args.into_bytes()
     };
-    let refunded = |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set).to_vec();
+    let refunded = |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set, |_| None).to_vec();
     let tried: [(&Script, PackArgs<'_>, bool); 4] = [
         (shape.check(), &charged, false),
         (shape.batch(), &charged, false),

@@ -18,7 +18,7 @@ use crate::redis::{
 /// Checks of one [shape](crate::redis::protocol::Shape) are one call of a script over many keys, whatever their policies,
 /// quotas and costs. Checks of the same key and policies are combined, and decided in the order in which they came. The
 /// script reads all keys at its start, so checks that may share a state without being combined are in different calls: the
-/// later one in the later call. In a cluster, the keys of a call lie in one slot. All calls are written at once.
+/// later one in the later call. That are checks of one key, and those that have a level or a branch in common. In a cluster, the keys of a call lie in one slot. All calls are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) groups: SmallVec<[Group; 1]>,
@@ -50,8 +50,18 @@ pub(super) const MOST_KEYS: usize = 64;
 /// The most checks in a batch, when many are for the same key.
 const MOST_CHECKS: usize = 1_024;
 
-/// Finds the checks of a batch that may share a state with another: the hash, the group and the subject.
-type Index = HashTable<(u64, usize, usize)>;
+/// Finds the checks of a batch that share a state with another.
+type Index = HashTable<Metered>;
+
+/// A text that a check of the batch meters: its hash, and the place of the check.
+#[derive(Clone, Copy, Debug)]
+struct Metered {
+    hash: u64,
+    group: usize,
+    subject: usize,
+    /// The place of the policy that meters the text.
+    policy: usize,
+}
 
 impl Batch {
     /// Takes checks from the front of the queue: at least one, if one waits that can be answered in time.
@@ -69,7 +79,6 @@ impl Batch {
                 batch.late.push(queued.sender);
                 continue;
             }
-            let (hash, _) = request.order();
             let latest = batch.latest(&index, request);
             let joined = latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
@@ -87,22 +96,39 @@ impl Batch {
                     keys += request.policies.len();
                     subjects += 1;
                     let after = latest.map_or(0, |(group, _)| group + 1);
-                    let place = batch.add(queued.sender, after, most);
-                    index.insert_unique(hash, (hash, place.0, place.1), |&(hash, ..)| hash);
+                    let (group, subject) = batch.add(queued.sender, after, most);
+                    batch.note(&mut index, group, subject);
                 }
             }
         }
         batch
     }
 
-    /// Returns the last subject of the batch that may share a state with this check.
+    /// Returns the last subject of the batch that shares a state with this check.
     fn latest(&self, index: &Index, request: &CheckRequest) -> Option<(usize, usize)> {
-        let (hash, text) = request.order();
-        let shares = |&&(held, group, subject): &&(u64, usize, usize)| {
-            let other = self.groups[group].request(subject);
-            held == hash && other.order().1 == text && request.may_share_state(other)
-        };
-        index.iter_hash(hash).filter(shares).map(|&(_, group, subject)| (group, subject)).max()
+        let mut latest = None;
+        for policy in 0..request.policies.len() {
+            let Some((hash, text)) = request.metered(policy) else { continue };
+            let shares = |held: &&Metered| {
+                let other = self.groups[held.group].request(held.subject);
+                held.hash == hash
+                    && other.metered(held.policy).is_some_and(|(_, other)| other == text)
+                    && request.shares_state(policy, other, held.policy)
+            };
+            let held = index.iter_hash(hash).filter(shares).map(|held| (held.group, held.subject)).max();
+            latest = latest.max(held);
+        }
+        latest
+    }
+
+    /// Notes the texts that a subject meters.
+    fn note(&self, index: &mut Index, group: usize, subject: usize) {
+        let request = self.groups[group].request(subject);
+        for policy in 0..request.policies.len() {
+            if let Some((hash, _)) = request.metered(policy) {
+                index.insert_unique(hash, Metered { hash, group, subject, policy }, |metered| metered.hash);
+            }
+        }
     }
 
     /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the group and the subject.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    direct::DirectCheck,
     dispatcher::Dispatcher,
     handle::ServerHandle,
     request::{self, CheckRequest, NoReply, ReplyReceiver, ReplySender},
@@ -14,7 +15,7 @@ use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, runtime
 
 /// Resolves to the decision of one server.
 ///
-/// The check is queued when it is first polled. A caller that gives up before its batch left takes the check out of the
+/// The check is queued when it is first polled, or sent at once if nothing else keeps the server busy. A caller that gives up before its batch left takes the check out of the
 /// queue, and nothing is charged. Afterwards the charge stands. A caller that gives up at its deadline counts as a miss.
 ///
 /// It is a hand-written future: the state of an `async` block is moved each time another block is put around it, and a
@@ -31,6 +32,8 @@ pub(in crate::redis) struct PendingCheck {
 #[derive(Debug)]
 enum State {
     NotQueued(ReplySender),
+    /// Sent by the caller at this epoch of the breaker.
+    Direct(DirectCheck, u64),
     /// Queued at this epoch of the breaker.
     Queued(u64),
     /// Refused for an overload, which the caller learns at the next poll.
@@ -80,7 +83,10 @@ impl PendingCheck {
             && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
         {
             let queued = runtime::current().and_then(|current| {
-                self.state = State::Queued(self.dispatcher.push(sender)?);
+                self.state = match self.dispatcher.direct(sender) {
+                    Ok(direct) => State::Direct(direct, self.dispatcher.server().breaker().epoch()),
+                    Err(sender) => State::Queued(self.dispatcher.push(sender)?),
+                };
                 Ok(current)
             });
             match queued {
@@ -94,7 +100,10 @@ impl PendingCheck {
                 Err(refusal) => return Poll::Ready(Ok(Err(refusal))),
             }
         }
-        let reply = Pin::new(&mut self.receiver).poll(cx);
+        let reply = match self.poll_direct(cx) {
+            Poll::Pending => Pin::new(&mut self.receiver).poll(cx),
+            outcome => outcome,
+        };
         match &reply {
             Poll::Pending => {
                 if std::mem::take(&mut self.needs_timer)
@@ -104,7 +113,7 @@ impl PendingCheck {
                 }
             }
             Poll::Ready(outcome) => {
-                if let State::Queued(epoch) = self.state {
+                if let State::Queued(epoch) | State::Direct(_, epoch) = self.state {
                     self.state = State::Over(epoch);
                 }
                 if let Ok(Ok(decision)) = outcome {
@@ -113,6 +122,14 @@ impl PendingCheck {
             }
         }
         reply
+    }
+
+    /// Polls for the outcome of a check that the caller sends. A check in the queue has none.
+    fn poll_direct(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
+        match &mut self.state {
+            State::Direct(direct, _) => direct.poll(cx),
+            _ => Poll::Pending,
+        }
     }
 
     /// Notes an answer of the server, and remembers a denial.
@@ -167,7 +184,7 @@ impl Drop for PendingCheck {
         let is_late = |end| runtime::now() >= end;
         let deadline = self.request().deadline;
         let end = deadline.and_then(|deadline| deadline.instant());
-        if matches!(self.state, State::Queued(_)) && end.is_some_and(is_late) {
+        if matches!(self.state, State::Queued(_) | State::Direct(..)) && end.is_some_and(is_late) {
             self.dispatcher.server().missed(deadline);
         }
     }

@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use super::{
     deadline::DeadlineTimer,
+    direct::DirectCheck,
+    inbox::Inbox,
     queue::{NotQueued, Waiting},
     request::{self, CheckRequest, QueuedCheck, ReplySender},
-    worker::{self, Inbox},
+    worker,
 };
 use crate::{
     Error,
@@ -48,6 +50,11 @@ impl Dispatcher {
         &self.timer
     }
 
+    /// Lets the caller send its check if nothing else keeps the server busy. Otherwise gives the sender back.
+    pub(super) fn direct(&self, sender: ReplySender) -> Result<DirectCheck, ReplySender> {
+        DirectCheck::begin(sender, &self.inbox, &self.server)
+    }
+
     /// Queues a check. Returns the epoch of the breaker at that time.
     ///
     /// A check that would not be answered within its deadline fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind).
@@ -64,6 +71,7 @@ impl Dispatcher {
             Err(NotQueued::BreakerOpen) => return Err(self.server.last_refusal()),
             Err(NotQueued::Refused(error)) => return Err(error),
         };
+        self.inbox.traffic.queued();
         if waiting.worker.strong_count() == 0 {
             // This is the first check, or the runtime of the last worker ended.
             let alive = Arc::new(());

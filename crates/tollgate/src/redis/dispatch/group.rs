@@ -90,7 +90,7 @@ impl Group {
     pub(super) fn by_slot(self) -> SmallVec<[Self; 1]> {
         let mut slots: SmallVec<[u16; 1]> = SmallVec::new();
         self.regrouped(|groups, subject| {
-            let slot = hash_slot::of(&subject[0].request().key);
+            let slot = hash_slot::of(subject[0].request().routed_key());
             // A server that receives a slot may not have all keys of a call yet.
             let is_alone = subject[0].request().is_asking;
             let at = slots.iter().position(|held| *held == slot && !is_alone);
@@ -154,10 +154,7 @@ impl Group {
         server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
         let sample = self.request(0);
         if self.is_uniform {
-            command.arg(&*protocol::pack(server.now(), sample.charge.borrow(), &sample.policies));
-            if sample.policies.is_tagged() {
-                command.arg(&*sample.tag);
-            }
+            sample.add_arguments(server, command);
             if self.is_counted() {
                 for subject in &self.subjects {
                     command.arg(subject.len());

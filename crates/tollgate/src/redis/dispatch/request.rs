@@ -1,3 +1,6 @@
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::{
     fmt,
     future::Future,
@@ -10,13 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redis::Cmd;
+
 use super::queue::Queued;
 use crate::{
     Check, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
     cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
-        server::{CallError, NotExecuted},
+        protocol,
+        server::{Call, CallError, NotExecuted, ScriptCall, Server},
     },
     runtime,
 };
@@ -102,12 +108,29 @@ impl CheckRequest {
 
     /// Returns the same request, to be sent once more.
     pub(in crate::redis) fn again(&self, is_asking: bool) -> Self {
-        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash, self.deny_epoch) }
+        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {
         let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
         Check { deadline: self.deadline, ..check }
+    }
+
+    /// Returns the call of a script that decides this check alone.
+    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
+        let fill = |command: &mut Cmd| {
+            server.add_keys([(&self.policies, &self.key)], command);
+            self.add_arguments(server, command);
+        };
+        ScriptCall { script: self.policies.shape().check(), keys: self.policies.len(), is_asking: self.is_asking, fill }
+    }
+
+    /// Adds the arguments that checks of the same policies, costs and tag share.
+    pub(super) fn add_arguments(&self, server: &Server, command: &mut Cmd) {
+        command.arg(&*protocol::pack(server.now(), self.charge.borrow(), &self.policies));
+        if self.policies.is_tagged() {
+            command.arg(&*self.tag);
+        }
     }
 
     /// Returns whether there is a reply, or no caller that waits for one.
@@ -120,16 +143,33 @@ impl CheckRequest {
         self.end(Reply::Late);
     }
 
-    /// Returns the text on which the order of checks depends, and its hash: checks with the same text may share a state.
-    /// It is the outermost level of the key where a policy meters outer levels, and the whole key otherwise.
-    pub(super) fn order(&self) -> (u64, &[u8]) {
-        match self.policies.is_nested() {
-            true => (self.hash.outermost, self.key.outermost()),
-            false => (self.hash.whole, self.key.as_bytes()),
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they have
+    /// such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    pub(super) fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
+        if !self.policies.meters_parts() && !self.key.has_branches() {
+            return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
         }
+        let policies = self.policies.shared();
+        let policy = policies.get(at)?;
+        if policies[..at].iter().any(|other| other.reach() == policy.reach()) {
+            return None;
+        }
+        let level = policy.metered(&self.key);
+        let hash = match policy.reach() {
+            0 if !self.key.has_branches() => self.hash.whole,
+            1 => self.hash.outermost,
+            _ => level.hash(&self.hash.hasher),
+        };
+        Some((hash, level.as_bytes()))
     }
 
-    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one.
+    /// Returns the key whose slot is that of the check: the branch that the first policy meters.
+    pub(in crate::redis) fn routed_key(&self) -> &Key {
+        self.policies.first_branch(&self.key)
+    }
+
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of a key
+    /// with branches, the first one counts.
     pub(super) fn key_hash(&self) -> u64 {
         self.hash.outermost
     }
@@ -151,9 +191,13 @@ impl CheckRequest {
             && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
     }
 
-    /// Returns whether both checks may read or write the same state, if their [order](Self::order) depends on the same text.
-    pub(super) fn may_share_state(&self, other: &Self) -> bool {
-        self.policies.is_same(&other.policies) || self.policies.shares_state(&other.policies)
+    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
+    /// meters is that of the policy at `other_place`.
+    pub(super) fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
+        let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
+        let reaches = (reach(self, place), reach(other, other_place));
+        (reaches.0 == reaches.1 && self.policies.is_same(&other.policies))
+            || self.policies.shares_state(&other.policies, reaches)
     }
 
     /// Returns whether one call names the policies, the costs and the tag of both checks once.
@@ -227,6 +271,11 @@ impl ReplySender {
         self.0.end(Reply::Given(reply));
     }
 
+    /// Ends the request without a reply. The caller has the outcome already.
+    pub(super) fn finish(&self) {
+        *self.0.reply() = Reply::Over;
+    }
+
     /// Replies with the error of a call.
     pub(super) fn fail(self, error: CallError) {
         self.0.end(match error {
@@ -295,64 +344,5 @@ impl fmt::Debug for CheckRequest {
             .field("policies", &self.policies)
             .field("charge", &self.charge)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use std::task::Waker;
-
-    use super::*;
-    use crate::{Cost, Policy, Quota};
-
-    pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
-        let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
-        let key = Key::new("acme");
-        let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
-        Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7 }, None))
-    }
-
-    fn sides() -> (ReplySender, ReplyReceiver) {
-        channel(request_within(Duration::from_secs(1)))
-    }
-
-    fn unavailable() -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Unavailable, "away"))
-    }
-
-    fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, Error>, NoReply>> {
-        Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn a_reply_is_received_once() {
-        let (sender, mut receiver) = sides();
-        assert!(sender.is_awaited() && poll(&mut receiver).is_pending());
-        sender.send(unavailable());
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-    }
-
-    #[test]
-    fn the_first_of_reply_and_deadline_counts() {
-        let (sender, mut receiver) = sides();
-        receiver.request().expire();
-        assert!(!sender.is_awaited(), "an expired check is not sent");
-        sender.send(unavailable());
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Late))));
-        let (sender, mut receiver) = sides();
-        sender.send(unavailable());
-        receiver.request().expire();
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(_)))));
-    }
-
-    #[test]
-    fn a_dropped_side_tells_the_other() {
-        let (sender, mut receiver) = sides();
-        drop(sender);
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-        let (sender, receiver) = sides();
-        drop(receiver);
-        assert!(!sender.is_awaited());
     }
 }

@@ -1,5 +1,5 @@
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -9,13 +9,13 @@ use std::{
 use super::{
     batch::{self, AnsweredBatch, Batch},
     group::Group,
+    inbox::Inbox,
     queue::Waiting,
     request::QueuedCheck,
     window::Ticket,
 };
 use crate::redis::{
     connect::{Connection, Numbered},
-    protocol::Script,
     server::{Sent, Server, UnsentCount},
 };
 
@@ -23,8 +23,8 @@ use crate::redis::{
 ///
 /// The batches of one connection are answered in the order in which they were sent. So a group that was not executed is
 /// known before a later batch is replied to.
-#[derive(Default)]
 pub(super) struct SentBatches {
+    inbox: Arc<Inbox>,
     /// The batches of each connection. There is more than one only while an old connection ends.
     lanes: Vec<Lane>,
     batches: usize,
@@ -32,7 +32,6 @@ pub(super) struct SentBatches {
     checks: usize,
     /// Groups that were certainly not executed, in the order in which they were sent, with their connection.
     refused: Option<(u64, Vec<Group>)>,
-    scripts: KnownScripts,
     unsent: UnsentCount,
     answered: Vec<Answered>,
 }
@@ -59,33 +58,20 @@ pub(super) struct Answered {
     pub(super) checks: usize,
 }
 
-/// The scripts that were sent on a connection by their bodies, so that the server knows them.
-#[derive(Debug, Default)]
-struct KnownScripts {
-    connection: u64,
-    shas: HashSet<String>,
-    /// The last one. Most calls are of the same script.
-    last: String,
-}
-
-/// The most scripts that are known of. With one more, all are sent by their bodies again.
-const MOST_SCRIPTS: usize = 4_096;
-
-impl KnownScripts {
-    /// Returns whether the server knows the script. It knows the script for the next call in any case.
-    fn know(&mut self, connection: &Connection, script: &Script) -> bool {
-        if self.connection != connection.number() || self.shas.len() > MOST_SCRIPTS {
-            *self = Self { connection: connection.number(), ..Self::default() };
-        }
-        if self.last == script.sha {
-            return true;
-        }
-        self.last.clone_from(&script.sha);
-        !self.shas.insert(script.sha.clone())
-    }
-}
-
 impl SentBatches {
+    pub(super) fn new(inbox: Arc<Inbox>) -> Self {
+        Self {
+            inbox,
+            lanes: Vec::new(),
+            batches: 0,
+            subjects: 0,
+            checks: 0,
+            refused: None,
+            unsent: UnsentCount::default(),
+            answered: Vec::new(),
+        }
+    }
+
     /// Forgets all batches and groups. Their callers get no reply.
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
@@ -148,7 +134,7 @@ impl SentBatches {
         let (subjects, checks) = (batch.subjects(), batch.checks());
         let mut groups = batch.into_calls(server);
         for group in &mut groups {
-            group.by_body = !self.scripts.know(connection, group.script());
+            group.by_body = !self.inbox.scripts.know(connection, group.script());
         }
         let (server, on) = (Arc::clone(server), connection.clone());
         let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
@@ -217,7 +203,7 @@ impl SentBatches {
                     group.reply(outcome);
                 }
                 Sent::UnknownScript => {
-                    self.scripts = KnownScripts::default();
+                    self.inbox.scripts.forget();
                     self.refuse(connection, group);
                 }
                 Sent::Unsent(error) if self.unsent.is_last(connection) => group.fail(&server.cannot_send(error)),

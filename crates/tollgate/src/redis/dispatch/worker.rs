@@ -6,13 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::sync::Notify;
-
 use super::{
     batch::{self, Batch, BatchLimit},
-    load::{Load, SpeedMeter},
-    queue::Queue,
-    request::{QueuedCheck, overloaded},
+    inbox::Inbox,
+    load::SpeedMeter,
+    request::overloaded,
     sent::SentBatches,
     window::Window,
 };
@@ -24,20 +22,6 @@ use crate::{
     },
     runtime::now,
 };
-
-/// The queue before a server, and the signal that a check was added or the queue was closed.
-#[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) queue: Queue<QueuedCheck>,
-    pub(super) wake: Notify,
-    pub(super) load: Load,
-}
-
-impl Inbox {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { queue: Queue::new(), wake: Notify::new(), load: Load::new() })
-    }
-}
 
 /// The parts into which all waiting checks are divided, so that the client works on the answers to one batch while the
 /// server works on the next.
@@ -60,9 +44,9 @@ const MOST_AT_ONCE: u32 = 16;
 /// breaker opens, the worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
     Worker {
+        sent: SentBatches::new(Arc::clone(&inbox)),
         inbox,
         server,
-        sent: SentBatches::default(),
         line: None,
         meter: SpeedMeter::new(),
         lag: Duration::ZERO,
@@ -132,6 +116,9 @@ impl Worker {
                 return;
             }
             let is_full = self.sent.has_refused() || (!is_empty && !self.has_room());
+            if is_empty && self.sent.is_empty() {
+                self.inbox.traffic.rests();
+            }
             if is_full || is_empty {
                 self.until_something_happens(!is_full).await;
                 continue;

@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use super::script;
-use crate::{Key, Policy, PolicySet, cost::ChargeRef};
+use crate::{Key, Policy, PolicySet, ReservationId, cost::ChargeRef, quota::Span};
 
 /// The size of a double.
 const DOUBLE: usize = size_of::<f64>();
@@ -24,8 +24,60 @@ pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &P
 }
 
 /// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
-pub(crate) fn pack_refund(now: f64, charge: ChargeRef<'_>, spent: f64, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    packed(now, now, charge, Some(spent), policies)
+///
+/// `end` returns the end of the places of the request in the queue of a policy: only the last places can be returned.
+/// Without one, the last places are returned.
+pub(crate) fn pack_refund(
+    now: f64,
+    charge: ChargeRef<'_>,
+    spent: f64,
+    policies: &PolicySet,
+    end: impl Fn(usize) -> Option<Span>,
+) -> SmallVec<[u8; PACKED]> {
+    let mut packed = packed(now, now, charge, Some(spent), policies);
+    for (at, policy) in policies.iter().enumerate() {
+        if script::is_queued(policy.algorithm()) {
+            let (whole, part) = end(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
+            packed.extend_from_slice(&whole.to_le_bytes());
+            packed.extend_from_slice(&part.to_le_bytes());
+        }
+    }
+    packed
+}
+
+/// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a commit with this number.
+pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    let mut packed = SmallVec::new();
+    let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
+    push(now);
+    push(number as f64);
+    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+    for_each_number(policies, now, push);
+    packed
+}
+
+/// Returns the bytes that stand for the policies in the record of a reservation.
+pub(crate) fn marks(policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    policies.iter().flat_map(Policy::mark).collect()
+}
+
+/// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
+///
+/// It reads as the key of a policy that has the id for a name. No algorithm has this tag. The record of a key with branches
+/// lies in the slot of the first branch that is metered.
+pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
+    let branch = policies.first_branch(key);
+    let (whole, outermost) = (branch.as_bytes(), branch.outermost().len());
+    text.extend_from_slice(&whole[..outermost]);
+    text.push(b'}');
+    text.extend_from_slice(&whole[outermost..]);
+    text.push(b':');
+    if key.has_branches() {
+        text.extend_from_slice(key.as_bytes());
+        text.push(b':');
+    }
+    text.extend_from_slice(id.as_str().as_bytes());
+    text.extend_from_slice(b":r1");
 }
 
 #[inline]
@@ -112,10 +164,12 @@ impl MixedArgs {
 /// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
 /// storage version. The opening brace must be written.
 ///
-/// The hash tag is the outermost level alone, so the states of all levels lie in one slot.
+/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is that of
+/// the branch's key alone.
 #[inline]
 pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
-    let (metered, outermost) = (key.level(policy.depth()).as_bytes(), key.outermost().len());
+    let key = policy.branch_of(key);
+    let (metered, outermost) = (policy.metered(key).as_bytes(), key.outermost().len());
     text.extend_from_slice(&metered[..outermost]);
     text.push(b'}');
     text.extend_from_slice(&metered[outermost..]);
@@ -148,7 +202,7 @@ mod tests {
         let packed = |charge: &Charge| doubles(&pack(-1.0, charge.borrow(), &set(5)));
         assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
         assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
-        let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5));
+        let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), |_| None);
         assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..]].concat());
     }
 

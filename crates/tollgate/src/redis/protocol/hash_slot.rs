@@ -1,13 +1,34 @@
 use crc::{CRC_16_XMODEM, Crc};
 
-use crate::Key;
+use crate::{Error, ErrorKind, Key, PolicySet};
 
 /// The number of slots of a cluster.
 pub(in crate::redis) const SLOTS: usize = 16_384;
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// Returns the slot of a key.
+/// Refuses a key whose branches lie in different slots, where policies meter them.
+///
+/// # Errors
+///
+/// [`ErrorKind::CrossSlot`].
+#[cold]
+pub(in crate::redis) fn share_slot(policies: &PolicySet, key: &Key) -> Result<(), Error> {
+    let mut slots = policies.iter().map(|policy| (policy.name(), of(policy.branch_of(key))));
+    let Some((first, slot)) = slots.next() else { return Ok(()) };
+    match slots.find(|(_, other)| *other != slot) {
+        None => Ok(()),
+        Some((other, _)) => Err(Error::new(
+            ErrorKind::CrossSlot,
+            format!(
+                "policies {first} and {other} meter branches of a key in different cluster slots; nest the branches in one \
+                 outermost level, or use a limiter for each"
+            ),
+        )),
+    }
+}
+
+/// Returns the slot of a key without branches.
 ///
 /// The text in the hash tag decides. That is the outermost level of the key, which is never empty and holds no brace. The
 /// prefix holds no brace either. So all levels of a key lie in one slot.

@@ -3,16 +3,18 @@
 mod call;
 mod error;
 pub(in crate::redis) mod hash_slot;
+mod permits;
 mod reply;
 mod script;
 mod shape;
 
 #[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) use call::pack_seen;
-pub(crate) use call::{MixedArgs, pack, pack_refund, write_key};
+pub(crate) use call::{MixedArgs, marks, pack, pack_held, pack_refund, write_key, write_record_key};
 pub(in crate::redis) use error::{ErrorClass, error, rejects_connection};
-pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes};
-pub(in crate::redis) use script::Script;
+pub(crate) use permits::{pack_permits, permit_grant, write_permit_key};
+pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes, reserved, settlement};
+pub(crate) use script::Script;
 #[cfg(feature = "testing")]
 pub(crate) use script::numbers;
 pub(crate) use script::{is_short, is_tagged};

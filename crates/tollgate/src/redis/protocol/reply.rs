@@ -3,9 +3,9 @@ use smallvec::SmallVec;
 
 use super::Shape;
 use crate::{
-    Algorithm, Decision, Entry, Error, ErrorKind, Policy, PolicySet,
+    Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
     algorithm::{PolicyLevel, unspent},
-    cost::ChargeRef,
+    cost::{Charge, ChargeRef},
     policy_levels::PolicyLevels,
     quota::MAX_EXACT,
 };
@@ -173,7 +173,7 @@ fn levels<W>(
     let mut all = policies.iter().map(|policy| {
         let (own, rest) = words.split_at(policy.algorithm().words().min(words.len()));
         words = rest;
-        Ok::<_, Error>((policy, level(policy, own, word)?))
+        Ok::<_, Error>((policy, has_part(policy, level(own, word)?)?))
     });
     if policies.len() == 1
         && let Some(one) = all.next()
@@ -186,7 +186,7 @@ fn levels<W>(
 
 /// Reads the words of one policy.
 #[inline]
-fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
+fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
     let mut level = PolicyLevel { fits: true, words: [0; 4] };
     for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
         let word = word(value)?;
@@ -200,7 +200,12 @@ fn level<W>(policy: &Policy, words: &[W], word: impl Fn(&W) -> Result<i64, Error
         }
         *place = word.unsigned_abs();
     }
-    // The second word of a bucket counts parts of 1/amount µs.
+    Ok(level)
+}
+
+/// Refuses the words of a bucket whose second word, which counts parts of 1/amount µs, is a whole.
+#[inline]
+fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
     let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
     if is_bucket && level.words[1] >= policy.quota_ref().amount() {
         return Err(invalid(format_args!("a part that is a whole")));
@@ -233,6 +238,54 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
         (at_us.saturating_add(period_us) > now.unsigned_abs()).then(|| Entry::new(at_us, tag))
     };
     Ok(list.into_iter().filter_map(inside).collect())
+}
+
+/// The bytes of a record before those of its policies.
+const RECORD_HEAD: usize = 24;
+
+/// The bytes of a policy in a record: its mark, its cost and four words.
+const RECORD_POLICY: usize = 48;
+
+/// The status of a reservation that an earlier call has made.
+const REPEATED: i64 = 2;
+
+/// Reads the reply of a reservation: the status and the record.
+pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(invalid(format_args!("no list")));
+    };
+    let [Value::Int(status @ 0..=3), Value::BulkString(record)] = reply.as_slice() else {
+        return Err(invalid(format_args!("no status and record")));
+    };
+    if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
+        return Err(invalid(format_args!("a record of {} bytes", record.len())));
+    }
+    let (words, _) = record.as_chunks();
+    let at_us = time(word(&words[2])?)?;
+    let mut costs = SmallVec::<[Cost; 8]>::new();
+    let mut levels = SmallVec::<[_; 4]>::new();
+    for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
+        let cost = word(&entry[1])?;
+        costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
+        let level = level(&entry[2..2 + policy.algorithm().words()], word)?;
+        // The words of an earlier call may be those of another quota.
+        levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
+    }
+    let levels = PolicyLevels::collect(levels);
+    if levels.fit() != (*status > 0) {
+        return Err(invalid(format_args!("a status that is not that of the policies")));
+    }
+    Ok(Decision::from_levels(policies, levels, Charge::each(costs).borrow(), at_us))
+}
+
+/// Reads the reply of a commit.
+pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
+    match reply {
+        Value::Int(0) => Ok(Settlement::Lapsed),
+        Value::Int(1) => Ok(Settlement::Settled),
+        Value::Int(2) => Ok(Settlement::AlreadySettled),
+        _ => Err(invalid(format_args!("no status of a commit"))),
+    }
 }
 
 fn invalid(what: std::fmt::Arguments<'_>) -> Error {

@@ -1,6 +1,6 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`) filled with the sections of each policy's
+//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`) filled with the sections of each policy's
 //! algorithm. So the script for one policy and the script for a set consist of the same source lines. Parameters are
 //! never part of the text, so all sets of the same algorithms run the same scripts: those of their [`Shape`](super::Shape).
 
@@ -23,7 +23,7 @@ use crate::Algorithm;
 #[cfg(feature = "calendar")]
 pub(crate) use parts::calendar_numbers;
 use parts::{Part, part};
-pub(crate) use parts::{is_short, is_tagged, numbers};
+pub(crate) use parts::{is_queued, is_short, is_tagged, numbers};
 
 /// Holds a script, and the SHA-1 by which the server knows it.
 #[derive(Debug)]
@@ -36,7 +36,10 @@ const CHECK: &str = source!("check");
 const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
+const RESERVE: &str = source!("reserve");
+const COMMIT: &str = source!("commit");
 const ENTRIES: &str = source!("entries");
+const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 
 /// Returns the name of an algorithm, without its parameters.
@@ -66,9 +69,25 @@ impl Script {
         Self::assemble(REFUND, algorithms)
     }
 
+    /// Returns the script that reserves units of policies of these algorithms.
+    pub(crate) fn reserve(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(RESERVE, algorithms)
+    }
+
+    /// Returns the script that settles a reservation of units of policies of these algorithms.
+    pub(crate) fn commit(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(COMMIT, algorithms)
+    }
+
     /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog]));
+        &SCRIPT
+    }
+
+    /// Returns the script that grants permits.
+    pub(crate) fn permits() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[]));
         &SCRIPT
     }
 

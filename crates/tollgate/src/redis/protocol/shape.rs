@@ -20,6 +20,8 @@ pub(crate) struct Shape {
     batch: OnceLock<Script>,
     mixed: OnceLock<Script>,
     refund: OnceLock<Script>,
+    reserve: OnceLock<Script>,
+    commit: OnceLock<Script>,
 }
 
 /// Names a shape: four bits for each policy. Equal for two policy sets exactly when they have one shape.
@@ -75,6 +77,8 @@ impl Shape {
             batch: OnceLock::new(),
             mixed: OnceLock::new(),
             refund: OnceLock::new(),
+            reserve: OnceLock::new(),
+            commit: OnceLock::new(),
         }
     }
 
@@ -117,6 +121,16 @@ impl Shape {
     #[inline]
     pub(crate) fn refund(&self) -> &Script {
         self.refund.get_or_init(|| Script::refund(&self.algorithms))
+    }
+
+    /// Returns the script that reserves.
+    pub(crate) fn reserve(&self) -> &Script {
+        self.reserve.get_or_init(|| Script::reserve(&self.algorithms))
+    }
+
+    /// Returns the script that settles a reservation.
+    pub(crate) fn commit(&self) -> &Script {
+        self.commit.get_or_init(|| Script::commit(&self.algorithms))
     }
 }
 

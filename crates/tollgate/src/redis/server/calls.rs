@@ -117,12 +117,12 @@ impl Server {
 
     /// Calls one script.
     pub(in crate::redis) async fn run<F: Fn(&mut Cmd)>(&self, call: ScriptCall<'_, F>) -> CallResult {
-        self.send_one(call).await
+        self.send_one(call, false).await
     }
 
     /// Sends one command.
     pub(in crate::redis) async fn query(&self, command: &Cmd, is_asking: bool) -> CallResult {
-        self.send_one(PlainCall { command, is_asking }).await
+        self.send_one(PlainCall { command, is_asking }, false).await
     }
 
     /// Sends one command without a deadline of its own. The server has the time for connecting.
@@ -141,8 +141,8 @@ impl Server {
     }
 
     /// Sends one call, until it is answered or it is not known whether it was executed.
-    async fn send_one(&self, call: impl Call) -> CallResult {
-        let mut outgoing = [Outgoing { call, by_body: false }];
+    pub(in crate::redis) async fn send_one(&self, call: impl Call, by_body: bool) -> CallResult {
+        let mut outgoing = [Outgoing { call, by_body }];
         let mut unsent = UnsentCount::default();
         loop {
             let connection = self.connection().await.map_err(CallError::unreachable)?;

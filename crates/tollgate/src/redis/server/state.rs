@@ -11,7 +11,7 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet,
+    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass},
@@ -159,6 +159,27 @@ impl Server {
         }
     }
 
+    /// Adds the key of some permits.
+    pub(in crate::redis) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
+        let mut text = self.key_head.clone().into_bytes();
+        protocol::write_permit_key(name, key, &mut text);
+        command.arg(text);
+    }
+
+    /// Adds the key of the record of a reservation.
+    pub(in crate::redis) fn add_record_key(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        command: &mut Cmd,
+    ) {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        protocol::write_record_key(policies, key, id, &mut text);
+        command.arg(text);
+    }
+
     /// Adds one key. `text` begins with the head of every key, and its rest is written again.
     #[inline]
     fn add_key(&self, policy: &Policy, key: &Key, text: &mut Vec<u8>, command: &mut Cmd) {
@@ -173,6 +194,11 @@ impl Server {
             tokio::spawn(follow_master(Weak::clone(&self.me), watch));
         }
         self.shared.usable().await.inspect_err(|error| self.failed(error))
+    }
+
+    /// Returns the shared connection if a call may be written to it now.
+    pub(in crate::redis) fn ready_connection(&self) -> Option<Connection> {
+        self.shared.ready()
     }
 
     pub(super) fn shared(&self) -> &SharedConnection {

@@ -1,5 +1,7 @@
 use super::*;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use foldhash::fast::RandomState;
 
 use crate::{
     Algorithm, Check, Cost, Deadline, Key, Policy, PolicySet, Quota,
@@ -10,6 +12,7 @@ use crate::{
             queue::Queue,
             request::{self, ReplyReceiver},
         },
+        protocol,
         server::Breaker,
     },
 };
@@ -27,11 +30,11 @@ impl Line {
     }
 
     fn push(&mut self, policies: &PolicySet, key: u64, cost: u64) {
-        self.push_check(Check::new(policies, &Key::from(key), Cost::new(cost)), key);
+        self.push_check(Check::new(policies, &Key::from(key), Cost::new(cost)));
     }
 
-    fn push_check(&mut self, check: Check<'_>, hash: u64) {
-        let (sender, caller) = request::channel(check.to_request(hash));
+    fn push_check(&mut self, check: Check<'_>) {
+        let (sender, caller) = request::channel(check.to_request());
         let queued = |sender, breaker_epoch| QueuedCheck { sender, breaker_epoch };
         assert!(self.queue.push(&self.breaker, sender, |_, _| Ok::<_, ()>(()), queued).is_ok());
         self.callers.push(caller);
@@ -47,12 +50,13 @@ impl Line {
 }
 
 trait ToRequest {
-    fn to_request(self, hash: u64) -> Arc<CheckRequest>;
+    fn to_request(self) -> Arc<CheckRequest>;
 }
 
 impl ToRequest for Check<'_> {
-    fn to_request(self, hash: u64) -> Arc<CheckRequest> {
-        Arc::new(CheckRequest::new(self, KeyHash { whole: hash, outermost: hash }, None))
+    fn to_request(self) -> Arc<CheckRequest> {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+        Arc::new(CheckRequest::new(self, KeyHash::of(self.key, &HASHER), None))
     }
 }
 
@@ -156,11 +160,77 @@ fn nested_keys_below_one_level_are_in_different_calls() {
     let site = Policy::token_bucket("site", Quota::per_second(10)).at_level(1);
     let set = PolicySet::from([site, Policy::token_bucket("own", Quota::per_second(10))]);
     let mut waiting = Line::new();
-    for (hash, outer, inner) in [(1, "a", "x"), (1, "a", "y"), (2, "b", "x"), (1, "a", "x")] {
-        waiting.push_check(Check::new(&set, &Key::new(outer).child(inner), Cost::ONE), hash);
+    for (outer, inner) in [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")] {
+        waiting.push_check(Check::new(&set, &Key::new(outer).child(inner), Cost::ONE));
     }
     let batch = waiting.cut(WIDE);
     assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [2, 1, 1]);
+}
+
+/// Returns the keys on the server of each call.
+fn names(batch: &Batch) -> Vec<Vec<String>> {
+    let names = |subject: &Subject| {
+        let request = subject[0].request();
+        let name = |policy: &Policy| {
+            let mut text = Vec::new();
+            protocol::write_key(policy, &request.key, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        request.policies.iter().map(name).collect::<Vec<_>>()
+    };
+    batch.groups.iter().map(|group| group.subjects.iter().flat_map(names).collect()).collect()
+}
+
+#[test]
+fn keys_that_share_a_branch_are_in_different_calls_and_others_are_not() {
+    let bucket = |name| Policy::token_bucket(name, Quota::per_second(10));
+    let both = PolicySet::from([bucket("address"), bucket("user").at_branch(2)]);
+    let mut waiting = Line::new();
+    // The third shares one branch with the first and one with the second. The fourth has equal texts at other branches.
+    for (address, user) in [("a", "x"), ("b", "y"), ("a", "y"), ("x", "a"), ("a", "x")] {
+        waiting.push_check(Check::new(&both, &Key::new(address).beside(user), Cost::ONE));
+    }
+    let batch = waiting.cut(WIDE);
+    assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [3, 1, 1]);
+    assert_eq!(names(&batch)[1], ["a}:address:t1", "y}:user:t1"]);
+}
+
+#[test]
+fn no_call_names_a_key_twice() {
+    let bucket = |name| Policy::token_bucket(name, Quota::per_second(10));
+    let sets = [
+        PolicySet::from([bucket("p"), bucket("q").at_branch(2)]),
+        PolicySet::from([bucket("q"), bucket("p").at_branch(2)]),
+        PolicySet::from([bucket("p"), bucket("q")]),
+        PolicySet::from([bucket("p").at_level(1), bucket("q").at_branch(2).at_level(2)]),
+        PolicySet::from([bucket("p").at_level(2).at_branch(2), bucket("q").at_level(1)]),
+        PolicySet::from([bucket("p").at_level(2), bucket("q").at_level(2).at_branch(2)]),
+    ];
+    let part = |dice: usize| Key::from((dice % 2) as u64).child((dice / 2 % 2) as u64);
+    let outer = |dice: usize| if dice.is_multiple_of(3) { Key::from((dice % 2) as u64) } else { part(dice) };
+    for seed in 0..200_usize {
+        let (mut waiting, mut sent) = (Line::new(), Vec::new());
+        for step in 0..40_usize {
+            let dice = seed * 7_919 + step * step * 31 + step;
+            let (set, key) = (&sets[dice % sets.len()], outer(dice / 3).beside(outer(dice / 11)));
+            if set.reaches(&key).is_ok() {
+                waiting.push_check(Check::new(set, &key, Cost::ONE));
+            }
+        }
+        loop {
+            let batch = waiting.cut(WIDE);
+            if batch.is_empty() {
+                break;
+            }
+            sent.extend(names(&batch));
+        }
+        for mut names in sent {
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "seed {seed}");
+        }
+    }
 }
 
 #[test]
@@ -181,7 +251,7 @@ fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_could_be_
     };
     let mut waiting = Line::new();
     for timeout in [50, 1_000, 10] {
-        waiting.push_check(check(timeout), timeout);
+        waiting.push_check(check(timeout));
     }
     let later = Instant::now() + Duration::from_millis(40);
     let batch = waiting.cut(BatchLimit { timing: Some((later, Duration::from_millis(20))), ..WIDE });

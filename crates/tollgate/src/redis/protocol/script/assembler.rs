@@ -25,15 +25,18 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
         ("policies", _) => push(&format!("local each = {}", parts.len())),
         ("numbers", _) => number_lines(parts).iter().for_each(|line| push(line)),
         ("tag", _) if is_tagged(parts) => push("local tag = ARGV[at / each + 2]"),
-        ("tag", _) => {}
         ("keys", base) => {
             for at in 1..=parts.len() {
-                match base {
-                    "0" => push(&format!("local key_{at} = KEYS[{at}]")),
-                    base => push(&format!("local key_{at} = KEYS[{base} + {at}]")),
+                match base.parse::<usize>() {
+                    Ok(before) => push(&format!("local key_{at} = KEYS[{}]", before + at)),
+                    Err(_) => push(&format!("local key_{at} = KEYS[{base} + {at}]")),
                 }
             }
         }
+        ("untagged", _) if is_tagged(parts) => push("local tag = ''"),
+        ("tag" | "untagged", _) => {}
+        ("record", _) => record_lines(parts).iter().for_each(|line| push(line)),
+        ("held", _) => held_lines(parts).iter().for_each(|line| push(line)),
         ("verdicts", _) => push(&format!("local {}", names("fits").join(", "))),
         ("once", _) => {
             for (at, part) in parts.iter().enumerate() {
@@ -108,16 +111,24 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
     }
 }
 
-/// Returns the lines that read the numbers of a call: packed, or one by one in decimal when a person calls. A refund
-/// has one number more. A batch has to know where the counts begin.
+/// Returns the lines that read the numbers of a call: packed, or one by one in decimal when a person calls. `more` names a
+/// number that only this frame has. A batch has to know where the counts begin.
 fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let (is_refund, is_batch) = (more == "spent", more == "counted");
+    // The calls of a reservation name the life of the record, or the number of the commit, before the costs.
+    let is_held = matches!(more, "life" | "number");
     let is_tagged = !is_refund && is_tagged(parts);
-    let own = ["now".to_owned()].into_iter().chain(costs_of(parts)).chain(is_refund.then(|| "spent".to_owned()));
+    let first = ["now".to_owned()].into_iter().chain(is_held.then(|| more.to_owned()));
+    let own = first.chain(costs_of(parts)).chain(is_refund.then(|| "spent".to_owned()));
     let own: Vec<String> = own.collect();
     let tag_at = own.len();
-    let names: Vec<String> = own.into_iter().chain(names_of(parts)).collect();
+    let last = |at: usize| [format!("last_{at}"), format!("last_part_{at}")];
+    let queued = (1..).zip(parts).filter(|(_, part)| is_refund && part.queued).flat_map(|(at, _)| last(at));
+    let names: Vec<String> = own.into_iter().chain(names_of(parts)).chain(queued).collect();
     let (all, count) = (names.join(", "), names.len());
+    if is_held {
+        return vec![format!("local {all} = unpack('<{}', ARGV[1])", "d".repeat(count))];
+    }
     let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
     lines.extend(is_tagged.then(|| "local tag".to_owned()));
     lines.extend(is_batch.then(|| format!("local next_arg = {}", 2 + usize::from(is_tagged))));
@@ -136,6 +147,44 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     lines.extend(is_batch.then(|| format!("  next_arg = {}", count + 1 + usize::from(is_tagged))));
     lines.push("end".to_owned());
     lines
+}
+
+/// Returns the lines that build the record of a reservation, with the words of a denial as in a reply.
+fn record_lines(parts: &[Part]) -> Vec<String> {
+    let mut lines: Vec<String> = signs(parts.len()).collect();
+    let words = |at: usize, part: &Part| {
+        let words = WORDS.iter().enumerate();
+        let words = words.map(|(place, word)| if place < part.words { format!("{word}_{at}") } else { "0".to_owned() });
+        format!("ARGV[2]:sub({}, {}), cost_{at}, {}", at * 8 - 7, at * 8, words.collect::<Vec<_>>().join(", "))
+    };
+    lines.push("record = {".to_owned());
+    lines.push("  pack('<ddd', lapse, 0, now),".to_owned());
+    lines.extend((1..).zip(parts).map(|(at, part)| format!("  pack('<c8ddddd', {}),", words(at, part))));
+    lines.push("}".to_owned());
+    lines.push("record = table.concat(record)".to_owned());
+    lines
+}
+
+/// Returns the lines that compare the final cost of each policy with its cost in the record. The cost becomes the difference.
+fn held_lines(parts: &[Part]) -> Vec<String> {
+    let of_policy = |(at, part): (usize, &Part)| {
+        let place = format!("places[ARGV[2]:sub({}, {})]", at * 8 - 7, at * 8);
+        let mut lines = vec!["local more_1 = false".to_owned()];
+        if part.queued {
+            lines.push("local last_1, last_part_1".to_owned());
+        }
+        lines.push(format!("if {place} then"));
+        lines.push(format!("  local held, first, second = unpack('<ddd', record, {place})"));
+        if part.queued {
+            lines.push("  last_1, last_part_1 = spent + first, second".to_owned());
+        }
+        lines.push("  more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)".to_owned());
+        lines.push("else".to_owned());
+        lines.push("  cost_1 = 0".to_owned());
+        lines.push("end".to_owned());
+        lines.into_iter().map(move |line| line.replace("_1", &format!("_{at}")))
+    };
+    (1..).zip(parts).flat_map(of_policy).collect()
 }
 
 /// Returns the lines that read the numbers of one subject of a mixed batch, and the first of its runs.
@@ -189,7 +238,10 @@ fn words_of(parts: &[Part]) -> impl Iterator<Item = String> {
 /// Returns the lines of a section, with those of the sections that it includes.
 fn section_lines(source: &'static str, section: &str) -> Vec<String> {
     if section == "mend" {
-        let store = section_lines(source, "store").into_iter().map(|line| format!("  {line}"));
+        // Only a bucket stores a debt in another form.
+        let owed = section_lines(source, "store_owed");
+        let store = if owed.is_empty() { section_lines(source, "store") } else { owed };
+        let store = store.into_iter().map(|line| format!("  {line}"));
         return std::iter::once("if mended_1 then".to_owned()).chain(store).chain(["end".to_owned()]).collect();
     }
     // One function serves the sections of several files.
@@ -209,6 +261,10 @@ fn section_lines(source: &'static str, section: &str) -> Vec<String> {
                     lines.extend(section_lines(source, included).iter().map(|line| format!("{indent}{line}")));
                 }
                 None => lines.push(line.to_owned()),
+            }
+        } else if let Some(included) = line.strip_prefix("--@ include ") {
+            if found {
+                lines.extend(section_lines(source, included));
             }
         } else if let Some(name) = line.strip_prefix("--@ like ") {
             if lines.is_empty() {

@@ -14,6 +14,8 @@ pub(super) struct Part {
     pub(super) parted: bool,
     /// Tells whether the tag of the request is stored.
     pub(super) tagged: bool,
+    /// Tells whether each unit has a place in a queue, so that only the last place can be returned.
+    pub(super) queued: bool,
 }
 
 pub(super) fn part(algorithm: Algorithm) -> Part {
@@ -35,9 +37,10 @@ pub(super) fn part(algorithm: Algorithm) -> Part {
         Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
     };
     let words = algorithm.words();
-    let parted = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let parted = algorithm == Algorithm::TokenBucket;
+    let queued = is_queued(algorithm);
     let tagged = algorithm == Algorithm::SlidingLog;
-    Part { source, args, words, parted, tagged }
+    Part { source, args, words, parted, tagged, queued }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.
@@ -99,6 +102,11 @@ fn periods(policy: &Policy, now: f64) -> [u64; 5] {
 pub(crate) fn is_short(policy: &Policy) -> bool {
     let quota = policy.quota_ref();
     part(policy.algorithm()).parted && quota.period_us().is_multiple_of(quota.amount())
+}
+
+/// Returns whether each unit has a place in a queue.
+pub(crate) fn is_queued(algorithm: Algorithm) -> bool {
+    algorithm == Algorithm::LeakyBucket
 }
 
 /// Returns whether a check over this algorithm has a tag argument.

@@ -14,6 +14,9 @@ fn file_name(algorithm: Algorithm) -> String {
     snake
 }
 
+const FRAMES: [fn(&[Algorithm]) -> Script; 6] =
+    [Script::check, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
+
 /// Lists every algorithm, calendar windows included.
 fn algorithms() -> Vec<Algorithm> {
     let all = Algorithm::ALL.into_iter();
@@ -30,10 +33,13 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
             (format!("{name}.batch.lua"), Script::batch(&[algorithm])),
             (format!("{name}.mixed.lua"), Script::mixed(&[algorithm])),
             (format!("{name}.refund.lua"), Script::refund(&[algorithm])),
+            (format!("{name}.reserve.lua"), Script::reserve(&[algorithm])),
+            (format!("{name}.commit.lua"), Script::commit(&[algorithm])),
         ]
     });
     let others = [
         ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog])),
+        ("permits.lua".to_owned(), Script::assemble(PERMITS, &[])),
         ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[])),
     ];
     decide.chain(others)
@@ -67,10 +73,10 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
     for count in 1..=3 {
         for shape in 0..kinds.pow(count) {
             let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
-            for script in [Script::check, Script::batch, Script::mixed, Script::refund].map(|assemble| assemble(&set)) {
+            for script in FRAMES.map(|assemble| assemble(&set)) {
                 assert!(!script.text.contains("--@"), "{}", script.text);
-                let places = script.text.matches("KEYS[").count();
-                assert_eq!(places, set.len());
+                assert_eq!(script.text.matches("key_1 = KEYS[").count(), 1);
+                assert_eq!(script.text.matches(" = KEYS[").count(), set.len());
                 assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
             }
         }
@@ -82,7 +88,7 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
 #[test]
 fn a_set_of_the_most_policies_compiles() {
     for algorithm in algorithms() {
-        for assemble in [Script::check, Script::batch, Script::mixed, Script::refund] {
+        for assemble in FRAMES {
             let script = assemble(&[algorithm; 8]);
             let (mut open, mut most) = (vec![0], 0);
             for line in script.text.lines() {

@@ -1,3 +1,5 @@
+mod branches;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
@@ -57,7 +59,7 @@ fn levels() -> impl Strategy<Value = Vec<Vec<Part>>> {
 fn part() -> impl Strategy<Value = Part> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..8).prop_map(Part::Bytes),
-        "[a-z{},%#*~!()> .:]{0,8}".prop_map(|text| Part::Bytes(text.into_bytes())),
+        "[a-z{},%#*~!()>^ .:]{0,8}".prop_map(|text| Part::Bytes(text.into_bytes())),
         any::<u64>().prop_map(Part::Number),
         any::<u32>().prop_map(|bits| Part::Address(IpAddr::V4(bits.into()))),
     ]
@@ -197,6 +199,16 @@ fn keys_of_different_parts_differ() {
         Key::new("a").child(("x".repeat(65), "b")),
         Key::new("x".repeat(65)).child("a"),
         Key::new("a").child("").child("b"),
+        Key::new("a").beside("b"),
+        Key::new("b").beside("a"),
+        Key::new("a").beside("b").beside("c"),
+        Key::from("a^b"),
+        Key::from("a^b").beside("c"),
+        Key::new("a").beside("b^c"),
+        Key::new("a").child("b").beside("c"),
+        Key::new("a").beside(Key::new("b").child("c")),
+        Key::new("a").beside(("b", "c")),
+        Key::new("a").beside("a"),
     ];
     for (at, key) in keys.iter().enumerate() {
         assert!(keys[..at].iter().all(|other| other != key), "{}", key.encoded());

@@ -1,0 +1,174 @@
+//! Distributes the descriptors of a request to steps: one call of the store each.
+
+use futures_util::future::join_all;
+use quick_cache::sync::Cache;
+use smallvec::{SmallVec, smallvec};
+use tollgate::{Cost, Costs, Error, Key, Limiter, Policy, PolicySet};
+
+use super::{
+    charge::{Charge, refund},
+    pending::Pending,
+};
+use crate::{GlobalModes, Plan, Rule};
+
+/// The most branches of a key, and so the most descriptors of a step.
+const MAX_BRANCHES: usize = 4;
+
+/// The most policies of a set.
+const MAX_POLICIES: usize = 8;
+
+/// The number of policy sets of steps that are kept. A service has few combinations of rules.
+const SETS: usize = 1_024;
+
+/// Makes the steps of requests, and keeps their policy sets.
+pub(super) struct Steps(Cache<Parts, PolicySet>);
+
+/// The policies of each descriptor of a step.
+type Parts = SmallVec<[PolicySet; MAX_BRANCHES]>;
+
+/// Descriptors that are decided together: either all are charged, or none.
+struct Step<'p, 'l> {
+    descriptors: SmallVec<[Pending<'p, 'l>; 1]>,
+    /// The limiter and the key of several descriptors.
+    together: Option<(Limiter, Key)>,
+}
+
+/// Charges all descriptors of a plan. A descriptor that counts nothing has no charge.
+///
+/// Descriptors that deny the request alone are charged in one step where the store can do that: see [`Steps::of`].
+pub(super) async fn charge<'l>(
+    plan: &Plan<'_>,
+    steps: &Steps,
+    modes: GlobalModes,
+    limiter: impl Fn(&Rule) -> &'l Limiter,
+) -> Result<Vec<Option<Charge>>, Error> {
+    let pending = plan.iter().enumerate().filter_map(|(place, planned)| Pending::of(place, planned, &limiter));
+    let results = join_all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
+    let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
+    let mut first = None;
+    for result in results {
+        match result {
+            Ok(charged) => charged.into_iter().for_each(|(place, charge)| charges[place] = Some(charge)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    match first {
+        Some(error) => {
+            refund(&charges).await;
+            Err(error)
+        }
+        None => Ok(charges),
+    }
+}
+
+impl Steps {
+    pub(super) fn new() -> Self {
+        Self(Cache::new(SETS))
+    }
+
+    /// Returns the steps that charge these descriptors.
+    ///
+    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. A descriptor
+    /// in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has every descriptor in
+    /// the mode `envoy`, where a denied request is charged.
+    fn of<'p, 'l>(
+        &self,
+        plan: &Plan<'_>,
+        modes: GlobalModes,
+        descriptors: impl Iterator<Item = Pending<'p, 'l>>,
+    ) -> Vec<Step<'p, 'l>> {
+        let mut steps: Vec<Step<'p, 'l>> = Vec::new();
+        let is_joint = !plan.compat().is_envoy() && !modes.shadow && !modes.quota;
+        for descriptor in descriptors {
+            let found = steps.iter_mut().find(|step| is_joint && step.takes(&descriptor));
+            match found {
+                Some(step) => step.descriptors.push(descriptor),
+                None => steps.push(Step { descriptors: smallvec![descriptor], together: None }),
+            }
+        }
+        if steps.iter().all(|step| step.descriptors.len() == 1) {
+            return steps;
+        }
+        steps.into_iter().flat_map(|step| self.together(step)).collect()
+    }
+
+    /// Returns a step that decides its descriptors together, or one step for each when the store cannot.
+    fn together<'p, 'l>(&self, mut step: Step<'p, 'l>) -> SmallVec<[Step<'p, 'l>; 1]> {
+        if let [first, others @ ..] = &*step.descriptors
+            && !others.is_empty()
+        {
+            let key = others.iter().fold(first.key.clone(), |key, other| key.beside(&other.key));
+            let limiter = self.set(&step.descriptors).map(|set| first.limiter.with_policies(set));
+            step.together = limiter.filter(|limiter| limiter.can_decide(&key)).map(|limiter| (limiter, key));
+            if step.together.is_none() {
+                let alone = |descriptor| Step { descriptors: smallvec![descriptor], together: None };
+                return step.descriptors.into_iter().map(alone).collect();
+            }
+        }
+        smallvec![step]
+    }
+
+    /// Returns the policies of several descriptors, each on a branch of its own.
+    fn set(&self, descriptors: &[Pending<'_, '_>]) -> Option<PolicySet> {
+        let parts: Parts = descriptors.iter().map(|descriptor| descriptor.policies.clone()).collect();
+        if let Some(set) = self.0.get(&parts) {
+            return Some(set);
+        }
+        let branches = (1..).zip(&parts);
+        let policies =
+            branches.flat_map(|(branch, part)| part.iter().map(move |one| one.clone().try_at_branch(branch)));
+        let policies: Result<Vec<Policy>, Error> = policies.collect();
+        let set = PolicySet::try_new(policies.ok()?).ok()?;
+        self.0.insert(parts, set.clone());
+        Some(set)
+    }
+}
+
+impl<'p, 'l> Step<'p, 'l> {
+    /// Returns whether a descriptor can be decided in this step.
+    fn takes(&self, descriptor: &Pending<'p, 'l>) -> bool {
+        let policies = || self.descriptors.iter().flat_map(|held| held.policies.iter());
+        let has_name = |policy: &Policy| policies().any(|held| held.name() == policy.name());
+        self.descriptors.len() < MAX_BRANCHES
+            && policies().count() + descriptor.policies.len() <= MAX_POLICIES
+            && self.descriptors.iter().chain([descriptor]).all(Pending::denies_alone)
+            && self.descriptors.iter().all(|held| std::ptr::eq(held.limiter, descriptor.limiter))
+            && !descriptor.policies.iter().any(has_name)
+    }
+
+    /// Charges the descriptors. Returns the charge of each, with its place in the request.
+    async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
+        let Some((limiter, key)) = self.together else {
+            return match self.descriptors.pop() {
+                Some(descriptor) => Ok(smallvec![(descriptor.place, descriptor.check().await?)]),
+                None => Ok(SmallVec::new()),
+            };
+        };
+        let decision = limiter.check_costs(key, costs(&self.descriptors)).await?;
+        let charge =
+            |(branch, descriptor): (u8, Pending<'_, '_>)| (descriptor.place, descriptor.charged(branch, &decision));
+        Ok((1..).zip(self.descriptors).map(charge).collect())
+    }
+}
+
+impl Pending<'_, '_> {
+    /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
+    fn denies_alone(&self) -> bool {
+        let least = self.policies.iter().map(|policy| policy.quota().burst()).min();
+        !self.rule.is_shadow() && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
+    }
+}
+
+/// Returns the units of each descriptor.
+fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
+    let mut hits = descriptors.iter().map(|descriptor| descriptor.planned.hits());
+    let first = hits.next().unwrap_or_default();
+    let costs = Costs::new(Cost::new(first));
+    if hits.all(|other| other == first) {
+        return costs;
+    }
+    descriptors.iter().fold(costs, |costs, descriptor| {
+        let names = descriptor.policies.iter().map(|policy| policy.name().to_owned());
+        names.fold(costs, |costs, name| costs.with(name, descriptor.planned.hits()))
+    })
+}

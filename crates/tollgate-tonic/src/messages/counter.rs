@@ -1,0 +1,86 @@
+use std::fmt;
+
+use bytes::Buf;
+use tollgate_tower::body::{BodyEnd, BodyGuard};
+
+use super::boundaries::{MessageBoundaries, TRAILERS_FLAG};
+
+/// Counts the messages of a response body, as a [`BodyGuard`].
+///
+/// The closure receives 1 for each message, before the first byte of the message is passed on. Trailers of gRPC-Web in the
+/// body are no message. Use it for bodies whose data is [`Bytes`](bytes::Bytes), such as those of tonic and axum. The
+/// messages of `application/grpc-web-text` are encoded in base64, and are not counted correctly.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http_body_util::{BodyExt, Full};
+/// use tollgate_tonic::messages::MessageCounter;
+/// use tollgate_tower::{Meter, body::GuardedBody};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let meter = Meter::new();
+/// let count = meter.clone();
+/// // Two messages: one of three bytes, and an empty one.
+/// let messages = Bytes::from_static(b"\0\0\0\0\x03abc\0\0\0\0\0");
+/// let body = GuardedBody::new(Full::new(messages), MessageCounter::new(move |messages| count.add(messages)));
+/// body.collect().await.unwrap();
+/// assert_eq!(meter.get(), Some(2));
+/// # }
+/// ```
+pub struct MessageCounter<F> {
+    count: F,
+    boundaries: MessageBoundaries,
+}
+
+impl<F: FnMut(u64)> MessageCounter<F> {
+    /// Creates a counter that calls `count` for each message.
+    pub fn new(count: F) -> Self {
+        Self { count, boundaries: MessageBoundaries::default() }
+    }
+}
+
+impl<F: FnMut(u64)> BodyGuard for MessageCounter<F> {
+    fn on_data(&mut self, data: &dyn Buf) {
+        let mut bytes = data.chunk();
+        while let Some(&flags) = bytes.first() {
+            if self.boundaries.is_at_start() && flags & TRAILERS_FLAG == 0 {
+                (self.count)(1);
+            }
+            bytes = &bytes[self.boundaries.advance(bytes)..];
+        }
+    }
+
+    fn on_end(&mut self, _: BodyEnd) {}
+}
+
+impl<F> fmt::Debug for MessageCounter<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageCounter").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_counted_once_in_pieces_of_any_size_and_trailers_are_not() {
+        let mut bytes = Vec::new();
+        for (flags, content) in [(0, "one"), (1, ""), (0, "three"), (TRAILERS_FLAG, "grpc-status:0")] {
+            bytes.push(flags);
+            bytes.extend((content.len() as u32).to_be_bytes());
+            bytes.extend(content.as_bytes());
+        }
+        for size in 1..=bytes.len() {
+            let mut count = 0;
+            {
+                let mut counter = MessageCounter::new(|messages| count += messages);
+                for piece in bytes.chunks(size) {
+                    counter.on_data(&piece);
+                }
+                counter.on_end(BodyEnd::Complete);
+            }
+            assert_eq!(count, 3, "pieces of {size} bytes");
+        }
+    }
+}

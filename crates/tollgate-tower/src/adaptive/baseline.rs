@@ -1,0 +1,136 @@
+//! The latency of a service without a queue.
+
+use std::time::Duration;
+
+use super::window::SampleWindow;
+
+/// Estimates the latency that the service has when no request waits in it.
+///
+/// A mean over all windows is no such estimate: a service that is always saturated has a queue in all of them, the mean
+/// follows the queue, and the limit grows without an end. So the baseline rises only with windows in which the limit keeps
+/// the queue away: those that used less than half of the limit, those at the lowest limit, and those of a probe.
+/// It falls with every window that shows it to be far too high.
+#[derive(Clone, Debug)]
+pub(super) struct Baseline {
+    /// The weight of one window.
+    weight: f64,
+    /// Windows without a measurement after which a probe begins.
+    probe_after: u32,
+    /// The estimate in seconds. `None` before the first window.
+    seconds: Option<f64>,
+    /// The mean of the last windows, about ten, in seconds.
+    recent: f64,
+    /// Windows since the last measurement.
+    unmeasured: u32,
+    /// Probes that followed each other soon.
+    row: u32,
+    probe: Option<Probe>,
+}
+
+/// Lowers the limit to a third for a short time.
+#[derive(Clone, Debug)]
+struct Probe {
+    /// The limit before the probe.
+    limit: f64,
+    windows_left: u32,
+}
+
+/// Says how a window compares with the baseline.
+pub(super) enum Measured {
+    /// The window belongs to a probe. The next window has this limit.
+    Probe(f64),
+    /// The latency of the window without a queue and with it, in seconds.
+    Latency { baseline: f64, latency: f64 },
+}
+
+/// The shortest latency in seconds. A division by it is finite.
+const SHORTEST: f64 = 1e-6;
+
+/// The weight of one window in the mean of the last ones.
+const RECENT: f64 = 0.2;
+
+/// The weight of the one window that a probe measures, when its latency is above the baseline.
+const PROBED: f64 = 0.5;
+
+/// A probe that moves the baseline by more than this share is followed by another one soon. A third of a limit that is far
+/// too high still has a queue, and a service that has changed since the last probe is measured in a state of change.
+const SURPRISE: f64 = 0.1;
+
+/// Windows between two such probes, in which the limit settles.
+const SETTLING: u32 = 20;
+
+/// Bounds the probes in a row, for a service whose latencies surprise every time.
+const ROW: u32 = 16;
+
+/// Bounds a probe. The requests that were admitted before it have to end first.
+const PROBE_WINDOWS: u32 = 10;
+
+impl Baseline {
+    pub(super) const fn new(windows: u32, probe_after: u32) -> Self {
+        let weight = 2.0 / (windows as f64 + 1.0);
+        Self { weight, probe_after, seconds: None, recent: 0.0, unmeasured: 0, row: 0, probe: None }
+    }
+
+    pub(super) const fn windows(mut self, windows: u32) -> Self {
+        self.weight = 2.0 / (windows as f64 + 1.0);
+        self
+    }
+
+    pub(super) const fn probe_after(mut self, windows: u32) -> Self {
+        self.probe_after = windows;
+        self
+    }
+
+    /// Adds a window.
+    pub(super) fn measure(&mut self, window: &SampleWindow, latency: Duration) -> Measured {
+        let latency = latency.as_secs_f64().max(SHORTEST);
+        let baseline = *self.seconds.get_or_insert(latency);
+        self.recent = if self.recent == 0.0 { latency } else { moved(self.recent, latency, RECENT) };
+        if let Some(probe) = &mut self.probe {
+            probe.windows_left -= 1;
+            let is_measured = f64::from(window.in_flight()) <= window.limit();
+            if !is_measured && probe.windows_left > 0 {
+                return Measured::Probe(window.limit());
+            }
+            let limit = probe.limit;
+            (self.probe, self.unmeasured) = (None, 0);
+            if is_measured {
+                self.seconds = Some(if latency < baseline { latency } else { moved(baseline, latency, PROBED) });
+                let is_surprise = (latency - baseline).abs() > SURPRISE * baseline;
+                self.row = if is_surprise && self.row < ROW { self.row + 1 } else { 0 };
+                if self.row > 0 {
+                    self.unmeasured = self.probe_after.saturating_sub(SETTLING);
+                }
+            }
+            return Measured::Probe(limit);
+        }
+        let is_at_floor = window.limit() < f64::from(window.lowest_limit()) + 1.0;
+        let mut next = baseline;
+        if !window.is_limited() || is_at_floor {
+            next = moved(baseline, latency, self.weight);
+            self.unmeasured = 0;
+        } else {
+            self.unmeasured = self.unmeasured.saturating_add(1);
+        }
+        // The service is much faster than the baseline says: it was slow for some time.
+        if next > 2.0 * self.recent {
+            next = (0.9 * next).max(self.recent);
+        }
+        self.seconds = Some(next);
+        Measured::Latency { baseline: next, latency }
+    }
+
+    /// Returns the limit for the next window: `limit`, or a third of it when a probe is due.
+    pub(super) fn probed(&mut self, limit: f64, window: &SampleWindow) -> f64 {
+        if self.unmeasured < self.probe_after {
+            return limit;
+        }
+        self.probe = Some(Probe { limit, windows_left: PROBE_WINDOWS });
+        (limit / 3.0).max(f64::from(window.lowest_limit()))
+    }
+}
+
+/// Moves a mean towards a value.
+fn moved(mean: f64, value: f64, weight: f64) -> f64 {
+    mean + weight * (value - mean)
+}

@@ -1,0 +1,104 @@
+use std::{fmt, sync::Arc};
+
+use tower_layer::Layer;
+
+use super::{builder::AdaptiveBuilder, limiter::AdaptiveLimiter, service::Adaptive, shared::Shared};
+use crate::rejection::Problem;
+
+/// Limits the requests in flight of a service, by its latency.
+///
+/// A request without a free slot is answered with 503, `Retry-After` and a problem document of the type
+/// `temporary-reduced-capacity`, and the service is not called. A slot is given back when the *body* of the response ends,
+/// fails or is dropped, so streams count for as long as they live.
+///
+/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(1..=100).initial_limit(1).build();
+/// let service = AdaptiveLayer::new(limiter.clone())
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) }));
+///
+/// // Stands for a request in another task.
+/// let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+/// let response = service.clone().oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 503);
+/// assert_eq!(response.headers()["retry-after"], "1");
+///
+/// drop(slot);
+/// let response = service.oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 200);
+/// assert_eq!(limiter.in_flight(), 1);
+/// drop(response);
+/// assert_eq!(limiter.in_flight(), 0);
+/// # }
+/// ```
+///
+/// [`builder`](Self::builder) offers the options:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Priority};
+///
+/// let layer = AdaptiveLayer::builder(AdaptiveLimiter::default())
+///     .priority(|parts| match parts.uri.path() {
+///         "/login" => Priority::CRITICAL,
+///         "/export" => Priority::LOW,
+///         _ => Priority::NORMAL,
+///     })
+///     .exempt(|parts| parts.uri.path() == "/healthz")
+///     .retry_jitter(Duration::from_secs(2))
+///     .build();
+/// # let _ = layer;
+/// ```
+pub struct AdaptiveLayer<R = Problem> {
+    shared: Arc<Shared<R>>,
+}
+
+impl AdaptiveLayer {
+    /// Creates a layer with the default options. All requests are [critical](super::Priority::CRITICAL): each may use the
+    /// whole limit.
+    #[must_use]
+    pub fn new(limiter: AdaptiveLimiter) -> Self {
+        Self::builder(limiter).build()
+    }
+
+    /// Creates a builder, which offers the options.
+    pub fn builder(limiter: AdaptiveLimiter) -> AdaptiveBuilder {
+        AdaptiveBuilder::new(limiter)
+    }
+}
+
+// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
+impl<R> AdaptiveBuilder<R> {
+    /// Builds the layer.
+    #[must_use]
+    pub fn build(self) -> AdaptiveLayer<R> {
+        let Self { limiter, options, responder } = self;
+        AdaptiveLayer { shared: Arc::new(Shared { limiter, options, responder }) }
+    }
+}
+
+impl<S, R> Layer<S> for AdaptiveLayer<R> {
+    type Service = Adaptive<S, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Adaptive::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<R> Clone for AdaptiveLayer<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<R> fmt::Debug for AdaptiveLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptiveLayer").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, TryLockError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tollgate::Clock;
+
+use super::{
+    algorithm::{Gradient, LimitAlgorithm},
+    estimator::Estimator,
+    limiter_builder::AdaptiveLimiterBuilder,
+    priority::Priority,
+    signal::Signal,
+    window::Sample,
+};
+use crate::{metrics::AdaptiveMetrics, rejection::Overload};
+
+/// Limits the requests in flight in this process, by the latency of the service.
+///
+/// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the latencies of finished
+/// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request is shed at once:
+/// there is no queue.
+///
+/// Clones share the slots and the limit. Give clones to several layers whose requests share one resource, such as a
+/// database. Services with different resources, or with latencies that differ by an order of magnitude, have a limiter
+/// each.
+///
+/// Admission takes no lock: it reads the limit, and counts the request in one atomic number. In flight are never more
+/// requests than the limit at the time of the last admission.
+///
+/// To limit all replicas together, use a permit of the core crate. To limit requests over time, use a
+/// [`Limiter`](tollgate::Limiter).
+///
+/// ```
+/// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient, Priority, Signal};
+///
+/// let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(1..=100).initial_limit(10).build();
+/// let mut slots: Vec<_> = (0..7).map(|_| limiter.try_acquire(Priority::NORMAL).unwrap()).collect();
+///
+/// // The last 30 % of the limit is for critical requests.
+/// assert!(limiter.try_acquire(Priority::NORMAL).is_err());
+/// let critical = limiter.try_acquire(Priority::CRITICAL).unwrap();
+/// assert_eq!(limiter.in_flight(), 8);
+///
+/// slots.pop().unwrap().finish(Signal::Success);
+/// drop((slots, critical));
+/// assert_eq!(limiter.in_flight(), 0);
+/// ```
+#[derive(Clone)]
+pub struct AdaptiveLimiter {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    in_flight: AtomicU32,
+    limit: AtomicU32,
+    /// The mean latency of the last window in microseconds. Zero before the first window.
+    latency_us: AtomicU64,
+    /// Overloads that were not added, because another thread held the estimator.
+    missed_overloads: AtomicU32,
+    /// Tells whether requests were shed since the last sample.
+    has_shed: AtomicBool,
+    estimator: Mutex<Estimator>,
+    shares: Box<[f64]>,
+    window: Duration,
+    clock: Clock,
+    metrics: AdaptiveMetrics,
+}
+
+impl AdaptiveLimiter {
+    /// Creates a limiter with the default options.
+    #[must_use]
+    pub fn new(algorithm: impl LimitAlgorithm + 'static) -> Self {
+        Self::builder(algorithm).build()
+    }
+
+    /// Creates a builder, which offers the options.
+    pub fn builder(algorithm: impl LimitAlgorithm + 'static) -> AdaptiveLimiterBuilder {
+        AdaptiveLimiterBuilder::new(Box::new(algorithm))
+    }
+
+    /// Counts a request in, and returns the number of requests in flight with it.
+    pub(super) fn admit(&self, priority: Priority) -> Result<u32, Overload> {
+        let shared = &*self.shared;
+        let limit = shared.share(shared.limit.load(Ordering::Relaxed), priority);
+        let mut in_flight = shared.in_flight.load(Ordering::Relaxed);
+        loop {
+            // A request that is shed writes to nothing that others read, so that a flood does not slow them down.
+            if in_flight >= limit {
+                if !shared.has_shed.load(Ordering::Relaxed) {
+                    shared.has_shed.store(true, Ordering::Relaxed);
+                }
+                return Err(Overload { in_flight, limit, retry_after: shared.retry_after() });
+            }
+            let next = in_flight + 1;
+            match shared.in_flight.compare_exchange_weak(in_flight, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(next),
+                Err(current) => in_flight = current,
+            }
+        }
+    }
+
+    /// Returns the limit.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.shared.limit.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests in flight.
+    ///
+    /// It can be above the limit for some time after the limit has fallen.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Returns the mean latency of the last window. `None` before the first window.
+    #[must_use]
+    pub fn latency(&self) -> Option<Duration> {
+        let latency_us = self.shared.latency_us.load(Ordering::Relaxed);
+        (latency_us > 0).then(|| Duration::from_micros(latency_us))
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.shared.clock.now_us()
+    }
+
+    pub(super) fn release(&self) {
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adds a sample.
+    ///
+    /// A sample whose thread meets another one here is dropped, because a request must not wait for statistics. An
+    /// overload is kept for the next sample.
+    pub(super) fn record(&self, now_us: u64, sample: Sample) {
+        let shared = &*self.shared;
+        let mut estimator = match shared.estimator.try_lock() {
+            Ok(estimator) => estimator,
+            // An algorithm that has panicked may go on: the limit stays within its bounds.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                if sample.signal == Signal::Overload {
+                    shared.missed_overloads.fetch_add(1, Ordering::Relaxed);
+                }
+                return;
+            }
+        };
+        estimator.add_overloads(shared.missed_overloads.swap(0, Ordering::Relaxed));
+        if shared.has_shed.swap(false, Ordering::Relaxed) {
+            estimator.add_shed();
+        }
+        let Some(estimate) = estimator.add(now_us, sample) else { return };
+        let before = shared.limit.swap(estimate.limit, Ordering::Relaxed);
+        if let Some(latency_us) = estimate.latency_us {
+            shared.latency_us.store(latency_us.max(1), Ordering::Relaxed);
+        }
+        drop(estimator);
+        shared.metrics.record(estimate.limit, estimate.in_flight, estimate.latency_us);
+        if before != estimate.limit {
+            tracing::trace!(limit = estimate.limit, latency_us = estimate.latency_us, "concurrency limit changed");
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the requests in flight up to which a priority may add one. It is at least 1, so that a class without
+    /// competition is never shut out.
+    fn share(&self, limit: u32, priority: Priority) -> u32 {
+        let class = usize::from(priority.class()).min(self.shares.len().saturating_sub(1));
+        match self.shares.get(class) {
+            Some(&share) if share < 1.0 => ((f64::from(limit) * share) as u32).max(1),
+            _ => limit,
+        }
+    }
+
+    fn retry_after(&self) -> Duration {
+        self.window.max(Duration::from_micros(self.latency_us.load(Ordering::Relaxed)))
+    }
+}
+
+// `build` is defined here and not in `limiter_builder.rs`, so that the two files do not import each other.
+impl AdaptiveLimiterBuilder {
+    /// Builds the limiter.
+    #[must_use]
+    pub fn build(self) -> AdaptiveLimiter {
+        let estimator = Estimator::new(self.algorithm, self.limits, self.initial_limit, self.window, self.min_samples);
+        AdaptiveLimiter {
+            shared: Arc::new(Shared {
+                in_flight: AtomicU32::new(0),
+                limit: AtomicU32::new(estimator.limit()),
+                latency_us: AtomicU64::new(0),
+                missed_overloads: AtomicU32::new(0),
+                has_shed: AtomicBool::new(false),
+                estimator: Mutex::new(estimator),
+                shares: self.shares,
+                window: self.window,
+                clock: self.clock,
+                metrics: AdaptiveMetrics::new(&self.name),
+            }),
+        }
+    }
+}
+
+impl Default for AdaptiveLimiter {
+    /// Creates a limiter with the algorithm [`Gradient`] and the default options.
+    fn default() -> Self {
+        Self::new(Gradient::new())
+    }
+}
+
+impl fmt::Debug for AdaptiveLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptiveLimiter")
+            .field("limit", &self.limit())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}

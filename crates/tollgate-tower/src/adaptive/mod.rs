@@ -1,0 +1,79 @@
+//! Limits requests in flight by the latency of the service.
+//!
+//! A rate limit says how much a client may ask for. It does not know what the service can do now: a database that is slow
+//! for ten seconds lets requests pile up until memory or patience ends. An [`AdaptiveLimiter`] bounds the requests
+//! in flight in this process. Its limit follows the latency: it rises while the service is fast, and falls when requests
+//! begin to wait. Requests above the limit are *shed* at once, the [least important](Priority) ones first.
+//!
+//! ```
+//! use axum::{Router, body::Body, routing::get};
+//! use http::Request;
+//! use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+//! use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(20..=500).build();
+//! let layer = AdaptiveLayer::builder(limiter.clone())
+//!     .priority(|parts| if parts.uri.path() == "/login" { Priority::CRITICAL } else { Priority::NORMAL })
+//!     .build();
+//! let app: Router = Router::new().route("/login", get(|| async { "hello" })).layer(layer);
+//!
+//! let response = app.oneshot(Request::get("/login").body(Body::empty()).unwrap()).await.unwrap();
+//! assert_eq!(response.status(), 200);
+//! assert_eq!(limiter.in_flight(), 1); // Until the body was read or dropped.
+//! # }
+//! ```
+//!
+//! # Choose an algorithm
+//!
+//! | algorithm | limit | use it for |
+//! |---|---|---|
+//! | [`Gradient`] | falls when the latency exceeds 1.5 times that of an idle service | most services |
+//! | [`Vegas`] | keeps the number of waiting requests between two bounds | requests that all take about the same time |
+//! | [`Aimd`] | falls when the latency exceeds a threshold of yours | services with a target for their latency |
+//!
+//! All of them also lower the limit when more than 5 % of the requests in a window give the signal
+//! [`Overload`](Signal::Overload).
+//!
+//! # Place the layer
+//!
+//! Outside of a [`RateLimitLayer`](crate::RateLimitLayer), a request that is shed is not charged. A client that exceeds its
+//! quota then takes a slot for the short time of its check. Inside of it, requests above the quota take no slot, and shed
+//! requests are charged unless [`charge_on`](crate::RateLimitBuilder::charge_on) refunds the status 503. Either order
+//! works: the fast 429 of a rate limit inside does not count as a sample.
+//!
+//! # No queue
+//!
+//! A request above the limit does not wait for a slot. The service already has a queue: the limit allows some more
+//! requests than it can work on. A second queue in front of it would hold connections and bodies in memory, hide
+//! the overload from the client, and add a wait to requests that often have no use any more when their turn comes.
+//! `Retry-After` moves the wait to the client.
+
+mod algorithm;
+mod baseline;
+mod builder;
+mod estimator;
+mod future;
+mod layer;
+mod limiter;
+mod limiter_builder;
+mod priority;
+mod service;
+mod shared;
+mod signal;
+mod slot;
+mod window;
+
+pub use crate::rejection::Overload;
+pub use algorithm::{Aimd, Gradient, LimitAlgorithm, Vegas};
+pub use builder::{AdaptiveBuilder, Latency};
+pub use future::ResponseFuture;
+pub use layer::AdaptiveLayer;
+pub use limiter::AdaptiveLimiter;
+pub use limiter_builder::AdaptiveLimiterBuilder;
+pub use priority::Priority;
+pub use service::Adaptive;
+pub use shared::AdaptiveBody;
+pub use signal::Signal;
+pub use slot::Slot;
+pub use window::SampleWindow;

@@ -1,0 +1,30 @@
+use std::sync::Arc;
+
+use http::{Response, request::Parts};
+use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter};
+
+use crate::{answer::Admission, limit::LimitRef};
+
+/// Checks limiters and answers requests by the options of a layer.
+///
+/// The state of a layer implements it, so that a [`HandlerLimiter`](super::HandlerLimiter) does not carry the type
+/// parameters of the layer.
+pub(crate) trait Judge<B>: Send + Sync {
+    /// Returns the limiter with what the layer keeps for its policies.
+    fn limit(&self, limiter: Limiter) -> LimitRef;
+
+    /// Returns the costs of a request.
+    fn costs(&self, request: &Parts) -> Costs;
+
+    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture;
+
+    /// Returns what is left to do for an admitted request, or the response to a rejected one.
+    fn judge(
+        self: Arc<Self>,
+        result: Result<&Decision, &Error>,
+        limit: LimitRef,
+        key: Key,
+        costs: Costs,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>>;
+}

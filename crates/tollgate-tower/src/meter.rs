@@ -1,0 +1,276 @@
+//! Counts the units of a request while the service works on it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tollgate::{Cost, Costs, Policy, PolicySet};
+
+/// Counts the units that a request costs, while its service finds them out.
+///
+/// The cost of some work is known only when the work is done: the tokens of a language model, the bytes of an
+/// export. The handler counts them here, as it writes the response. Clones count together, so the stream of the
+/// response body can own a clone.
+///
+/// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
+/// overflowing.
+///
+/// ```
+/// use tollgate::{Cost, Costs, Policy, PolicySet, Quota};
+/// use tollgate_tower::Meter;
+///
+/// let policies = PolicySet::from([
+///     Policy::token_bucket("requests", Quota::per_minute(60)),
+///     Policy::token_bucket("tokens", Quota::per_minute(10_000)),
+/// ]);
+/// let meter = Meter::for_policies(&policies);
+/// let tokens = meter.counter("tokens").unwrap();
+/// assert_eq!(tokens.get(), None);
+/// tokens.add(12);
+/// tokens.add(30);
+/// assert_eq!(meter.counted("tokens"), Some(42));
+///
+/// // The estimate stands for what was not counted.
+/// let estimate = Costs::from([("requests", 1), ("tokens", 850)]);
+/// assert_eq!(meter.costs(estimate), Costs::from([("requests", 1), ("tokens", 42)]));
+/// ```
+#[derive(Clone)]
+pub struct Meter(Arc<Counts>);
+
+/// Counts the units of one policy. [`Meter::counter`] returns it.
+#[derive(Clone)]
+pub struct Counter {
+    counts: Arc<Counts>,
+    at: usize,
+}
+
+struct Counts {
+    policies: Option<PolicySet>,
+    /// The count for all policies that have no count of their own.
+    common: Count,
+    each: [Count; MAX_POLICIES],
+}
+
+/// Limits the policies of a set.
+const MAX_POLICIES: usize = 8;
+
+/// Holds a number, or nothing: the greatest number stands for nothing.
+struct Count(AtomicU64);
+
+impl Count {
+    const NOTHING: u64 = u64::MAX;
+    const MAX: u64 = u64::MAX - 1;
+
+    const fn new() -> Self {
+        Self(AtomicU64::new(Self::NOTHING))
+    }
+
+    fn add(&self, units: u64) {
+        let sum =
+            |count: u64| Some(if count == Self::NOTHING { units } else { count.saturating_add(units) }.min(Self::MAX));
+        // The closure always returns a number, so the update succeeds.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum);
+    }
+
+    fn set(&self, units: u64) {
+        self.0.store(units.min(Self::MAX), Ordering::Release);
+    }
+
+    fn get(&self) -> Option<u64> {
+        let count = self.0.load(Ordering::Acquire);
+        (count != Self::NOTHING).then_some(count)
+    }
+}
+
+impl Meter {
+    /// Creates a meter with one count, which is for all policies.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_policies(None)
+    }
+
+    /// Creates a meter that also has a count for each policy of a set.
+    #[must_use]
+    pub fn for_policies(policies: &PolicySet) -> Self {
+        Self::with_policies(Some(policies.clone()))
+    }
+
+    fn with_policies(policies: Option<PolicySet>) -> Self {
+        Self(Arc::new(Counts { policies, common: Count::new(), each: [const { Count::new() }; MAX_POLICIES] }))
+    }
+
+    /// Adds units to the count for all policies that have no count of their own.
+    pub fn add(&self, units: u64) {
+        self.0.common.add(units);
+    }
+
+    /// Sets the count for all policies that have no count of their own.
+    pub fn set(&self, units: u64) {
+        self.0.common.set(units);
+    }
+
+    /// Returns the count for all policies that have no count of their own. `None` when nothing was counted.
+    #[must_use]
+    pub fn get(&self) -> Option<u64> {
+        self.0.common.get()
+    }
+
+    /// Returns the counter of the policy with this name. `None` when the set of the meter has no such policy.
+    ///
+    /// Keep the counter where many small amounts are counted: it needs no search.
+    #[must_use]
+    pub fn counter(&self, policy: &str) -> Option<Counter> {
+        let at = self.0.names()?.position(|name| name == policy)?;
+        Some(Counter { counts: Arc::clone(&self.0), at })
+    }
+
+    /// Returns the units that were counted for the policy with this name: its own count, or the count for all policies.
+    /// `None` when nothing was counted for it.
+    #[must_use]
+    pub fn counted(&self, policy: &str) -> Option<u64> {
+        let own = self.0.names().and_then(|mut names| names.position(|name| name == policy));
+        own.and_then(|at| self.0.each[at].get()).or_else(|| self.get())
+    }
+
+    /// Returns whether anything was counted. A count that was set to zero is a count.
+    #[must_use]
+    pub fn has_counted(&self) -> bool {
+        self.get().is_some() || self.0.each.iter().any(|count| count.get().is_some())
+    }
+
+    /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was counted.
+    #[must_use]
+    pub fn costs(&self, estimate: Costs) -> Costs {
+        let Some(policies) = &self.0.policies else {
+            return self.get().map_or(estimate, |units| Cost::new(units).into());
+        };
+        let counted = policies.iter().filter_map(|policy| Some((policy.name(), self.counted(policy.name())?)));
+        counted.fold(estimate, |costs, (name, units)| costs.with(name.to_owned(), Cost::new(units)))
+    }
+}
+
+impl Counts {
+    fn names(&self) -> Option<impl Iterator<Item = &str>> {
+        Some(self.policies.as_ref()?.iter().map(Policy::name))
+    }
+}
+
+impl Counter {
+    /// Adds units.
+    pub fn add(&self, units: u64) {
+        self.counts.each[self.at].add(units);
+    }
+
+    /// Sets the count.
+    pub fn set(&self, units: u64) {
+        self.counts.each[self.at].set(units);
+    }
+
+    /// Returns the count. `None` when nothing was counted.
+    #[must_use]
+    pub fn get(&self) -> Option<u64> {
+        self.counts.each[self.at].get()
+    }
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (name, count) in self.0.names().into_iter().flatten().zip(&self.0.each) {
+            map.entry(&name, &count.get());
+        }
+        map.entry(&"..", &self.get()).finish()
+    }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counter").field(&self.get()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Quota;
+
+    use super::*;
+
+    fn policies() -> PolicySet {
+        PolicySet::from(["requests", "tokens"].map(|name| Policy::token_bucket(name, Quota::per_minute(10))))
+    }
+
+    #[test]
+    fn counts_of_clones_are_one_count_and_stay_at_the_greatest_number() {
+        let meter = Meter::new();
+        assert_eq!((meter.get(), meter.has_counted()), (None, false));
+        let clone = meter.clone();
+        clone.add(2);
+        meter.add(3);
+        assert_eq!((meter.get(), clone.get()), (Some(5), Some(5)));
+        meter.add(u64::MAX);
+        assert_eq!(meter.get(), Some(u64::MAX - 1));
+        meter.add(1);
+        assert_eq!(meter.get(), Some(u64::MAX - 1));
+        meter.set(u64::MAX);
+        assert_eq!(meter.get(), Some(u64::MAX - 1));
+        meter.set(0);
+        assert_eq!((meter.get(), meter.has_counted()), (Some(0), true));
+    }
+
+    #[test]
+    fn the_first_count_may_be_the_greatest_number() {
+        let meter = Meter::new();
+        meter.add(u64::MAX);
+        assert_eq!(meter.get(), Some(u64::MAX - 1));
+    }
+
+    #[test]
+    fn a_policy_without_a_count_of_its_own_has_the_common_count() {
+        let meter = Meter::for_policies(&policies());
+        let estimate = || Costs::from([("requests", 1), ("tokens", 850)]);
+        assert_eq!(meter.costs(estimate()), estimate());
+        assert!(meter.counter("bytes").is_none());
+        let tokens = meter.counter("tokens").unwrap();
+        tokens.set(0);
+        assert!(meter.has_counted());
+        assert_eq!((meter.counted("tokens"), meter.counted("requests")), (Some(0), None));
+        assert_eq!(meter.costs(estimate()), Costs::from([("requests", 1), ("tokens", 0)]));
+        meter.add(7);
+        assert_eq!((meter.counted("tokens"), meter.counted("requests")), (Some(0), Some(7)));
+        assert_eq!(meter.costs(estimate()), Costs::from([("requests", 7), ("tokens", 0)]));
+        assert_eq!(format!("{meter:?}"), r#"{"requests": None, "tokens": Some(0), "..": Some(7)}"#);
+    }
+
+    #[test]
+    fn a_meter_without_policies_has_one_cost_for_all() {
+        let meter = Meter::new();
+        assert!(meter.counter("tokens").is_none());
+        let estimate = Costs::new(Cost::new(850));
+        assert_eq!(meter.costs(estimate.clone()), estimate);
+        meter.add(7);
+        assert_eq!(meter.counted("tokens"), Some(7));
+        assert_eq!(meter.costs(estimate), Costs::new(Cost::new(7)));
+    }
+
+    #[test]
+    fn threads_lose_no_unit() {
+        let meter = Meter::for_policies(&policies());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let tokens = meter.counter("tokens").unwrap();
+                scope.spawn(move || (0..1000).for_each(|_| tokens.add(1)));
+            }
+        });
+        assert_eq!(meter.counted("tokens"), Some(4000));
+    }
+}

@@ -1,0 +1,42 @@
+use std::{error, fmt, time::Duration};
+
+/// Describes a request that was shed, because as many requests as the service can work on are in flight.
+///
+/// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload {
+    pub(crate) in_flight: u32,
+    pub(crate) limit: u32,
+    pub(crate) retry_after: Duration,
+}
+
+impl Overload {
+    /// Returns the number of requests that were in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Returns the number of requests in flight that the priority of the request allows.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns the time after which the client should try again.
+    ///
+    /// It is an estimate, unlike the wait for a quota: no clock says when a service is less busy. It is the
+    /// mean latency of the last window, or the length of a window if that is longer.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
+}
+
+impl fmt::Display for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the service is overloaded: {} requests in flight, limit {}", self.in_flight, self.limit)
+    }
+}
+
+impl error::Error for Overload {}

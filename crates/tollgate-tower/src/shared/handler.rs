@@ -1,0 +1,65 @@
+//! The way of a request that a handler checks itself.
+
+use std::sync::Arc;
+
+use http::{Response, request::Parts};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limiter};
+
+use super::Shared;
+use crate::{
+    answer::{Admission, RequestContext, Verdict},
+    handler::Judge,
+    key::{KeyError, KeyExtractor},
+    limit::LimitRef,
+    metrics::LabelIndex,
+    options::CostOf,
+    rejection::Respond,
+};
+
+impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
+    fn limit(&self, limiter: Limiter) -> LimitRef {
+        let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
+        LimitRef::LookedUp(limiter, profile)
+    }
+
+    fn costs(&self, request: &Parts) -> Costs {
+        match &self.options.cost {
+            None => Cost::ONE.into(),
+            Some(CostOf::One(cost)) => cost(request).into(),
+            Some(CostOf::Each(costs)) => costs(request),
+        }
+    }
+
+    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture {
+        let limit = limit.get(&self.fixed);
+        if self.options.charges_after {
+            limit.look_or_check(key, costs, self.options.wait)
+        } else {
+            limit.check_costs(key, costs, self.options.wait)
+        }
+    }
+
+    fn judge(
+        self: Arc<Self>,
+        result: Result<&Decision, &Error>,
+        limit: LimitRef,
+        key: Key,
+        costs: Costs,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>> {
+        let labels = LabelIndex::of(request, &self.labels);
+        let costs = Some(Box::new(costs));
+        let mut context = RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, labels };
+        let verdict = match result {
+            Err(error) if error.kind() == ErrorKind::Config => {
+                self.judge_without_key(&KeyError::misconfigured(error.to_string()), request)
+            }
+            _ => Self::judge(&self, result, &mut context, request),
+        };
+        match verdict {
+            Verdict::Admit(admission) => Ok(admission),
+            Verdict::Reject(response) => Err(response),
+            Verdict::Wait(_) => unreachable!("a result is never waited for"),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Tests debts: units that were charged although they did not fit.
+
+use super::*;
+use crate::{ReservationId, Settlement};
+
+impl Bench {
+    /// Reserves one unit and commits `cost`, so that the rest is charged as a debt.
+    fn owe(&self, cost: u64) {
+        let id = ReservationId::random();
+        let check = |cost| Check::new(&self.set, &self.key, Cost::new(cost));
+        let decision = self.store.reserve_now(check(0), &id, 1_000);
+        assert!(decision.is_allowed());
+        assert_eq!(self.store.commit_now(check(cost), &id, 1), Settlement::Settled);
+    }
+}
+
+#[test]
+fn waits_are_exact_in_debt() {
+    for (seed, policy) in (1..).zip(many()) {
+        let bench = Bench::new(policy);
+        let mut random = Random(seed * 7_919);
+        for _ in 0..60 {
+            bench.pass(random.step(bench.policy()));
+            let burst = bench.policy().quota().burst();
+            bench.owe(random.below(3 * burst + 1));
+            let cost = random.cost(bench.policy());
+            let Some(retry) = one(&bench.check(cost)).retry else { continue };
+            let numbers = one(&bench.check(0));
+            let why = format!("{:?} {numbers:?} {retry}", bench.policy());
+            assert!(retry > 0 && retry <= numbers.reset, "{why}");
+            if numbers.remaining == 0 {
+                bench.pass(numbers.more - 1);
+                assert!(!bench.admits(1), "{why}");
+                bench.pass(1);
+                assert_eq!(bench.remaining(), one(&bench.check(0)).remaining);
+                assert!(bench.remaining() > 0, "{why}");
+                bench.pass(retry.saturating_sub(numbers.more));
+            } else {
+                bench.pass(retry - 1);
+                assert!(!bench.admits(cost), "{why}");
+                bench.pass(1);
+            }
+            assert!(bench.admits(cost), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_in_debt_allows_what_costs_nothing_and_has_nothing_left() {
+    for policy in many() {
+        let bench = Bench::new(policy);
+        let burst = bench.policy().quota().burst();
+        bench.owe(2 * burst);
+        let numbers = one(&bench.check(0));
+        assert!(numbers.allowed && numbers.remaining == 0, "{:?} {numbers:?}", bench.policy());
+        assert!(!bench.admits(1) && !bench.admits(burst), "{:?}", bench.policy());
+    }
+}
+
+/// The longest time from the greatest debt to fresh, in microseconds.
+fn longest(policy: &Policy) -> u64 {
+    let (n, b, w) = (policy.quota().amount(), policy.quota().burst(), policy.quota().period_us());
+    match policy.algorithm() {
+        crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket => (8 * b * w).div_ceil(n) + 1,
+        crate::Algorithm::IntervalBucket => (8 * b).div_ceil(n) * w,
+        _ => 2 * w + 4,
+    }
+}
+
+#[test]
+fn one_wrong_commit_does_not_lock_a_key_for_ever() {
+    for policy in many() {
+        let bench = Bench::new(policy.clone());
+        for cost in [u64::MAX, 1, u64::MAX] {
+            bench.owe(cost);
+            let numbers = one(&bench.check(0));
+            assert!(numbers.reset <= longest(&policy), "{policy:?} {numbers:?}");
+        }
+        bench.pass(one(&bench.check(0)).reset);
+        assert_eq!(bench.remaining(), policy.quota().burst(), "{policy:?}");
+    }
+}
+
+/// Laws 10 and 11 for a key in debt.
+#[test]
+fn a_debt_survives_a_clock_that_steps_and_a_quota_that_changes_within_its_bound() {
+    for policy in all(quota(10, 1_000), &[4]) {
+        let mut bench = Bench::new(policy.clone());
+        let burst = policy.quota().burst();
+        bench.owe(3 * burst);
+        let before = one(&bench.check(0)).reset;
+        assert!(one(&bench.check(1)).retry.is_some());
+        let stored = bench.peek();
+        bench.at(-1);
+        assert!(one(&bench.check(0)).reset >= before, "{policy:?}: a step back forgives nothing");
+        bench.at(0);
+        assert_eq!(bench.peek(), stored, "{policy:?}");
+        for back in [500, 5_000, 1_000_000] {
+            bench.at(-back);
+            assert!(!bench.admits(1), "{policy:?}");
+            assert!(one(&bench.check(0)).reset <= longest(&policy) + 2_000, "{policy:?} {back}");
+        }
+        let bench_of = |amount, period| Policy::try_new("p", policy.algorithm(), quota(amount, period)).unwrap();
+        for (amount, period) in [(10, 100), (1, 1_000), (5, 1_000), (1_000, 1_000)] {
+            bench.change(bench_of(amount, period));
+            let _ = bench.check(1);
+            let numbers = one(&bench.check(0));
+            assert!(numbers.reset <= longest(bench.policy()), "{:?} {numbers:?}", bench.policy());
+        }
+    }
+}
+
+/// A debt is paid to the unit: what was owed and what is admitted later add up to what accrues.
+#[test]
+fn a_bucket_pays_its_debt_with_what_accrues_and_no_more() {
+    for policy in [
+        Policy::token_bucket("p", quota(10, 1_000)),
+        Policy::leaky_bucket("p", quota(10, 1_000)),
+        Policy::interval_bucket("p", quota(10, 1_000)),
+    ] {
+        let bench = Bench::new(policy.clone());
+        bench.owe(35);
+        let mut admitted = 0;
+        for _ in 0..10_050 {
+            bench.pass(1);
+            admitted += u64::from(bench.admits(1));
+        }
+        // A burst of 10 and 10 more in each of ten periods.
+        assert_eq!(admitted, 10 + 10 * 10 - 35, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_bucket_whose_debt_is_paid_is_stored_as_before() {
+    for policy in all(quota(10, 1_000), &[]) {
+        let [paid, fresh] = [(); 2].map(|()| Bench::new(policy.clone()));
+        paid.owe(35);
+        for bench in [&paid, &fresh] {
+            bench.at(9_005);
+            assert!(bench.admits(3), "{policy:?}");
+        }
+        assert_eq!(paid.peek(), fresh.peek(), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_queue_takes_back_its_last_place_alone() {
+    let bench = Bench::new(Policy::leaky_bucket("p", quota(10, 1_000)));
+    let [_, middle, last] = [(); 3].map(|()| bench.check(1));
+    assert_eq!(last.delay(), Duration::from_micros(200));
+    bench.refund(1, Some(&middle));
+    let next = bench.check(1);
+    assert_eq!(next.delay(), Duration::from_micros(300), "no other request has this turn");
+    bench.refund(1, Some(&next));
+    assert_eq!(bench.check(1).delay(), Duration::from_micros(300), "the last place is free again");
+}

@@ -1,0 +1,106 @@
+use std::{fmt, time::Duration};
+
+use crate::{ErrorKind, Permit};
+
+/// Holds the outcome of an acquire: a permit, or a denial.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is given back"]
+pub enum Acquired {
+    /// The permit. Dropping it gives it back.
+    Permit(Permit),
+    /// No permit is free.
+    Denied(PermitDenied),
+}
+
+/// Reports that no permit was free.
+///
+/// The message names the limit. It does not contain the key.
+#[derive(Clone, Debug)]
+pub struct PermitDenied {
+    pub(super) name: Box<str>,
+    pub(super) limit: u32,
+    pub(super) in_flight: u64,
+    pub(super) retry_after: Duration,
+    pub(super) degraded: Option<ErrorKind>,
+}
+
+impl Acquired {
+    /// Returns whether no permit was free.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Denied(_))
+    }
+
+    /// Returns the permit, and turns a denial into an error for `?`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+    ///
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    /// let permit = exports.acquire("acme").await?.into_result()?;
+    /// let denied = exports.acquire("acme").await?.into_result().unwrap_err();
+    /// assert_eq!(denied.to_string(), "concurrency limit exports reached: 1 of 1 in flight, retry after about 1s");
+    /// drop(permit);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`PermitDenied`] when no permit was free.
+    pub fn into_result(self) -> Result<Permit, PermitDenied> {
+        match self {
+            Self::Permit(permit) => Ok(permit),
+            Self::Denied(denied) => Err(denied),
+        }
+    }
+}
+
+impl PermitDenied {
+    /// Returns the name of the [`Concurrency`](crate::Concurrency).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns how many permits of a key are held at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns how many permits of the key were in flight over all replicas when the store was asked last.
+    ///
+    /// The number may be below the limit, because another replica may hold idle permits.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Estimates when a permit will be free.
+    ///
+    /// This is an estimate and no promise, because nobody knows when the work of others ends: the mean time for which
+    /// permits were held in this process, divided by those in flight. One second before the first one was given back.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
+
+    /// Returns why the denial was made without the store, and `None` for one by the store.
+    #[must_use]
+    pub fn degraded(&self) -> Option<ErrorKind> {
+        self.degraded
+    }
+}
+
+impl fmt::Display for PermitDenied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, limit, in_flight, retry_after, .. } = self;
+        write!(
+            f,
+            "concurrency limit {name} reached: {in_flight} of {limit} in flight, retry after about {retry_after:?}"
+        )
+    }
+}
+
+impl std::error::Error for PermitDenied {}

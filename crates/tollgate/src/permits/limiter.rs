@@ -1,0 +1,301 @@
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    acquired::{Acquired, PermitDenied},
+    lease::Lease,
+    permit::Permit,
+    shared::{KeyState, PoolRef, Shared},
+};
+use crate::{Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, Store, limiter::Inner, runtime};
+
+/// Limits how many permits of a key are held at the same time, over all replicas that share a store.
+///
+/// Calls to a store outside the process need a tokio runtime with timers. A clone is cheap and shares everything.
+///
+/// The bound: the permits that the store has granted for a key never exceed the limit. A permit that could not be renewed
+/// for a whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
+/// [`OnLoss::Cancel`](crate::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or stalls. With
+/// [`OnLoss::Finish`](crate::OnLoss::Finish) the work of lost permits is added to it. When the server loses its data, or its
+/// clock jumps forward, replicas state what they hold with their next renewal, a third of a life later. It is counted again
+/// if it fits, and is lost otherwise. Up to then, the work in progress may reach twice the limit.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Acquired, Concurrency, ConcurrencyLimiter, MemoryStore};
+///
+/// let streams = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2));
+/// let first = streams.acquire("acme").await?;
+/// let second = streams.acquire("acme").await?;
+/// assert!(!first.is_denied() && !second.is_denied());
+/// assert!(streams.acquire("acme").await?.is_denied());
+/// assert!(!streams.acquire("other").await?.is_denied());
+///
+/// drop(first);
+/// let Acquired::Permit(permit) = streams.acquire("acme").await? else { panic!("a permit is free") };
+/// assert_eq!((permit.in_flight(), permit.limit()), (2, 2));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct ConcurrencyLimiter {
+    pub(super) shared: Arc<Shared>,
+    pub(super) limit: u32,
+}
+
+impl Limiter {
+    /// Returns a limit of how many permits of a key are held at the same time, on the store of this limiter, with its
+    /// deadline and its answer in an [outage](crate::Outage).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Concurrency, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(10_000)));
+    /// let streams = limiter.concurrency(Concurrency::new("streams", 2));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// let permit = streams.acquire("acme").await?.into_result().expect("a permit is free");
+    /// assert_eq!(permit.in_flight(), 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn concurrency(&self, policy: Concurrency) -> ConcurrencyLimiter {
+        ConcurrencyLimiter::on(Arc::clone(self.inner()), policy, Clock::since_boot())
+    }
+}
+
+impl ConcurrencyLimiter {
+    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
+    ///
+    /// Use [`Limiter::concurrency`] for others.
+    #[must_use]
+    pub fn new(store: impl Store, policy: Concurrency) -> Self {
+        let name = policy.name().to_owned();
+        Self::on(Arc::new(Inner::of(Arc::new(store), name)), policy, Clock::since_boot())
+    }
+
+    pub(crate) fn on(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Self {
+        Self { limit: policy.limit(), shared: Shared::new(limiter, policy, clock) }
+    }
+
+    /// Returns the policy.
+    #[must_use]
+    pub fn policy(&self) -> &Concurrency {
+        &self.shared.policy
+    }
+
+    /// Returns how many permits of a key are held at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns a limiter with another limit, which shares everything else with this one, the permits included.
+    ///
+    /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
+    /// lowered limit. No permit is granted until fewer than the new limit are held.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::num::NonZeroU32;
+    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+    ///
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    /// let first = exports.acquire("acme").await?;
+    /// assert!(exports.acquire("acme").await?.is_denied());
+    /// let two = exports.with_limit(NonZeroU32::new(2).expect("not zero"));
+    /// assert!(!two.acquire("acme").await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_limit(&self, limit: NonZeroU32) -> Self {
+        Self { shared: Arc::clone(&self.shared), limit: limit.get() }
+    }
+
+    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it does
+    /// not wait.
+    ///
+    /// # Errors
+    ///
+    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. In an outage, permits that are
+    /// idle in this process are handed out first. [`Outage::Local`](crate::Outage::Local) then hands out this replica's
+    /// share of the limit, at least one permit. [`Outage::Open`](crate::Outage::Open) hands out permits without a limit.
+    /// Permits that are held stay valid until their life ends.
+    ///
+    /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold permits
+    /// of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
+    ///
+    /// # Cancellation
+    ///
+    /// A dropped future leaves the queue, and gives back what the store granted to it.
+    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
+        self.acquire_within(key, self.shared.policy.longest_wait()).await
+    }
+
+    /// Takes a permit, and does not wait for one.
+    ///
+    /// Callers that wait for the key in this process come first: while there are any, this denies.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
+        let pool = self.pool(key.into());
+        self.counted(if pool.queued.load(Ordering::Relaxed) > 0 {
+            Ok(self.denied(&pool, None))
+        } else {
+            self.attempt(&pool, false).await
+        })
+    }
+
+    /// Counts a denial or an error. A permit counts itself.
+    pub(super) fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
+        match &outcome {
+            Ok(Acquired::Permit(_)) => {}
+            Ok(Acquired::Denied(_)) => self.shared.metrics.denied(),
+            Err(_) => self.shared.metrics.failed(),
+        }
+        outcome
+    }
+
+    pub(super) fn pool(&self, key: Key) -> PoolRef {
+        let pool = self.shared.pool(key);
+        pool.limit.store(self.limit, Ordering::Relaxed);
+        pool
+    }
+
+    /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` tells that the
+    /// demand of the caller is counted already.
+    pub(super) async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
+        if !is_counted
+            && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
+        {
+            return Ok(permit);
+        }
+        let demand = Demand::join(pool, !is_counted);
+        if self.shared.limiter.is_in_process {
+            let mut outcome = Ok(());
+            let permit = self.permit(pool, |state, now_us| {
+                outcome = pool.turn_in_process(state);
+                state.pool.take(now_us, self.limit)
+            });
+            return outcome.map(|()| permit.unwrap_or_else(|| self.denied(pool, None)));
+        }
+        runtime::current()?;
+        let deadline = Deadline::after(self.shared.limiter.timeout);
+        let asked = self.ask(pool, demand.joined, deadline);
+        let asked = match deadline.instant() {
+            Some(end) => timeout_at(Instant::from_std(end), asked).await.unwrap_or_else(|_| {
+                let message = format!("no permit was granted or denied within {:?}", deadline.timeout());
+                Err(Error::new(ErrorKind::Timeout, message))
+            }),
+            None => asked.await,
+        };
+        // A permit may have come back meanwhile.
+        let permit = self.permit(pool, |state, now_us| state.pool.take(now_us, self.limit));
+        match (permit, asked) {
+            (Some(permit), _) => Ok(permit),
+            (None, Ok(())) => Ok(self.denied(pool, None)),
+            (None, Err(error)) => self.without_store(pool, error, deadline),
+        }
+    }
+
+    /// Calls the store, unless a call that began after the caller had joined has answered for it.
+    async fn ask(&self, pool: &PoolRef, joined: u64, deadline: Deadline) -> Result<(), Error> {
+        let _turn = pool.turn.lock().await;
+        let is_answered = {
+            let mut state = pool.lock();
+            state.denied_in > joined || state.pool.has_free(self.shared.clock.now_us(), self.limit)
+        };
+        if is_answered { Ok(()) } else { pool.turn(deadline).await }
+    }
+
+    /// Returns the permit that `take` takes from the pool.
+    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Lease>>) -> Option<Acquired> {
+        let mut state = pool.lock();
+        let lease = take(&mut state, self.shared.clock.now_us())?;
+        let in_flight = state.pool.in_flight();
+        drop(state);
+        Some(Acquired::Permit(Permit::leased(pool.clone(), lease, self.limit, in_flight)))
+    }
+
+    /// Answers for a store that failed.
+    fn without_store(&self, pool: &PoolRef, error: Error, deadline: Deadline) -> Result<Acquired, Error> {
+        let kind = error.kind();
+        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline.start())? else {
+            let in_flight = pool.lock().pool.in_flight();
+            return Ok(Acquired::Permit(Permit::open(pool.clone(), self.limit, in_flight, kind)));
+        };
+        let mut state = pool.lock();
+        let is_free = state.pool.take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
+        let in_flight = state.pool.in_flight();
+        drop(state);
+        Ok(match is_free {
+            true => Acquired::Permit(Permit::shared(pool.clone(), self.limit, in_flight, kind)),
+            false => self.denied(pool, Some(kind)),
+        })
+    }
+
+    pub(super) fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> Acquired {
+        let in_flight = pool.lock().pool.in_flight();
+        Acquired::Denied(PermitDenied {
+            name: self.shared.policy.name().into(),
+            limit: self.limit,
+            in_flight,
+            retry_after: self.shared.retry_after(in_flight).min(LONGEST_RETRY),
+            degraded,
+        })
+    }
+}
+
+/// The longest estimate. Work that takes hours is no reason to tell a client to come back in hours.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// A caller that waits for a permit of a pool. Dropping it leaves.
+pub(super) struct Demand<'a> {
+    pool: &'a PoolRef,
+    is_counted: bool,
+    /// The number of calls that had begun as the caller joined.
+    pub(super) joined: u64,
+}
+
+impl<'a> Demand<'a> {
+    pub(super) fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
+        let mut state = pool.lock();
+        state.pool.demand += u32::from(is_counted);
+        Self { pool, is_counted, joined: state.begun }
+    }
+}
+
+impl Drop for Demand<'_> {
+    /// Gives back what the store granted to a caller that does not wait any more.
+    fn drop(&mut self) {
+        let shared = &self.pool.shared;
+        let mut state = self.pool.lock();
+        state.pool.demand -= u32::from(self.is_counted);
+        if !state.pool.has_surplus(shared.rules) {
+            return;
+        }
+        if shared.limiter.is_in_process {
+            // A store in the process always answers.
+            let _ = self.pool.turn_in_process(&mut state);
+        } else {
+            drop(state);
+            shared.upkeep.settle(self.pool.clone());
+        }
+    }
+}
+
+impl fmt::Debug for ConcurrencyLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrencyLimiter")
+            .field("policy", &self.shared.policy)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

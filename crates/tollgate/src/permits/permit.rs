@@ -1,0 +1,213 @@
+use std::{
+    fmt,
+    future::{Future, pending, poll_fn},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+};
+
+use super::{lease::Lease, shared::PoolRef};
+use crate::{Deadline, Error, ErrorKind, OnLoss};
+
+/// Permits one piece of work. Dropping it gives it back.
+///
+/// Keep the permit for as long as the work lasts: in the body of a response and not in its handler, if the response is
+/// streamed. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
+/// [life](crate::Concurrency::life) of the limit.
+///
+/// A permit is *lost* when it could not be renewed for a whole life. Run the work with [`run`](Self::run), or look at
+/// [`is_lost`](Self::is_lost), if it must end then.
+#[must_use = "a permit that is dropped is given back"]
+pub struct Permit {
+    pool: PoolRef,
+    source: Source,
+    limit: u32,
+    in_flight: u64,
+    acquired_us: u64,
+}
+
+enum Source {
+    /// Granted by the store.
+    Lease(Arc<Lease>),
+    /// A part of this replica's share in an outage.
+    Share(ErrorKind),
+    /// Given away by an [open](crate::Outage::Open) outage.
+    Open(ErrorKind),
+    /// Given back.
+    Released,
+}
+
+/// Reports that the permit of some work was lost, and that the work was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost(pub(super) ());
+
+impl Permit {
+    pub(super) fn leased(pool: PoolRef, lease: Arc<Lease>, limit: u32, in_flight: u64) -> Self {
+        Self::new(pool, Source::Lease(lease), limit, in_flight)
+    }
+
+    pub(super) fn shared(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
+        Self::new(pool, Source::Share(kind), limit, in_flight)
+    }
+
+    pub(super) fn open(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
+        Self::new(pool, Source::Open(kind), limit, in_flight)
+    }
+
+    fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
+        pool.shared.metrics.acquired();
+        let acquired_us = pool.shared.clock.now_us();
+        Self { pool, source, limit, in_flight, acquired_us }
+    }
+
+    /// Returns how many permits of a key are held at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns how many permits of the key were in flight over all replicas, this one included, as far as this replica
+    /// knew.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Returns why the permit was given without the store, and `None` for one of the store.
+    #[must_use]
+    pub fn degraded(&self) -> Option<ErrorKind> {
+        match self.source {
+            Source::Share(kind) | Source::Open(kind) => Some(kind),
+            Source::Lease(_) | Source::Released => None,
+        }
+    }
+
+    /// Returns whether the permit is lost, so that other replicas may use it.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match &self.source {
+            Source::Lease(lease) => lease.is_lost(self.pool.shared.clock.now_us()),
+            Source::Share(_) | Source::Open(_) | Source::Released => false,
+        }
+    }
+
+    /// Waits until the permit is lost, whatever [`OnLoss`] says. A permit of a store in the process, or of an outage, is
+    /// never lost.
+    pub async fn lost(&self) {
+        match &self.source {
+            Source::Lease(lease) if !self.pool.shared.limiter.is_in_process => {
+                lease.lost(&self.pool.shared.clock).await;
+            }
+            _ => pending().await,
+        }
+    }
+
+    /// Runs work, and drops it when the permit is lost and the limit says [`OnLoss::Cancel`].
+    ///
+    /// The clock is read before each poll, so the work is not polled again once the permit is lost, also when the whole
+    /// process was stopped meanwhile.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore, OnLoss};
+    ///
+    /// const EXPORTS: Concurrency = Concurrency::new("exports", 2).on_loss(OnLoss::Cancel);
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), EXPORTS);
+    /// let permit = exports.acquire("acme").await?.into_result()?;
+    /// assert_eq!(permit.run(async { "rows" }).await?, "rows");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] when the work was dropped.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        if self.pool.shared.policy.loss() == OnLoss::Finish {
+            return Ok(work.await);
+        }
+        let (mut lost, mut work) = (pin!(self.lost()), pin!(work));
+        poll_fn(|cx| {
+            if self.is_lost() || lost.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(Lost(())));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    /// Gives the permit back, and waits until the store knows if the limit is [exact](crate::Concurrency::exact).
+    ///
+    /// Dropping the permit gives it back too. Use `release` to know that another replica can take it.
+    ///
+    /// # Errors
+    ///
+    /// The store did not answer. The permit is given back with a later call, or lapses after its life at the latest.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let pool = self.pool.clone();
+        let is_exact = !pool.shared.rules.is_pooled && !pool.shared.limiter.is_in_process;
+        self.give_back(!is_exact);
+        drop(self);
+        if is_exact {
+            crate::runtime::current()?;
+            pool.settle(Deadline::after(pool.shared.limiter.timeout)).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the permit back to the pool. `settles` gives a surplus back to the store in the background.
+    fn give_back(&mut self, settles: bool) {
+        let source = std::mem::replace(&mut self.source, Source::Released);
+        let (pool, shared) = (&self.pool, &self.pool.shared);
+        let mut state = pool.lock();
+        let mut is_surplus = false;
+        match source {
+            Source::Released => return,
+            Source::Open(_) => {}
+            Source::Share(_) => state.pool.unshared -= 1,
+            Source::Lease(lease) => {
+                let now_us = shared.clock.now_us();
+                if !state.pool.give_back(&lease) || lease.is_lost(now_us) {
+                    shared.metrics.lost();
+                }
+                shared.note_held(now_us.saturating_sub(self.acquired_us));
+                if shared.limiter.is_in_process {
+                    // A store in the process always answers.
+                    let _ = pool.turn_in_process(&mut state);
+                } else {
+                    is_surplus = state.pool.has_surplus(shared.rules);
+                }
+            }
+        }
+        drop(state);
+        shared.metrics.released();
+        if pool.queued.load(Ordering::Relaxed) > 0 {
+            pool.freed.notify_one();
+        }
+        if is_surplus && settles {
+            shared.upkeep.settle(pool.clone());
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.give_back(true);
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("policy", &self.pool.shared.policy)
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the permit was lost before the work ended")
+    }
+}
+
+impl std::error::Error for Lost {}

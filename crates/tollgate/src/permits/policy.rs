@@ -1,0 +1,264 @@
+use std::{borrow::Cow, fmt, time::Duration};
+
+use crate::Error;
+
+/// Limits how many permits of a key are held at the same time, over all replicas.
+///
+/// A permit stands for work in progress: a stream, an export, a job. A [`Policy`](crate::Policy) limits how much starts
+/// in a period. `Concurrency` limits how much runs at an instant, however long it runs.
+///
+/// Counters belong to the name and the [`Key`](crate::Key). Two limiters on one store with the same name share them.
+///
+/// # Pooled and exact
+///
+/// A *pooled* limit, the default, keeps idle permits in the process. An `acquire` then takes no trip to the store. The
+/// process renews its permits in one call for each key and third of a [life](Self::life). Idle permits of one replica
+/// cannot be used by another one before the next renewal, so a replica may be denied while some are idle.
+///
+/// An [`exact`](Self::exact) limit keeps no idle permits. Each `acquire` and each release is a call, and no permit is
+/// idle while a caller is denied. Use it for limits of up to about ten times the number of replicas.
+///
+/// Both never hand out more than the limit. In the process, every limit is exact and takes no call.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Concurrency, OnLoss};
+///
+/// const STREAMS: Concurrency = Concurrency::new("streams", 2).exact().on_loss(OnLoss::Cancel);
+/// assert_eq!((STREAMS.name(), STREAMS.limit()), ("streams", 2));
+///
+/// let error = Concurrency::try_new("streams", 0).unwrap_err();
+/// assert_eq!(error.to_string(), "concurrency limit must be at least 1, got 0");
+/// # assert_eq!(STREAMS.life_time(), Duration::from_secs(10));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Concurrency {
+    name: Cow<'static, str>,
+    limit: u32,
+    life: Duration,
+    is_exact: bool,
+    on_loss: OnLoss,
+    max_wait: Duration,
+    max_waiting: usize,
+}
+
+/// Selects what becomes of work whose [`Permit`](crate::Permit) is lost.
+///
+/// A permit is lost when its replica could not renew it for a whole life: the process was stopped, or the store was
+/// away. Other replicas may use it from then on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// Finishes the work. The number in progress may then reach the limit plus what the replica held that lost its
+    /// permits. The default.
+    #[default]
+    Finish,
+    /// Ends the work: [`Permit::run`](crate::Permit::run) drops it. The number in progress never exceeds the limit.
+    Cancel,
+}
+
+/// The shortest and the longest life, in microseconds.
+const SHORTEST_US: u128 = 100_000;
+const LONGEST_US: u128 = 86_400_000_000;
+
+/// The default of [`Concurrency::life`].
+const LIFE: Duration = Duration::from_secs(10);
+
+/// The default of [`Concurrency::max_waiting`].
+const MAX_WAITING: usize = 10_000;
+
+const NAME: &str = "concurrency name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /";
+const LIMIT: &str = "concurrency limit must be at least 1, got 0";
+const LIFE_RANGE: &str = "concurrency life must be 100ms to 1 day";
+
+impl Concurrency {
+    /// Creates a limit of `limit` permits for each key.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the limit is 0, or the name is not allowed: see [`try_new`](Self::try_new). In a `const` this fails
+    /// the build.
+    #[must_use]
+    pub const fn new(name: &'static str, limit: u32) -> Self {
+        assert!(is_name(name.as_bytes()), "{}", NAME);
+        assert!(limit > 0, "{}", LIMIT);
+        Self::of(Cow::Borrowed(name), limit)
+    }
+
+    /// Creates a limit from values that are known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the limit is 0, or when the name does not have 1 to 64
+    /// characters of `A-Z a-z 0-9 - _ . /`.
+    pub fn try_new(name: impl Into<String>, limit: u32) -> Result<Self, Error> {
+        let name = name.into();
+        if !is_name(name.as_bytes()) {
+            return Err(Error::config(format!("{NAME}, got {name:?}")));
+        }
+        if limit == 0 {
+            return Err(Error::config(LIMIT));
+        }
+        Ok(Self::of(Cow::Owned(name), limit))
+    }
+
+    const fn of(name: Cow<'static, str>, limit: u32) -> Self {
+        Self {
+            name,
+            limit,
+            life: LIFE,
+            is_exact: false,
+            on_loss: OnLoss::Finish,
+            max_wait: Duration::ZERO,
+            max_waiting: MAX_WAITING,
+        }
+    }
+
+    /// Keeps no idle permits in the process: see [above](Self#pooled-and-exact).
+    #[must_use]
+    pub const fn exact(mut self) -> Self {
+        self.is_exact = true;
+        self
+    }
+
+    /// Sets how long permits live without a renewal. 10 s by default.
+    ///
+    /// The permits of a process that was killed are free again after this time. A shorter life costs more renewals. In
+    /// the process, permits need no renewal and have no life.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the life is not between 100 ms and 1 day. See [`try_life`](Self::try_life) for values that are known
+    /// only at run time.
+    #[must_use]
+    pub const fn life(mut self, life: Duration) -> Self {
+        assert!(is_life(life), "{}", LIFE_RANGE);
+        self.life = life;
+        self
+    }
+
+    /// Sets how long permits live without a renewal, from a value that is known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the life is not between 100 ms and 1 day.
+    pub fn try_life(self, life: Duration) -> Result<Self, Error> {
+        if is_life(life) {
+            Ok(Self { life, ..self })
+        } else {
+            Err(Error::config(format!("{LIFE_RANGE}, got {life:?}")))
+        }
+    }
+
+    /// Sets what becomes of work whose permit is lost. [`OnLoss::Finish`] by default.
+    #[must_use]
+    pub const fn on_loss(mut self, on_loss: OnLoss) -> Self {
+        self.on_loss = on_loss;
+        self
+    }
+
+    /// Sets how long [`acquire`](crate::ConcurrencyLimiter::acquire) waits for a permit. By default it does not wait.
+    #[must_use]
+    pub const fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = max_wait;
+        self
+    }
+
+    /// Sets how many callers of a limiter may wait at a time, over all keys. 10 000 by default. One more is denied at
+    /// once.
+    #[must_use]
+    pub const fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
+        self
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns how many permits of a key are held at most.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns whether no idle permits are kept in the process.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Returns how long permits live without a renewal.
+    #[must_use]
+    pub const fn life_time(&self) -> Duration {
+        self.life
+    }
+
+    pub(crate) fn loss(&self) -> OnLoss {
+        self.on_loss
+    }
+
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    pub(crate) fn most_waiting(&self) -> usize {
+        self.max_waiting
+    }
+}
+
+const fn is_name(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if !(name[at].is_ascii_alphanumeric() || matches!(name[at], b'-' | b'_' | b'.' | b'/')) {
+            return false;
+        }
+        at += 1;
+    }
+    !name.is_empty() && name.len() <= 64
+}
+
+const fn is_life(life: Duration) -> bool {
+    SHORTEST_US <= life.as_micros() && life.as_micros() <= LONGEST_US
+}
+
+impl fmt::Debug for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.is_exact { "exact" } else { "pooled" };
+        write!(f, "{}: {} at a time, {mode}, life {:?}, {:?}", self.name, self.limit, self.life, self.on_loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_values_are_errors_that_name_the_field_and_the_value() {
+        let name = "concurrency name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /, got ";
+        for bad in ["", "two words", "{a}", "\0", &"x".repeat(65)] {
+            assert_eq!(Concurrency::try_new(bad, 1).unwrap_err().to_string(), format!("{name}{bad:?}"));
+        }
+        assert!(Concurrency::try_new("x".repeat(64), u32::MAX).is_ok());
+        let life = |life| Concurrency::new("a", 1).try_life(life);
+        for bad in [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(86_401), Duration::MAX] {
+            let message = life(bad).unwrap_err().to_string();
+            assert_eq!(message, format!("concurrency life must be 100ms to 1 day, got {bad:?}"));
+        }
+        assert!(life(Duration::from_millis(100)).is_ok() && life(Duration::from_secs(86_400)).is_ok());
+    }
+
+    #[test]
+    #[should_panic(expected = "concurrency limit must be at least 1, got 0")]
+    fn a_limit_of_zero_panics() {
+        let _ = Concurrency::new("a", 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "concurrency life must be 100ms to 1 day")]
+    fn a_life_of_zero_panics() {
+        let _ = Concurrency::new("a", 1).life(Duration::ZERO);
+    }
+}

@@ -1,0 +1,264 @@
+mod faults;
+mod server;
+
+use std::{num::NonZeroU32, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    Check, CheckFuture, Clock, Concurrency, ConcurrencyLimiter, Decision, ErrorKind, Key, MemoryStore, PermitRequest,
+    PolicySet, Store, StoreFuture,
+};
+use server::{EXACT, EXACT_LIMIT, POOLED, POOLED_LIMIT, Server, denied, permit, request, settled};
+
+#[test]
+fn a_store_in_the_process_needs_no_runtime_and_counts_exactly() {
+    let store = MemoryStore::new();
+    let both = [(); 2].map(|()| ConcurrencyLimiter::new(store.clone(), POOLED));
+    let acquire = |limiter: &ConcurrencyLimiter| {
+        let limiter = limiter.clone();
+        let mut future = Box::pin(async move { limiter.acquire("acme").await });
+        match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(acquired) => acquired.unwrap(),
+            std::task::Poll::Pending => panic!("a store in the process answers at once"),
+        }
+    };
+    let mut permits: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).into_result().unwrap()).collect();
+    let denied = acquire(&both[0]).into_result().unwrap_err();
+    assert_eq!((denied.limit(), denied.in_flight()), (8, 8));
+    permits.pop();
+    let again = acquire(&both[0]).into_result().unwrap();
+    assert_eq!((again.in_flight(), again.is_lost(), again.degraded()), (8, false, None));
+    drop((permits, again));
+    assert!(both.iter().all(|limiter| limiter.shared.is_empty()), "an idle key leaves nothing in the limiter");
+    let state = store.permits(PermitRequest { number: u64::MAX, ..request(&POOLED_LIMIT, &Key::new("acme")) });
+    assert_eq!(state.into_ready().unwrap().unwrap().in_flight, 0, "nor in the store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_waits() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let (first, second) = (server.replica(POOLED, &clock), server.replica(POOLED, &clock));
+    let mut permits = vec![permit(&first).await, permit(&first).await];
+    let calls = server.calls();
+    for _ in 0..10 {
+        drop(permits.pop());
+        permits.push(permit(&first).await);
+    }
+    assert_eq!(server.calls(), calls, "idle permits cost no call");
+    for _ in 0..5 {
+        permits.push(permit(&first).await);
+    }
+    permits.truncate(2);
+    let mut others = Vec::new();
+    let refused = loop {
+        match second.acquire("acme").await.unwrap().into_result() {
+            Ok(permit) => others.push(permit),
+            Err(denied) => break denied,
+        }
+    };
+    assert!(others.len() < 6, "the first replica holds idle permits");
+    assert_eq!(refused.limit(), 8);
+    // The next renewal of the first replica gives them back.
+    while others.len() < 6 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        others.extend(second.acquire("acme").await.unwrap().into_result());
+    }
+    assert!(second.acquire("acme").await.unwrap().is_denied());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exact_limit_leaves_no_permit_idle_and_one_call_serves_callers_that_wait_for_it() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let replicas = [(); 2].map(|()| server.replica(EXACT, &clock));
+    let (first, second) = (permit(&replicas[0]).await, permit(&replicas[1]).await);
+    let before = server.calls();
+    let all: Vec<_> = (0..20).map(|_| replicas[0].try_acquire("acme")).collect();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let replica = replicas[0].clone();
+        tasks.spawn(async move { replica.try_acquire("acme").await.unwrap().is_denied() });
+    }
+    drop(all);
+    assert!(tasks.join_all().await.into_iter().all(|is_denied| is_denied));
+    assert!(server.calls() - before <= 2, "{} calls for 20 denials", server.calls() - before);
+    first.release().await.unwrap();
+    let third = permit(&replicas[1]).await;
+    assert!(replicas[0].acquire("acme").await.unwrap().is_denied());
+    drop((second, third));
+    settled(|| {
+        server.store.permits(request(&EXACT_LIMIT, &Key::new("acme"))).into_ready().unwrap().unwrap().in_flight == 0
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let limiter = server.replica(POOLED, &clock);
+    let held = permit(&limiter).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks(), 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(!held.is_lost());
+    let renewals = server.calls();
+    assert!((20..=40).contains(&renewals), "{renewals} calls in ten lives");
+    drop(held);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(tasks(), 0);
+    assert!(limiter.shared.is_empty());
+    let idle = server.calls();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(server.calls(), idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let policy = EXACT.max_wait(Duration::from_secs(60)).max_waiting(5);
+    for limiter in [server.replica(policy.clone(), &clock), ConcurrencyLimiter::new(MemoryStore::new(), policy)] {
+        let mut held = vec![permit(&limiter).await, permit(&limiter).await];
+        let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let mut waiting = Vec::new();
+        for at in 0..5 {
+            let (limiter, sender) = (limiter.clone(), sender.clone());
+            waiting.push(tokio::spawn(async move {
+                let permit = permit(&limiter).await;
+                sender.send((at, permit)).unwrap();
+            }));
+            settled(|| limiter_waits(&waiting, at)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let begun = Instant::now();
+        assert!(limiter.acquire("acme").await.unwrap().is_denied(), "the sixth caller does not wait");
+        assert!(limiter.try_acquire("acme").await.unwrap().is_denied());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        // A caller that goes away leaves its place.
+        waiting[1].abort();
+        for expected in [0, 2, 3, 4] {
+            drop(held.remove(0));
+            assert!(limiter.try_acquire("acme").await.unwrap().is_denied(), "those that wait come first");
+            let (at, permit) = order.recv().await.unwrap();
+            assert_eq!(at, expected);
+            held.push(permit);
+        }
+        let begun = Instant::now();
+        assert!(limiter.acquire_within("acme", Duration::from_secs(3)).await.unwrap().is_denied());
+        let waited = begun.elapsed();
+        assert!((3_000..3_100).contains(&waited.as_millis()), "{waited:?}");
+    }
+}
+
+/// Returns whether the task that was started last waits.
+fn limiter_waits(waiting: &[tokio::task::JoinHandle<()>], at: usize) -> bool {
+    waiting.len() == at + 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_caller_gets_the_permit_of_another_replica() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    for policy in [EXACT, Concurrency::new("streams", 2)] {
+        let replicas = [(); 2].map(|()| server.replica(policy.clone(), &clock));
+        let held = [permit(&replicas[0]).await, permit(&replicas[0]).await];
+        let wait = replicas[1].acquire_within("acme", Duration::from_secs(20));
+        let give_back = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(held);
+        };
+        let (acquired, ()) = tokio::join!(wait, give_back);
+        assert!(!acquired.unwrap().is_denied(), "{policy:?}");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn more_than_64_replicas_are_a_clear_error_and_not_a_wrong_count() {
+    let clock = Clock::manual(1_000_000);
+    let server = Server::new(&clock);
+    let policy = Concurrency::new("many", 1_000).exact();
+    let replicas: Vec<_> = (0..65).map(|_| server.replica(policy.clone(), &clock)).collect();
+    let mut permits = Vec::new();
+    for replica in &replicas[..64] {
+        permits.push(permit(replica).await);
+    }
+    let error = replicas[64].acquire("acme").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.to_string(), "64 other replicas hold permits of this key of concurrency many");
+    permits.push(permit(&replicas[3]).await);
+    permits.remove(0).release().await.unwrap();
+    permits.push(permit(&replicas[64]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_limit_grants_nothing_until_fewer_are_held() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    for limiter in [server.replica(POOLED, &clock), ConcurrencyLimiter::new(MemoryStore::new(), POOLED)] {
+        let two = limiter.with_limit(NonZeroU32::new(2).unwrap());
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(permit(&limiter).await);
+        }
+        assert_eq!(denied(&two).await.limit(), 2);
+        held.truncate(2);
+        assert!(two.acquire("acme").await.unwrap().is_denied());
+        held.truncate(1);
+        held.push(permit(&two).await);
+        assert!(two.acquire("acme").await.unwrap().is_denied());
+        held.push(permit(&limiter).await);
+        assert!(held.iter().all(|permit| !permit.is_lost()));
+        drop(held);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_keys_leave_nothing_behind() {
+    let limiter = ConcurrencyLimiter::new(MemoryStore::new(), POOLED);
+    let mut permits = Vec::new();
+    for key in 0..100_000_u64 {
+        permits.push(limiter.acquire(key).await.unwrap().into_result().unwrap());
+    }
+    for bytes in [&b"\0{}: \n"[..], b"", &[255; 1_000]] {
+        permits.push(limiter.acquire(Key::bytes(bytes)).await.unwrap().into_result().unwrap());
+    }
+    drop(permits);
+    assert!(limiter.shared.is_empty());
+}
+
+#[tokio::test]
+async fn a_store_without_permits_is_a_typed_error() {
+    struct Without(MemoryStore);
+    impl Store for Without {
+        fn check(&self, check: Check<'_>) -> CheckFuture {
+            self.0.check(check)
+        }
+        fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+            self.0.refund(check, decision)
+        }
+        fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+            self.0.reset(policies, key)
+        }
+    }
+    let limiter = ConcurrencyLimiter::new(Without(MemoryStore::new()), EXACT);
+    assert_eq!(limiter.acquire("acme").await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_time_is_estimated_from_the_work_of_this_process() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let limiter = server.replica(EXACT, &clock);
+    let mut held = vec![permit(&limiter).await, permit(&limiter).await];
+    assert_eq!(denied(&limiter).await.retry_after(), Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    held.pop();
+    held.push(permit(&limiter).await);
+    let estimate = denied(&limiter).await.retry_after();
+    assert!((1_990..=2_010).contains(&estimate.as_millis()), "{estimate:?}: four seconds each, two in flight");
+}

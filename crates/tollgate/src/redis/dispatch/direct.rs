@@ -1,0 +1,114 @@
+//! The way of a check that nobody else keeps the server busy with: its caller sends it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use super::{
+    inbox::Inbox,
+    request::{CheckRequest, NoReply, ReplySender},
+};
+use crate::{
+    Deadline, Decision, Error,
+    redis::{
+        connect::Connection,
+        protocol,
+        server::{CallError, Outgoing, Sent, Server},
+    },
+    runtime,
+};
+
+/// A check that its caller sends, without the queue and the worker.
+///
+/// It costs one wake-up less before the call and one less after it. A second check that comes meanwhile takes the queue.
+///
+/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. When the caller gives
+/// up before, a call that the connection has not written yet is not sent.
+pub(super) struct DirectCheck {
+    sender: ReplySender,
+    outcome: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
+}
+
+type Outcome = Result<Result<Decision, Error>, NoReply>;
+
+/// Lets another caller send its check when this one is answered, or its caller gave up.
+struct Turn(Arc<Inbox>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.traffic.ends_direct();
+    }
+}
+
+impl DirectCheck {
+    /// Prepares the call, if nothing waits for the server, nothing is under way to it, and there is a connection. Otherwise
+    /// gives the sender back.
+    ///
+    /// A check without a deadline takes the queue, where it ends when the breaker opens.
+    pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {
+        let has_end = sender.request().deadline.is_some_and(|deadline| deadline.instant().is_some());
+        if !has_end || server.breaker().is_open() || !inbox.traffic.begins_direct() {
+            return Err(sender);
+        }
+        let turn = Turn(Arc::clone(inbox));
+        let Some(connection) = server.ready_connection() else { return Err(sender) };
+        let request = Arc::clone(sender.request());
+        let by_body = !inbox.scripts.know(&connection, request.policies.shape().check());
+        let outcome = Box::pin(call(request, by_body, Arc::clone(server), connection, turn));
+        Ok(Self { sender, outcome: Some(outcome) })
+    }
+
+    /// Sends the check at the first call, and polls for the outcome. Ends the request with it.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Some(future) = &mut self.outcome else { return Poll::Pending };
+        let outcome = ready!(future.as_mut().poll(cx));
+        self.outcome = None;
+        self.sender.finish();
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for DirectCheck {
+    fn drop(&mut self) {
+        let deadline = self.sender.request().deadline.and_then(Deadline::instant);
+        let is_late = || deadline.is_some_and(|end| end <= runtime::now());
+        if let Some(outcome) = self.outcome.take()
+            && is_late()
+            && let Ok(current) = runtime::current()
+        {
+            current.spawn(outcome);
+        }
+    }
+}
+
+async fn call(
+    request: Arc<CheckRequest>,
+    by_body: bool,
+    server: Arc<Server>,
+    connection: Connection,
+    _turn: Turn,
+) -> Outcome {
+    let sent = server.send(&connection, &[Outgoing { call: request.call(&server), by_body }]).await.pop();
+    // Held no longer than needed: a connection of a pool is lent as long as it is held.
+    drop(connection);
+    let answer = match sent {
+        Some(Sent::Answered(answer)) => answer,
+        // The server has not executed it, and the caller gave up.
+        _ if request.is_over() => return Err(NoReply::Dropped),
+        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true).await,
+    };
+    match answer {
+        Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), &value)),
+        Err(CallError::NotExecuted(not_executed)) => Err(NoReply::NotExecuted(not_executed)),
+        Err(CallError::Failed(error)) => Ok(Err(error)),
+    }
+}
+
+impl std::fmt::Debug for DirectCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DirectCheck").field(&self.sender).finish()
+    }
+}

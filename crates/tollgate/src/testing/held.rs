@@ -1,0 +1,104 @@
+use redis::Value;
+
+use super::script::{Script, call, charge, keys, time};
+use crate::{
+    Costs, Decision, Error, Key, ReservationId, Settlement,
+    redis::{self as protocol},
+};
+
+/// Reservations.
+impl Script {
+    /// Returns the text that reserves.
+    #[must_use]
+    pub fn reserve_text(&self) -> &str {
+        &self.policies().shape().reserve().text
+    }
+
+    /// Returns the SHA-1 of the text that reserves.
+    #[must_use]
+    pub fn reserve_sha(&self) -> &str {
+        &self.policies().shape().reserve().sha
+    }
+
+    /// Returns the text that settles a reservation.
+    #[must_use]
+    pub fn commit_text(&self) -> &str {
+        &self.policies().shape().commit().text
+    }
+
+    /// Returns the SHA-1 of the text that settles a reservation.
+    #[must_use]
+    pub fn commit_sha(&self) -> &str {
+        &self.policies().shape().commit().sha
+    }
+
+    /// Returns the key of the record of a reservation on the server.
+    #[must_use]
+    pub fn record_key(&self, key: &Key, id: &ReservationId) -> String {
+        let mut text = b"tollgate:{".to_vec();
+        protocol::write_record_key(self.policies(), key, id, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Returns the words of `EVALSHA` for a reservation of `life_us` microseconds.
+    #[must_use]
+    pub fn reserve(
+        &self,
+        key: &Key,
+        id: &ReservationId,
+        costs: impl Into<Costs>,
+        life_us: u64,
+        now_us: Option<u64>,
+    ) -> Vec<Vec<u8>> {
+        self.held(self.reserve_sha(), key, id, costs, life_us, now_us)
+    }
+
+    /// Returns the words of `EVALSHA` for a commit of this number.
+    #[must_use]
+    pub fn commit(
+        &self,
+        key: &Key,
+        id: &ReservationId,
+        costs: impl Into<Costs>,
+        number: u64,
+        now_us: Option<u64>,
+    ) -> Vec<Vec<u8>> {
+        self.held(self.commit_sha(), key, id, costs, number, now_us)
+    }
+
+    fn held(
+        &self,
+        sha: &str,
+        key: &Key,
+        id: &ReservationId,
+        costs: impl Into<Costs>,
+        number: u64,
+        now_us: Option<u64>,
+    ) -> Vec<Vec<u8>> {
+        let names = [self.record_key(key, id)].into_iter().chain(keys(self.policies(), key)).collect::<Vec<_>>();
+        let charge = charge(costs, self.policies());
+        let packed = protocol::pack_held(time(now_us), number, charge.borrow(), self.policies());
+        let mut call = call(sha, &names, &packed);
+        call.push(protocol::marks(self.policies()).to_vec());
+        call
+    }
+
+    /// Reads the reply of a reservation.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not one that the script makes.
+    pub fn reserved(&self, status: i64, record: &[u8]) -> Result<Decision, Error> {
+        let reply = Value::Array(vec![Value::Int(status), Value::BulkString(record.to_vec())]);
+        protocol::reserved(self.policies(), &reply)
+    }
+
+    /// Reads the reply of a commit.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not one that the script makes.
+    pub fn settlement(&self, status: i64) -> Result<Settlement, Error> {
+        protocol::settlement(&Value::Int(status))
+    }
+}

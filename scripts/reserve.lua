@@ -1,0 +1,57 @@
+-- reserve: decides one request of one subject, and records what it charged under an id.
+--
+-- This file is a frame like check.lua, filled from the same files. It charges all policies, or none. The record lets
+-- commit.lua settle the charge later, and lets a call be repeated: the same id charges nothing a second time.
+--
+-- KEYS    1: the record; then one per policy. All have the same hash tag.
+-- ARGV    1: numbers, packed as in check.lua: the time in microseconds (below zero: the server's clock); the time to
+--         live of the record in microseconds; the cost for each policy; then the numbers of each policy. 2: eight bytes
+--         for each policy, which identify the policy in the record.
+-- Stored  for each policy, see its file. The record is a string of three little-endian doubles: the time at which it
+--         lapses, the number of the commit that settled it (0: none), and the time of the reservation. Then for each
+--         policy its eight bytes, its cost, and four words, see its file (0 for words that an algorithm does not have).
+-- Reply   a list of the status and a record. Status 0: denied, the first word of each policy that denies is -1 - word;
+--         1: charged; 2: charged by an earlier call with this id, the record is the stored one; 3: the same, but for other
+--         policies. Then nothing was charged, and the record shows the policies of this call at no cost.
+-- Effects charged: as check.lua, and the record expires within 1 ms after it lapses. Denied: as check.lua, no record.
+-- Pitfalls a record that was settled stays until it lapses, so that a late repetition is not charged.
+local call, pcall = redis.call, redis.pcall
+--@ once
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+--@ args life
+--@ untagged
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local status, record = 1, pcall('GET', KEYS[1])
+if record and #record >= 72 and #record % 48 == 24 and now < unpack('<d', record) then
+  local marks = {}
+  for at = 25, #record, 48 do
+    marks[#marks + 1] = record:sub(at, at + 7)
+  end
+  if table.concat(marks) == ARGV[2] then
+    return { 2, record }
+  end
+  status = 3
+  --@ line cost_1 = 0
+end
+--@ keys 1
+--@ each prepare
+--@ each step
+--@ each settle
+--@ each fits
+--@ admitted
+if admitted then
+  --@ if cost_1 > 0 do charge store
+else
+  status = 0
+  --@ if cost_1 > 0 do mend
+end
+--@ each words
+local lapse = now + life
+--@ record
+if status == 1 then
+  call('SET', KEYS[1], record, 'PXAT', format('%d', (lapse - lapse % 1000) / 1000 + 1))
+end
+return { status, record }

@@ -1,0 +1,75 @@
+-- tollgate, assembled for: FixedWindow
+local call, pcall = redis.call, redis.pcall
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local now, number, cost_1, amount_1, period_1 = unpack('<ddddd', ARGV[1])
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local record = pcall('GET', KEYS[1])
+if not record or #record < 72 or #record % 48 ~= 24 then
+  return 0
+end
+local lapse, settled, spent = unpack('<ddd', record)
+if not (now < lapse) then
+  return 0
+elseif settled ~= 0 then
+  return settled == number and 1 or 2
+end
+local places = {}
+for at = 25, #record, 48 do
+  places[record:sub(at, at + 7)] = at + 8
+end
+local key_1 = KEYS[2]
+local more_1 = false
+if places[ARGV[2]:sub(1, 8)] then
+  local held, first, second = unpack('<ddd', record, places[ARGV[2]:sub(1, 8)])
+  more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)
+else
+  cost_1 = 0
+end
+local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 24 then
+  local start, count, period = unpack('<ddd', state_1)
+  if start >= start_1 and count > 0 and count <= 9007199254740992 then
+    count_1 = count
+    if start > now + period_1 then
+      mended_1 = true
+    elseif start > now then
+      start_1 = start - start % period_1
+    end
+    if start == start_1 and period == period_1 then
+      kept_1 = true
+    end
+  end
+end
+if more_1 then
+  cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+  if cost_1 > 0 then
+    count_1 = count_1 + cost_1
+    if kept_1 then
+      call('SETRANGE', key_1, '8', pack('<d', count_1))
+    else
+      local end_1 = start_1 + period_1
+      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  end
+end
+if cost_1 > 0 and not more_1 then
+  if spent >= start_1 then
+    count_1 = count_1 - cost_1
+  end
+  if count_1 > 0 then
+    if kept_1 then
+      call('SETRANGE', key_1, '8', pack('<d', count_1))
+    else
+      local end_1 = start_1 + period_1
+      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  else
+    call('DEL', key_1)
+  end
+end
+call('SETRANGE', KEYS[1], '8', pack('<d', number))
+return 1

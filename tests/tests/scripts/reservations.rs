@@ -1,0 +1,178 @@
+//! The scripts of reservations and the Rust functions agree, bit for bit, on hostile streams: on keys in debt, on ids that
+//! are used twice, on commits that come late or again, and on changed policies. Mistakes in the scripts are found.
+
+use std::{cell::Cell, ops::Range};
+
+use tollgate::{
+    Algorithm::{
+        self, FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit,
+    },
+    CalendarUnit, TimeZone,
+    testing::ALGORITHMS,
+};
+use tollgate_test_support::{
+    Deployment, InRedis, Kind,
+    stream::{self, Stream},
+};
+
+/// The steps for each algorithm on Redis.
+const STEPS: usize = 260_000;
+
+const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+
+const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
+
+fn agree(algorithm: Algorithm) {
+    agree_on(&mut InRedis::new(), algorithm, 0..STEPS.div_ceil(stream::BATCH) as u64);
+}
+
+fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
+    for seed in seeds {
+        let outcome = stream::compare(server, &mut Stream::reserving(seed, algorithm), str::to_owned);
+        if let Err(difference) = outcome {
+            panic!("{algorithm:?} seed {seed}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn reservations_on_valkey_agree_with_the_rust_functions() {
+    let deployment = Deployment::start(Kind::Valkey, "reservations_on_valkey_agree_with_the_rust_functions");
+    let Some(Deployment::Single(server)) = deployment else { return };
+    let mut valkey = InRedis::on(server);
+    for algorithm in ALGORITHMS {
+        agree_on(&mut valkey, algorithm, 1_000_000..1_000_002);
+    }
+}
+
+#[test]
+fn reservations_on_a_token_bucket_agree_with_their_scripts() {
+    agree(TokenBucket);
+}
+
+#[test]
+fn reservations_on_an_interval_bucket_agree_with_their_scripts() {
+    agree(IntervalBucket);
+}
+
+#[test]
+fn reservations_on_a_leaky_bucket_agree_with_their_scripts() {
+    agree(LeakyBucket);
+}
+
+#[test]
+fn reservations_on_a_fixed_window_agree_with_their_scripts() {
+    agree(FixedWindow);
+}
+
+#[test]
+fn reservations_on_a_calendar_window_agree_with_their_scripts() {
+    agree(CALENDAR);
+}
+
+#[test]
+fn reservations_on_a_window_from_first_hit_agree_with_their_scripts() {
+    agree(WindowFromFirstHit);
+}
+
+#[test]
+fn reservations_on_a_sliding_window_agree_with_their_scripts() {
+    agree(SlidingWindow);
+}
+
+#[test]
+fn reservations_on_sliding_buckets_agree_with_their_scripts() {
+    agree(BUCKETS);
+}
+
+#[test]
+fn reservations_on_a_sliding_log_agree_with_their_scripts() {
+    agree(SlidingLog);
+}
+
+/// A mistake: what it is, the algorithm, the text of its script, and the wrong text in its place.
+type Mutant = (&'static str, Algorithm, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    ("a repeated id is charged again", TokenBucket, "return { 2, record }", "status = 1"),
+    ("a record of other policies is repeated", FixedWindow, "table.concat(marks) == ARGV[2]", "true"),
+    ("an id that is held for other policies is charged", FixedWindow, "  cost_1 = 0\n", ""),
+    ("a lapsed record is repeated", FixedWindow, "and now < unpack('<d', record) then", "then"),
+    ("a denied reservation is recorded", TokenBucket, "if status == 1 then", "if status < 2 then"),
+    (
+        "a record has no expiry",
+        TokenBucket,
+        "call('SET', KEYS[1], record, 'PXAT', format('%d', (lapse - lapse % 1000) / 1000 + 1))",
+        "call('SET', KEYS[1], record)",
+    ),
+    ("a commit counts twice", TokenBucket, "elseif settled ~= 0 then", "elseif false then"),
+    ("a call that is sent again is another commit", TokenBucket, "return settled == number and 1 or 2", "return 2"),
+    ("a commit after the lapse counts", FixedWindow, "if not (now < lapse) then", "if false then"),
+    (
+        "a settled record loses its expiry",
+        TokenBucket,
+        "call('SETRANGE', KEYS[1], '8', pack('<d', number))",
+        "call('SET', KEYS[1], pack('<ddd', lapse, number, spent) .. record:sub(25))",
+    ),
+    ("more than reserved is refunded", TokenBucket, "more_1, cost_1 = cost_1 > held,", "more_1, cost_1 = false,"),
+    ("the whole cost is charged again", TokenBucket, "math.min(math.abs(held - cost_1), 9007199254740991)", "cost_1"),
+    (
+        "a commit is refunded at its own time",
+        FixedWindow,
+        "local lapse, settled, spent = unpack('<ddd', record)",
+        "local lapse, settled, spent = unpack('<ddd', record)\nspent = now",
+    ),
+    ("a policy that was not reserved is charged", FixedWindow, "else\n  cost_2 = 0\nend", "end"),
+    ("a debt is forgiven", TokenBucket, "part_1 + 1000000000000000, pace_1", "part_1, pace_1"),
+    ("a debt has no bound", TokenBucket, "    ahead_1, part_1 = most, most_part\n", "    local unbounded = true\n"),
+    ("the remainder of the bound is left out", LeakyBucket, "most_part = top_part_1 * 8 % amount_1", "most_part = 0"),
+    ("a policy at no cost denies in debt", TokenBucket, " or cost_1 == 0\n", "\n"),
+    ("an interval bucket forgives a debt", IntervalBucket, "used_1 + 1000000000000000", "used_1"),
+    ("an interval bucket owes without bound", IntervalBucket, "math.min(cost_1, burst_1 * 8 - used_1)", "cost_1"),
+    (
+        "a place in the middle of a queue is returned",
+        LeakyBucket,
+        "now + ahead_1 ~= last_1 or part_1 ~= last_part_1",
+        "false",
+    ),
+    (
+        "the end of a place has no remainder",
+        LeakyBucket,
+        "last_1, last_part_1 = spent + first, second",
+        "last_1, last_part_1 = spent + first, 0",
+    ),
+    ("a window owes without bound", FixedWindow, "math.min(cost_1, amount_1 * 8 - count_1)", "cost_1"),
+    ("a calendar window owes without bound", CALENDAR, "math.min(cost_1, amount_1 * 8 - count_1)", "cost_1"),
+    ("a first hit owes nothing", WindowFromFirstHit, "math.min(cost_1, amount_1 * 8 - count_1)", "0"),
+    ("a sliding window forgives a debt", SlidingWindow, "current_1 + 1000000000000000", "current_1"),
+    (
+        "a sliding window forgives the debt of the window before",
+        SlidingWindow,
+        "if previous_1 > amount_1 then",
+        "if false then",
+    ),
+    ("sliding buckets owe without bound", BUCKETS, "math.min(amount_1 * 8, 4294967295) - used_1", "cost_1"),
+    ("a log owes without bound", SlidingLog, "math.min(amount_1 * 8, amount_1 + 100000) - used_1", "cost_1"),
+];
+
+#[test]
+fn every_mistake_in_the_scripts_of_reservations_is_found() {
+    let mut redis = InRedis::new();
+    let mut survivors = Vec::new();
+    for &(mistake, algorithm, right, wrong) in MUTANTS {
+        let seen = Cell::new(false);
+        let alter = |text: &str| {
+            let changed = text.replace(right, wrong);
+            seen.set(seen.get() || changed != text);
+            changed
+        };
+        let is_found =
+            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err());
+        assert!(seen.get(), "the script has no such text: {mistake}");
+        if !is_found {
+            survivors.push(mistake);
+        }
+    }
+    assert!(survivors.is_empty(), "not found: {survivors:#?}");
+    println!("{} mutants, all found", MUTANTS.len());
+}
