@@ -145,7 +145,7 @@ pub(crate) fn statsd(settings: &MetricsArguments) -> Option<Statsd> {
     let statsd = Statsd::new(settings.statsd_host.clone(), settings.statsd_port, settings.statsd_protocol.into())
         .interval(settings.stats_flush_interval)
         .tags(settings.extra_tags.0.clone());
-    (settings.use_statsd && !settings.disable_stats).then_some(statsd)
+    settings.sends_to_statsd().then_some(statsd)
 }
 
 /// Returns a path that is not empty.

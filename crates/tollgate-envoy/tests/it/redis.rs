@@ -81,3 +81,26 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     assert_eq!(service.decide(&tenant("acme")).await.unwrap().overall_code(), Code::Ok);
     redis.resume();
 }
+
+#[tokio::test]
+async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
+    let redis = RedisServer::start();
+    let mut services = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
+        let limiter =
+            RuleLimiter::builder(rules(RULES, Compat::Envoy), store).deadline(LIMIT).on_outage(Outage::Closed);
+        services.push(RateLimitService::new(limiter.build()));
+    }
+    let ask = async |service: &RateLimitService, hits| {
+        let mut request = tenant("acme");
+        request.descriptors[0].hits_addend = Some(hits);
+        service.decide(&request).await.unwrap().overall_code()
+    };
+    let [first, second] = &*services else { panic!("there are two") };
+    assert_eq!(ask(first, 10).await, Code::Ok);
+    // The window is full, and nobody has asked for more.
+    assert_eq!(ask(second, 0).await, Code::Ok);
+    assert_eq!(ask(first, 1).await, Code::OverLimit);
+    assert_eq!(ask(second, 0).await, Code::OverLimit);
+}

@@ -3,8 +3,10 @@ use std::{fmt, sync::Arc};
 use tollgate::{DeniedKeys, Error, Limiter, Outage};
 
 use super::{
-    charge::{Charge, refund, settle_denied},
+    charge::{Charge, refund},
     decision::{CheckError, RuleDecision},
+    exceeded::Exceeded,
+    settle::settle,
     steps::{Steps, charge},
 };
 use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
@@ -71,6 +73,7 @@ pub(super) struct Shared {
     pub(super) closed: Limiter,
     pub(super) local: Limiter,
     pub(super) steps: Steps,
+    pub(super) exceeded: Exceeded,
 }
 
 impl RuleLimiter {
@@ -157,7 +160,7 @@ impl RuleLimiter {
 
     async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
         let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
-        let outcomes = settle_denied(plan, &charges).await;
+        let outcomes = settle(plan, &charges, &self.0.exceeded).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
         self.record(plan, &verdict);
         if verdict.code() == Code::OverLimit && !plan.compat().is_envoy() {

@@ -12,9 +12,9 @@ pub(crate) struct MetricsArguments {
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) disable_stats: bool,
 
-    /// Sends metrics to statsd
-    #[arg(long, env, value_parser = boolean, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
-    pub(crate) use_statsd: bool,
+    /// Sends metrics to statsd [default: true, or false with --use-prometheus]
+    #[arg(long, env, value_parser = boolean, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) use_statsd: Option<bool>,
 
     /// Sets the host of statsd
     #[arg(long, env, default_value = "localhost", value_name = "HOST")]
@@ -49,6 +49,15 @@ pub(crate) struct MetricsArguments {
     pub(crate) prometheus_path: String,
 }
 
+impl MetricsArguments {
+    /// Returns whether metrics are sent to statsd.
+    ///
+    /// Envoy's service sends them by default, and refuses to start with both exporters.
+    pub(crate) fn sends_to_statsd(&self) -> bool {
+        !self.disable_stats && self.use_statsd.unwrap_or(!self.use_prometheus)
+    }
+}
+
 /// Selects how metrics are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
@@ -63,6 +72,27 @@ impl From<Protocol> for StatsdProtocol {
         match protocol {
             Protocol::Tcp => Self::Tcp,
             Protocol::Udp => Self::Udp,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::command::arguments::Arguments;
+
+    #[test]
+    fn statsd_is_on_unless_prometheus_takes_its_place() {
+        for (flags, expected) in [
+            (vec![], true),
+            (vec!["--use-prometheus"], false),
+            (vec!["--use-prometheus", "--use-statsd"], true),
+            (vec!["--use-statsd=false"], false),
+            (vec!["--use-statsd", "--disable-stats"], false),
+        ] {
+            let arguments = Arguments::parse_from(["tollgate-envoy"].into_iter().chain(flags.iter().copied()));
+            assert_eq!(arguments.metrics.sends_to_statsd(), expected, "{flags:?}");
         }
     }
 }
