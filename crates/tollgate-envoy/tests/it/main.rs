@@ -6,6 +6,8 @@ mod answers;
 mod bad_input;
 mod compat;
 mod debug;
+mod deployment;
+mod fixtures;
 mod generated;
 mod health;
 mod http;

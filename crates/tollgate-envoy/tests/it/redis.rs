@@ -84,6 +84,7 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
 
 #[tokio::test]
 async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
+    const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}]}";
     let redis = RedisServer::start();
     let mut services = Vec::new();
     for _ in 0..2 {
