@@ -18,7 +18,8 @@ pub(crate) const VARIABLE: &str = "FOREIGN_PYTHON";
 const PINS: &str = include_str!("../../tools/foreign/python/requirements.txt");
 
 /// Selects the programs that the tool starts: itself, and these examples.
-const PROGRAMS: [&str; 6] = ["--bin", "tollgate-foreign", "--example", "behind_a_proxy", "--example", "grpc_server"];
+const PROGRAMS: [&str; 8] =
+    ["--bin", "tollgate-foreign", "--bin", "tollgate-envoy", "--example", "behind_a_proxy", "--example", "grpc_server"];
 
 /// Installs the clients, builds `tools/foreign` as the tests are built, and runs it with these arguments.
 ///

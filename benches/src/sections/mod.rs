@@ -4,6 +4,7 @@ mod adaptive;
 mod check;
 mod distance;
 mod diversity;
+mod envoy;
 mod grpc;
 mod http;
 mod latency;
@@ -45,6 +46,7 @@ pub(crate) const ALL: &[Section] = &[
     Section { name: "memory", about: "a million keys in process", run: memory::run },
     Section { name: "adaptive", about: "a service that is ten times as slow for some time", run: adaptive::run },
     Section { name: "grpc", about: "unary calls of a tonic service", run: grpc::run },
+    Section { name: "envoy", about: "the rate limit service for Envoy", run: envoy::run },
     Section { name: "http", about: "an Axum service under wrk", run: http::run },
 ];
 

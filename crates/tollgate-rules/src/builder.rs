@@ -80,6 +80,35 @@ impl RuleSetBuilder {
         compile(&self.options, [(None, format.read(text, &self.options.limits))])
     }
 
+    /// Parses several texts as one set. Each has a name, which mistakes are reported with.
+    ///
+    /// Use it for rules that come from elsewhere than files, such as a database or a control plane.
+    ///
+    /// ```
+    /// use tollgate_rules::{Format, RuleSet};
+    ///
+    /// let rules = RuleSet::builder().parse_all([("a", "domain: shop", Format::Yaml), ("b", "domain: bank", Format::Yaml)])?;
+    /// assert_eq!(rules.domains().len(), 2);
+    ///
+    /// let errors = RuleSet::builder().parse_all([("a", "domain: ''", Format::Yaml)]).unwrap_err();
+    /// assert_eq!(errors.to_string(), "a:1:1: domain: must not be empty");
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with every mistake that was found in any of the texts.
+    pub fn parse_all<'t>(
+        &self,
+        texts: impl IntoIterator<Item = (impl AsRef<Path>, &'t str, Format)>,
+    ) -> Result<RuleSet, RuleErrors> {
+        let sources = texts.into_iter().map(|(name, text, format)| {
+            let name: Arc<Path> = name.as_ref().into();
+            (Some(name), format.read(text, &self.options.limits))
+        });
+        compile(&self.options, sources)
+    }
+
     /// Loads a file, or all files of a directory.
     ///
     /// The end of its name tells the format of a file: `.yaml`, `.yml`, `.json`, and with the feature `toml` also `.toml`. Of
@@ -98,6 +127,11 @@ impl RuleSetBuilder {
         }
         let files = load::directory(path, &self.options.limits).map_err(|error| error.in_file(Some(&path.into())))?;
         self.load_files(files)
+    }
+
+    /// Returns a set without domains.
+    pub(crate) fn empty(&self) -> RuleSet {
+        RuleSet::empty(self.options.forced_compat.unwrap_or(self.options.compat))
     }
 
     /// Returns a digest of what [`load`](Self::load) reads. It differs when a file changes, comes or goes.

@@ -15,6 +15,7 @@ use std::fmt;
 /// | `*` in a key | is refused | makes a pattern that can match any key |
 /// | a request value equal to a pattern's text | matches patterns in file order | matches that pattern first |
 /// | an empty request value | matches the default of the key | looks up `key_` first |
+/// | units near the limit, in metrics | are above four fifths | are above four fifths in 24 bits of precision |
 /// | counters | differ for all domains, keys, values and policies | are those of `domain_key_value_…` |
 /// | `requests_per_unit` missing | is refused | is 0: every request is denied |
 /// | `unlimited` with an unknown `unit` | is refused | is accepted |

@@ -61,6 +61,11 @@ pub(crate) struct Node {
 }
 
 impl RuleSet {
+    /// Creates a set without domains.
+    pub(crate) fn empty(compat: Compat) -> Self {
+        Self { compat, domains: HashMap::default(), selectors: Vec::new(), nodes: Vec::new() }
+    }
+
     /// Returns the mode of the rules.
     #[must_use]
     pub fn compat(&self) -> Compat {

@@ -1,12 +1,13 @@
 //! Envoy: its configuration, and the process.
 
-use std::{fs, net::SocketAddr, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, process::Command};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_tests::{Process, ports};
 
-const TYPES: &str = "type.googleapis.com/envoy.extensions";
+/// The start of the names of types.
+pub(crate) const TYPES: &str = "type.googleapis.com/envoy.extensions";
 
 /// The address from which Envoy asks its servers. Envoy does not append 127.0.0.1 to `X-Forwarded-For`: it takes the address
 /// of the machine instead.
@@ -21,6 +22,12 @@ pub(crate) struct Listener {
     is_http2: bool,
     connection_manager: Value,
     retry_policy: Value,
+    /// The filters before the router.
+    filters: Vec<Value>,
+    /// The routes. Without any, every request is passed on.
+    routes: Vec<Value>,
+    /// The clusters of the filters and routes.
+    clusters: Vec<Value>,
 }
 
 impl Listener {
@@ -32,6 +39,9 @@ impl Listener {
             is_http2: false,
             connection_manager: json!({}),
             retry_policy: Value::Null,
+            filters: Vec::new(),
+            routes: Vec::new(),
+            clusters: Vec::new(),
         }
     }
 
@@ -53,6 +63,24 @@ impl Listener {
         self
     }
 
+    /// Adds a filter before the router.
+    pub(crate) fn filter(mut self, filter: Value) -> Self {
+        self.filters.push(filter);
+        self
+    }
+
+    /// Adds a route. One without a cluster leads to the server behind the listener.
+    pub(crate) fn route(mut self, route: Value) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Adds a cluster that a filter or a route names.
+    pub(crate) fn with_cluster(mut self, cluster: Value) -> Self {
+        self.clusters.push(cluster);
+        self
+    }
+
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
@@ -66,10 +94,11 @@ impl Listener {
     }
 
     fn listener(&self) -> Value {
-        let mut filters = vec![json!({
+        let mut filters = self.filters.clone();
+        filters.push(json!({
             "name": "envoy.filters.http.router",
             "typed_config": {"@type": format!("{TYPES}.filters.http.router.v3.Router")},
-        })];
+        }));
         if self.is_http2 {
             filters.insert(
                 0,
@@ -78,10 +107,6 @@ impl Listener {
                     "typed_config": {"@type": format!("{TYPES}.filters.http.grpc_web.v3.GrpcWeb")},
                 }),
             );
-        }
-        let mut route = json!({"cluster": self.name(), "timeout": "60s"});
-        if !self.retry_policy.is_null() {
-            route["retry_policy"] = self.retry_policy.clone();
         }
         let mut manager = json!({
             "@type": format!("{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"),
@@ -93,7 +118,7 @@ impl Listener {
                 "name": "all",
                 "domains": ["*"],
                 "include_attempt_count_in_response": true,
-                "routes": [{"match": {"prefix": "/"}, "route": route}],
+                "routes": self.routes(),
             }]},
         });
         for (name, value) in self.connection_manager.as_object().into_iter().flatten() {
@@ -108,27 +133,60 @@ impl Listener {
         })
     }
 
-    fn cluster(&self) -> Value {
-        let mut cluster = json!({
-            "name": self.name(),
-            "type": "STATIC",
-            "connect_timeout": "5s",
-            "upstream_bind_config": {"source_address": {"address": SOURCE, "port_value": 0}},
-            "load_assignment": {
-                "cluster_name": self.name(),
-                "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(self.upstream)}}]}],
-            },
-        });
-        if self.is_http2 {
-            let options = format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions");
-            cluster["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"] =
-                json!({"@type": options, "explicit_http_config": {"http2_protocol_options": {}}});
+    fn routes(&self) -> Vec<Value> {
+        let mut routes = self.routes.clone();
+        if routes.is_empty() {
+            routes.push(json!({"match": {"prefix": "/"}}));
         }
-        cluster
+        for route in &mut routes {
+            let action = &mut route["route"];
+            if action["cluster"].is_null() {
+                action["cluster"] = self.name().into();
+            }
+            action["timeout"] = "60s".into();
+            if !self.retry_policy.is_null() {
+                action["retry_policy"] = self.retry_policy.clone();
+            }
+        }
+        routes
+    }
+
+    /// Returns the clusters: that of the server behind the listener, and those that were added.
+    fn clusters(&self) -> Vec<Value> {
+        let mut cluster = cluster(&self.name(), self.upstream);
+        cluster["upstream_bind_config"] = json!({"source_address": {"address": SOURCE, "port_value": 0}});
+        if self.is_http2 {
+            cluster = in_http2(cluster);
+        }
+        let mut clusters = self.clusters.clone();
+        clusters.push(cluster);
+        clusters
     }
 }
 
-fn address(at: SocketAddr) -> Value {
+/// Returns a cluster of one server.
+pub(crate) fn cluster(name: &str, server: SocketAddr) -> Value {
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(server)}}]}],
+        },
+    })
+}
+
+/// Makes the cluster one that is asked in HTTP/2, as gRPC needs.
+pub(crate) fn in_http2(mut cluster: Value) -> Value {
+    let options = format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions");
+    cluster["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"] =
+        json!({"@type": options, "explicit_http_config": {"http2_protocol_options": {}}});
+    cluster
+}
+
+/// Returns an address in Envoy's form.
+pub(crate) fn address(at: SocketAddr) -> Value {
     json!({"socket_address": {"address": at.ip().to_string(), "port_value": at.port()}})
 }
 
@@ -146,14 +204,19 @@ impl Envoy {
     ///
     /// When it does not start. The message contains its output.
     pub(crate) fn start(program: &Path, listeners: &[Listener]) -> Self {
+        // Listeners may share a cluster.
+        let clusters = listeners.iter().flat_map(Listener::clusters);
+        let clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster["name"].to_string(), cluster)).collect();
         let configuration = json!({"static_resources": {
             "listeners": listeners.iter().map(Listener::listener).collect::<Vec<_>>(),
-            "clusters": listeners.iter().map(Listener::cluster).collect::<Vec<_>>(),
+            "clusters": clusters.into_values().collect::<Vec<_>>(),
         }});
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("envoy.json");
         fs::write(&path, configuration.to_string()).expect("the directory is ours");
         let mut command = Command::new(program);
+        // The action `source_cluster` tells the name of the service cluster.
+        command.args(["--service-node", "foreign", "--service-cluster", "proxy"]);
         command.arg("--config-path").arg(&path).args(["--concurrency", "1", "--disable-hot-restart"]);
         // The line that is waited for has the level `info`.
         command.args(["--log-level", "info"]);

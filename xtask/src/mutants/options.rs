@@ -5,8 +5,9 @@ use crate::failure::Failure;
 /// The default of `--minutes`.
 const MINUTES: Duration = Duration::from_secs(60 * 60);
 
-/// The libraries that are published, and the command.
-const PACKAGES: [&str; 5] = ["tollgate", "tollgate-tower", "tollgate-tonic", "tollgate-rules", "tollgate-cli"];
+/// The libraries that are published, the command, and the service for Envoy.
+const PACKAGES: [&str; 6] =
+    ["tollgate", "tollgate-tower", "tollgate-tonic", "tollgate-rules", "tollgate-cli", "tollgate-envoy"];
 
 /// Holds the arguments of the task.
 #[derive(Debug)]

@@ -45,8 +45,9 @@ impl Scope {
         let packages = match package {
             "tollgate" => "tollgate,tollgate-tests,tollgate-tower",
             "tollgate-tower" => "tollgate-tower,tollgate-tonic",
-            "tollgate-rules" => "tollgate-rules,tollgate-cli",
+            "tollgate-rules" => "tollgate-rules,tollgate-cli,tollgate-envoy",
             "tollgate-cli" => "tollgate-cli",
+            "tollgate-envoy" => "tollgate-envoy",
             _ => "tollgate-tonic",
         };
         Self { packages, targets: &["--lib", "--tests"] }

@@ -3,6 +3,7 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use tollgate::{DeniedKeys, Limiter, Outage, Policy, Quota, Store};
 
 use super::{
+    exceeded::Exceeded,
     rule_limiter::{RuleLimiter, Shared},
     steps::Steps,
 };
@@ -101,6 +102,7 @@ impl RuleLimiterBuilder {
             Outage::Local { .. } => self.outage,
             _ => Outage::default(),
         };
+        let exceeded = Exceeded::new(Arc::clone(&self.store), &self.name, self.deadline);
         RuleLimiter(Arc::new(Shared {
             open: other(Outage::Open),
             closed: other(Outage::Closed),
@@ -110,6 +112,7 @@ impl RuleLimiterBuilder {
             modes: self.modes,
             denied_keys: self.denied_keys,
             steps: Steps::new(),
+            exceeded,
         }))
     }
 }

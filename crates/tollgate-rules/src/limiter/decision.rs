@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use tollgate::{Decision, Error};
+use tollgate::{Decision, Error, PolicyState};
 
 use crate::{Code, RequestError, Verdict};
 
@@ -50,9 +50,16 @@ impl RuleDecision {
         }
         let denied = self.verdict.statuses().iter().zip(&self.decisions);
         let denied = denied.filter(|(status, _)| status.code() == Code::OverLimit);
-        let waits: Option<Vec<_>> = denied.map(|(_, decision)| decision.as_ref()?.retry_after()).collect();
+        let waits: Option<Vec<_>> = denied.map(|(_, decision)| wait(decision.as_ref()?)).collect();
         waits?.into_iter().max()
     }
+}
+
+/// Returns the wait of a decision that denies the request. A check of 0 units waits for one unit.
+fn wait(decision: &Decision) -> Option<Duration> {
+    let is_spent = |state: &PolicyState<'_>| decision.cost().units() == 0 && state.remaining() == 0;
+    let until_one = || decision.states().filter(is_spent).map(|state| state.more_after()).max();
+    decision.retry_after().or_else(until_one)
 }
 
 /// Reports why a request was not decided.

@@ -3,10 +3,12 @@
 mod builder;
 mod charge;
 mod decision;
+mod exceeded;
 mod pending;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;
+mod settle;
 mod steps;
 
 pub use builder::RuleLimiterBuilder;

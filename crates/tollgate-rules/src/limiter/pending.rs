@@ -3,7 +3,7 @@
 use tollgate::{Cost, Decision, Error, ErrorKind, Key, Limiter, PolicySet};
 
 use super::charge::{Charge, now};
-use crate::{Outcome, Planned, Rule};
+use crate::{Compat, Outcome, Planned, Rule};
 
 /// One descriptor before it is charged.
 pub(super) struct Pending<'p, 'l> {
@@ -15,14 +15,20 @@ pub(super) struct Pending<'p, 'l> {
     pub(super) key: Key,
     /// The place of the descriptor in the request.
     pub(super) place: usize,
+    pub(super) compat: Compat,
 }
 
 impl<'p, 'l> Pending<'p, 'l> {
     /// Returns the descriptor at this place, if it counts something.
-    pub(super) fn of(place: usize, planned: &'p Planned<'_>, limiter: impl Fn(&Rule) -> &'l Limiter) -> Option<Self> {
+    pub(super) fn of(
+        place: usize,
+        planned: &'p Planned<'_>,
+        compat: Compat,
+        limiter: impl Fn(&Rule) -> &'l Limiter,
+    ) -> Option<Self> {
         let found = planned.charged()?;
-        let rule = found.rule();
-        Some(Self { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key: found.key(), place })
+        let (rule, key) = (found.rule(), found.key());
+        Some(Self { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key, place, compat })
     }
 }
 
@@ -32,7 +38,7 @@ impl Pending<'_, '_> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
         let (outcome, decision) = match limiter.check_key(&self.key, Cost::new(hits)).await {
-            Ok(decision) => (Outcome::from_decision(&decision), Ok(decision)),
+            Ok(decision) => (Outcome::from_decision(&decision, self.compat), Ok(decision)),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
                 (Outcome::blocked(period, hits, now()), Err(error))
@@ -49,7 +55,8 @@ impl Pending<'_, '_> {
         // Every descriptor has policies, so the decision has a part for it.
         let part = decision.branch(branch).unwrap_or_else(|| decision.clone());
         let is_uncharged = decision.is_denied() && part.is_allowed() && hits > 0;
-        let outcome = if is_uncharged { Outcome::uncharged(&part, hits) } else { Outcome::from_decision(&part) };
+        let outcome =
+            if is_uncharged { Outcome::uncharged(&part, hits) } else { Outcome::from_decision(&part, self.compat) };
         Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
     }
 }

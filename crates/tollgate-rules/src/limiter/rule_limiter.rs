@@ -1,10 +1,12 @@
 use std::{fmt, sync::Arc};
 
-use tollgate::{DeniedKeys, Limiter, Outage};
+use tollgate::{DeniedKeys, Error, Limiter, Outage};
 
 use super::{
-    charge::{Charge, refund, settle_denied},
+    charge::{Charge, refund},
     decision::{CheckError, RuleDecision},
+    exceeded::Exceeded,
+    settle::settle,
     steps::{Steps, charge},
 };
 use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
@@ -71,6 +73,7 @@ pub(super) struct Shared {
     pub(super) closed: Limiter,
     pub(super) local: Limiter,
     pub(super) steps: Steps,
+    pub(super) exceeded: Exceeded,
 }
 
 impl RuleLimiter {
@@ -104,6 +107,44 @@ impl RuleLimiter {
         Ok(RuleDecision::new(verdict, decisions))
     }
 
+    /// Spends units of all descriptors of a plan, and decides the request.
+    ///
+    /// Use it in place of [`check`](Self::check) where the answer needs the [rule](crate::Match::rule) of each descriptor.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = RuleSet::parse(
+    ///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 1/h}}]}",
+    ///     Format::Yaml,
+    /// )?;
+    /// let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
+    /// let request = [Descriptor::from([("tenant", "acme")])];
+    ///
+    /// let rules = limiter.rules().current();
+    /// let plan = rules.plan("shop", &request, 1)?;
+    /// assert!(limiter.check_plan(&plan).await?.is_allowed());
+    /// assert!(limiter.check_plan(&plan).await?.is_denied());
+    /// assert_eq!(plan.iter().next().unwrap().charged().unwrap().metric_name(), "shop.tenant");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors that were charged are
+    /// refunded then.
+    ///
+    /// # Cancellation
+    ///
+    /// A dropped future may have spent units of some or all descriptors.
+    pub async fn check_plan(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
+        let (verdict, charges) = self.decide_plan(plan).await?;
+        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision.ok())).collect();
+        Ok(RuleDecision::new(verdict, decisions))
+    }
+
     /// Decides a request by one set of rules. Returns what each descriptor was charged, which is refunded when the request
     /// is denied.
     pub(super) async fn decide(
@@ -114,11 +155,15 @@ impl RuleLimiter {
         hits: u32,
     ) -> Result<(Verdict, Vec<Option<Charge>>), CheckError> {
         let plan = set.plan(domain, descriptors, hits)?;
-        let charges = charge(&plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
-        let outcomes = settle_denied(&plan, &charges).await;
+        Ok(self.decide_plan(&plan).await?)
+    }
+
+    async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
+        let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
+        let outcomes = settle(plan, &charges, &self.0.exceeded).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
-        self.record(&plan, &verdict);
-        if verdict.code() == Code::OverLimit && !set.compat().is_envoy() {
+        self.record(plan, &verdict);
+        if verdict.code() == Code::OverLimit && !plan.compat().is_envoy() {
             refund(&charges).await;
         }
         Ok((verdict, charges))

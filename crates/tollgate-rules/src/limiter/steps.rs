@@ -42,7 +42,8 @@ pub(super) async fn charge<'l>(
     modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
 ) -> Result<Vec<Option<Charge>>, Error> {
-    let pending = plan.iter().enumerate().filter_map(|(place, planned)| Pending::of(place, planned, &limiter));
+    let pending = |(place, planned)| Pending::of(place, planned, plan.compat(), &limiter);
+    let pending = plan.iter().enumerate().filter_map(pending);
     let results = join_all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
     let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
     let mut first = None;

@@ -88,16 +88,43 @@ impl Rules {
         Self::with(RuleSet::builder(), None, set.into())
     }
 
+    /// Creates a handle without rules: no domain is known until rules are loaded.
+    ///
+    /// Call [`reload`](Self::reload) when the files are there, or [`replace`](Self::replace) when rules come from elsewhere.
+    /// [`loads`](Self::loads) tells whether any were loaded.
+    ///
+    /// ```
+    /// use tollgate_rules::{Format, RuleSet, Rules};
+    ///
+    /// let rules = Rules::empty(RuleSet::builder(), None);
+    /// assert_eq!(rules.loads().succeeded, 0);
+    /// rules.replace(RuleSet::parse("domain: shop", Format::Yaml)?);
+    /// assert!(rules.current().has_domain("shop"));
+    /// assert_eq!(rules.loads().succeeded, 1);
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn empty(options: RuleSetBuilder, path: Option<PathBuf>) -> Self {
+        let set = options.empty();
+        Self::unloaded(options, path, set.into())
+    }
+
     fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
+        let rules = Self::unloaded(options, path, set);
+        rules.0.succeeded.store(1, Ordering::Relaxed);
+        rules.0.metrics.record_load(true);
+        rules
+    }
+
+    fn unloaded(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
         let metrics = RuleMetrics::default();
-        metrics.record_load(true);
         Self(Arc::new(Shared {
             options,
             path,
             current: ArcSwap::new(set),
             last_error: ArcSwapOption::empty(),
             loading: Mutex::new(()),
-            succeeded: AtomicU64::new(1),
+            succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             metrics,
         }))
@@ -140,13 +167,26 @@ impl Rules {
                 Ok(())
             }
             Err(errors) => {
-                self.0.failed.fetch_add(1, Ordering::Relaxed);
-                self.0.metrics.record_load(false);
-                self.log(&errors);
-                self.0.last_error.store(Some(Arc::new(errors.clone())));
+                self.record_refusal(&errors);
                 Err(errors)
             }
         }
+    }
+
+    /// Records that rules from elsewhere than files were refused. Those in force stay.
+    ///
+    /// The mistakes are logged, counted, and returned by [`last_error`](Self::last_error), as those of a
+    /// [`reload`](Self::reload) are.
+    pub fn refuse(&self, errors: &RuleErrors) {
+        let _loading = self.lock();
+        self.record_refusal(errors);
+    }
+
+    fn record_refusal(&self, errors: &RuleErrors) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
+        self.0.metrics.record_load(false);
+        self.log(errors);
+        self.0.last_error.store(Some(Arc::new(errors.clone())));
     }
 
     /// Returns a digest of the files, as they are now.

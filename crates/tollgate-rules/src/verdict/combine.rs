@@ -173,12 +173,18 @@ impl Verdict {
     /// with the fewest units left. `None` when no descriptor has a limit.
     #[must_use]
     pub fn headers(&self) -> Option<LimitHeaders> {
-        let status = self.statuses.get(self.nearest?)?;
+        let status = self.nearest()?;
         Some(LimitHeaders {
             limit: status.limit.as_ref()?.requests,
             remaining: status.remaining,
             reset_seconds: seconds(status.reset_after.unwrap_or_default()),
         })
+    }
+
+    /// Returns the status from which [`headers`](Self::headers) are made.
+    #[must_use]
+    pub fn nearest(&self) -> Option<&Status> {
+        self.statuses.get(self.nearest?)
     }
 
     /// Returns the metadata of all limits whose descriptors pass. Of equal fields, the first descriptor's is kept.

@@ -53,14 +53,17 @@ impl Outcome {
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
-    /// Of several policies, the one that limits the request most is told. A decision of cost 0 is over the limit when a
-    /// policy has no unit left. A decision without the store, which tells of no policy, passes.
+    /// Of several policies, the one that limits the request most is told. In native mode, a decision of cost 0 is over the
+    /// limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision passes: a policy
+    /// does not tell whether more than its limit was asked for. A decision without the store, which tells of no policy,
+    /// passes.
     #[must_use]
-    pub fn from_decision(decision: &Decision) -> Self {
+    pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
-        let is_spent = |state: &PolicyState<'_>| hits == 0 && state.remaining() == 0;
-        let spent = decision.states().find(is_spent);
+        let is_spent = |state: &PolicyState<'_>| hits == 0 && !compat.is_envoy() && state.remaining() == 0;
+        let spent = decision.states().filter(is_spent).max_by_key(PolicyState::more_after);
         let is_over = decision.is_denied() || spent.is_some();
+        let wait = spent.as_ref().map(PolicyState::more_after);
         let Some(state) = spent.or_else(|| decision.binding()) else {
             let usage = Usage { total: hits, within: hits, ..Usage::default() };
             return Self { is_over, remaining: u64::from(u32::MAX), reset_after: Duration::ZERO, usage };
@@ -68,18 +71,22 @@ impl Outcome {
         let limit = state.policy().quota().burst();
         let spent = limit.saturating_sub(state.remaining());
         let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
-        let wait = state.retry_after().unwrap_or_else(|| state.reset_after());
         Self {
             is_over,
             remaining: if is_over { 0 } else { state.remaining() },
-            reset_after: wait,
-            usage: Usage::new(limit, after, hits, Compat::Native),
+            reset_after: wait.or(state.retry_after()).unwrap_or_else(|| state.reset_after()),
+            usage: Usage::new(limit, after, hits, compat),
         }
+    }
+
+    /// Returns the outcome with another answer to whether the limit was exceeded.
+    pub(crate) fn with_over(self, is_over: bool) -> Self {
+        Self { is_over, ..self }
     }
 
     /// Returns the outcome of a descriptor that has the units, and was not charged because another one denies the request.
     pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
-        let outcome = Self::from_decision(decision);
+        let outcome = Self::from_decision(decision, Compat::Native);
         let Some(state) = decision.binding() else { return outcome };
         let limit = state.policy().quota().burst();
         let after = limit.saturating_sub(state.remaining()).saturating_add(hits);

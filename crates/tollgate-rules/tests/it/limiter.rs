@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use proptest::prelude::*;
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, MemoryStore, Outage, PolicySet, Store, StoreFuture,
 };
@@ -206,41 +205,4 @@ descriptors:
     assert_eq!(remaining(&limiter, "good").await, 5);
     assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_allowed());
     assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_denied());
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    /// Compares decisions with counters that are raised by every request, as in Envoy's service.
-    #[test]
-    fn decisions_of_the_mode_envoy_are_those_of_counters_that_denied_requests_raise(
-        requests in prop::collection::vec((prop::collection::vec(0..3_usize, 1..4), 1..4_u32, 0..40_u64), 1..60),
-    ) {
-        const LIMITS: [u64; 3] = [2, 5, 9];
-        let leaf = |at: usize| format!("{{key: k{at}, rate_limit: {{unit: minute, requests_per_unit: {}}}}}", LIMITS[at]);
-        let text = format!("{{domain: d, descriptors: [{}, {}, {}]}}", leaf(0), leaf(1), leaf(2));
-        let (limiter, clock) = on_memory(envoy_rules(&text));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (mut now, mut counts) = (0, [(0, 0); 3]);
-        for (chosen, hits, seconds) in requests {
-            now += seconds;
-            clock.advance(Duration::from_secs(seconds));
-            let mut chosen = chosen;
-            chosen.sort_unstable();
-            chosen.dedup();
-            let mut is_over = false;
-            for at in &chosen {
-                let (window, count) = &mut counts[*at];
-                if *window != now / 60 {
-                    (*window, *count) = (now / 60, 0);
-                }
-                *count += u64::from(hits);
-                is_over |= *count > LIMITS[*at];
-            }
-            let names = ["k0", "k1", "k2"];
-            let request: Vec<_> = chosen.iter().map(|at| Descriptor::from([(names[*at], "x")])).collect();
-            let decision = runtime.block_on(limiter.check("d", &request, hits)).unwrap();
-            prop_assert_eq!(decision.is_denied(), is_over);
-        }
-    }
 }

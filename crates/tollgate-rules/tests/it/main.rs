@@ -8,6 +8,7 @@ mod calendar;
 mod compat;
 mod documents;
 mod envoy;
+mod envoy_counters;
 mod explain;
 mod files;
 mod layer;

@@ -6,6 +6,7 @@ mod fields;
 mod forwarding;
 mod grpc;
 mod kinds;
+mod ratelimit;
 mod replicas;
 mod retries;
 
@@ -52,6 +53,13 @@ pub(crate) const ALL: &[Group] = &[
         title: "Kinds of requests",
         about: "HEAD, GET, OPTIONS, POST with `Expect: 100-continue`, an upgrade to WebSocket, HTTP/2: allowed and denied.",
         run: kinds::run,
+    },
+    Group {
+        name: "ratelimit",
+        title: "Envoy asks `tollgate-envoy`",
+        about: "The rate limit filter of Envoy asks the service before each request, over HTTP and gRPC, in both modes. The \
+                service or its Redis may be away. The checks are those of Envoy's rate limit service.",
+        run: ratelimit::run,
     },
     Group {
         name: "replicas",

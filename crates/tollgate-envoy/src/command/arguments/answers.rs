@@ -1,0 +1,31 @@
+use clap::{ArgAction, Args};
+
+use crate::command::values::boolean;
+
+/// The settings of answers.
+#[derive(Args)]
+pub(crate) struct AnswerArguments {
+    /// Adds header fields with the limit, the units that are left, and the seconds until units return
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) limit_response_headers_enabled: bool,
+
+    /// Sets the name of the field with the limit
+    #[arg(long, env, default_value = "RateLimit-Limit", value_name = "NAME")]
+    pub(crate) limit_limit_header: String,
+
+    /// Sets the name of the field with the units that are left
+    #[arg(long, env, default_value = "RateLimit-Remaining", value_name = "NAME")]
+    pub(crate) limit_remaining_header: String,
+
+    /// Sets the name of the field with the seconds
+    #[arg(long, env, default_value = "RateLimit-Reset", value_name = "NAME")]
+    pub(crate) limit_reset_header: String,
+
+    /// Adds the fields RateLimit-Policy, RateLimit and Retry-After
+    #[arg(long, env = "TOLLGATE_STANDARD_HEADERS", value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) standard_headers: bool,
+
+    /// Returns the request and the metadata of its rules as dynamic metadata
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) response_dynamic_metadata: bool,
+}

@@ -1,0 +1,92 @@
+//! The settings: flags, variables and keys of the file.
+
+mod ads;
+mod answers;
+mod listen;
+mod metrics;
+mod rules;
+mod store;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+pub(crate) use ads::AdsArguments;
+pub(crate) use answers::AnswerArguments;
+pub(crate) use listen::ListenArguments;
+pub(crate) use metrics::MetricsArguments;
+pub(crate) use rules::{ConfigType, RuleArguments};
+pub(crate) use store::{Backend, OnOutage, RedisType, SocketType, StoreArguments};
+
+use super::{
+    log::{LogFormat, LogLevel},
+    values::path,
+};
+
+/// Serves rate limits to Envoy, in place of envoyproxy/ratelimit.
+///
+/// Each setting is a flag, a variable and a key of the file: `--grpc-port 8081`, `GRPC_PORT=8081`, `grpc_port = 8081`. A flag
+/// goes before a variable, and a variable before the file. Variables without the prefix TOLLGATE_ are those of
+/// envoyproxy/ratelimit. A duration is written as in `1h30m`, `10s` or `250us`.
+#[derive(Parser)]
+#[command(name = "tollgate-envoy", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Reads settings from a file in TOML
+    #[arg(long, env = "TOLLGATE_CONFIG", value_parser = path, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = "Rules")]
+    pub(crate) rules: RuleArguments,
+
+    #[command(flatten, next_help_heading = "Rules from a control plane")]
+    pub(crate) ads: AdsArguments,
+
+    #[command(flatten, next_help_heading = "Store")]
+    pub(crate) store: StoreArguments,
+
+    #[command(flatten, next_help_heading = "Server")]
+    pub(crate) listen: ListenArguments,
+
+    #[command(flatten, next_help_heading = "Answers")]
+    pub(crate) answers: AnswerArguments,
+
+    #[command(flatten, next_help_heading = "Metrics")]
+    pub(crate) metrics: MetricsArguments,
+
+    /// Sets the least severe log lines that are written
+    #[arg(long, env, default_value = "warn", ignore_case = true, help_heading = "Log", value_name = "LEVEL")]
+    pub(crate) log_level: LogLevel,
+
+    /// Sets the form of log lines
+    #[arg(long, env, default_value = "text", ignore_case = true, help_heading = "Log", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate-envoy --rules rules.yaml
+  tollgate-envoy --rules rules/ --store redis://127.0.0.1 --use-prometheus
+  tollgate-envoy --config-type GRPC_XDS_SOTW --config-grpc-xds-server-url control-plane:18000
+
+Exit status:
+  0  SIGTERM or SIGINT ended the program
+  2  a wrong setting, rules that cannot be loaded, a port that cannot be opened";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_settings_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn each_setting_is_a_variable() {
+        for argument in Arguments::command().get_arguments() {
+            assert!(argument.get_env().is_some(), "{}", argument.get_id());
+        }
+    }
+}

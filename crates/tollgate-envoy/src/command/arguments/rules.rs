@@ -1,0 +1,91 @@
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueEnum};
+use tollgate_rules::Compat;
+
+use crate::command::values::{boolean, path};
+
+/// The settings of rules.
+#[derive(Args)]
+pub(crate) struct RuleArguments {
+    /// Sets the file of rules, or a directory with files of rules. It goes before --runtime-root
+    #[arg(long, env = "TOLLGATE_RULES", value_parser = path, value_name = "PATH")]
+    pub(crate) rules: Option<PathBuf>,
+
+    /// Sets the directory above that of the rules
+    #[arg(long, env, default_value = "/srv/runtime_data/current", value_parser = path, value_name = "PATH")]
+    pub(crate) runtime_root: PathBuf,
+
+    /// Sets a directory between the two
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "PATH")]
+    pub(crate) runtime_subdirectory: PathBuf,
+
+    /// Sets the name of the directory of the rules
+    #[arg(long, env, default_value = "config", value_parser = path, value_name = "PATH")]
+    pub(crate) runtime_appdirectory: PathBuf,
+
+    /// Sets where rules come from
+    #[arg(long, env, default_value = "FILE", ignore_case = true, value_name = "TYPE")]
+    pub(crate) config_type: ConfigType,
+
+    /// Sets the mode of rules that name none
+    #[arg(long, env = "TOLLGATE_COMPAT", default_value = "native", value_name = "MODE")]
+    pub(crate) compat: Mode,
+
+    /// Joins the rules of files with one domain
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) merge_domain_config: bool,
+
+    /// Starts although the rules cannot be loaded yet
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) force_start_without_initial_config: bool,
+
+    /// Is healthy only while there are rules for at least one domain
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) healthy_with_at_least_one_config_loaded: bool,
+
+    /// Lets every request pass, and counts those over their limit
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) shadow_mode: bool,
+
+    /// Makes every descriptor a quota descriptor
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) quota_mode: bool,
+}
+
+/// Selects where rules come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfigType {
+    /// From files
+    #[value(name = "FILE")]
+    File,
+    /// From a control plane over ADS
+    #[value(name = "GRPC_XDS_SOTW")]
+    GrpcXdsSotw,
+}
+
+/// Selects the meaning of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Denied requests are free, waits are exact, and the additions of Tollgate are allowed
+    Native,
+    /// As in envoyproxy/ratelimit
+    Envoy,
+}
+
+impl From<Mode> for Compat {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Native => Self::Native,
+            Mode::Envoy => Self::Envoy,
+        }
+    }
+}
+
+impl RuleArguments {
+    /// Returns the file or directory of the rules.
+    pub(crate) fn path(&self) -> PathBuf {
+        let directories = || self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory);
+        self.rules.clone().filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(directories)
+    }
+}

@@ -1,0 +1,105 @@
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::command::values::{boolean, duration, path};
+
+/// The settings of the store.
+#[derive(Args)]
+pub(crate) struct StoreArguments {
+    /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It goes before --redis-url
+    #[arg(long, env = "TOLLGATE_STORE", hide_env_values = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Sets the answer while Redis is away
+    #[arg(long, env = "TOLLGATE_ON_OUTAGE", default_value = "local", value_name = "ANSWER")]
+    pub(crate) on_outage: OnOutage,
+
+    /// Sets the longest time that a decision may take
+    #[arg(long, env = "TOLLGATE_DEADLINE", value_parser = duration, value_name = "DURATION")]
+    pub(crate) deadline: Option<Duration>,
+
+    /// Sets the kind of the store. Without --redis-url, it is the memory of this process
+    #[arg(long, env, default_value = "redis", ignore_case = true, value_name = "TYPE")]
+    pub(crate) backend_type: Backend,
+
+    /// Sets the address of Redis: `HOST:PORT`, the path of a socket, `MASTER,SENTINEL,…`, or `NODE,NODE,…`
+    #[arg(long, env, hide_env_values = true, value_name = "ADDRESS")]
+    pub(crate) redis_url: Option<String>,
+
+    /// Sets what the address names
+    #[arg(long, env, default_value = "SINGLE", ignore_case = true, value_name = "TYPE")]
+    pub(crate) redis_type: RedisType,
+
+    /// Sets how a single server is reached
+    #[arg(long, env, default_value = "unix", ignore_case = true, value_name = "TYPE")]
+    pub(crate) redis_socket_type: SocketType,
+
+    /// Sets the password of Redis, or `USER:PASSWORD`
+    #[arg(long, env, default_value = "", hide_env_values = true, value_name = "PASSWORD")]
+    pub(crate) redis_auth: String,
+
+    /// Sets the password of the Sentinels, or `USER:PASSWORD`
+    #[arg(long, env, default_value = "", hide_env_values = true, value_name = "PASSWORD")]
+    pub(crate) redis_sentinel_auth: String,
+
+    /// Connects to Redis with TLS
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) redis_tls: bool,
+
+    /// Sets the authorities of Redis, in PEM
+    #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
+    pub(crate) redis_tls_cacert: PathBuf,
+
+    /// Is healthy only while Redis answers
+    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) redis_health_check_active_connection: bool,
+
+    /// Sets the start of all names in Redis
+    #[arg(long, env, default_value = "", value_name = "PREFIX")]
+    pub(crate) cache_key_prefix: String,
+}
+
+/// Selects the answer while Redis is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOutage {
+    /// Requests pass
+    Allow,
+    /// Calls fail, and `failure_mode_deny` of Envoy decides
+    Fail,
+    /// Each replica limits by its share
+    Local,
+}
+
+/// Selects the kind of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// Redis
+    Redis,
+    /// Memcached, which is not supported
+    #[value(hide = true)]
+    Memcache,
+}
+
+/// Selects what the address of Redis names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RedisType {
+    /// One server
+    #[value(name = "SINGLE")]
+    Single,
+    /// Sentinels, which name a master
+    #[value(name = "SENTINEL")]
+    Sentinel,
+    /// A cluster
+    #[value(name = "CLUSTER")]
+    Cluster,
+}
+
+/// Selects how a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SocketType {
+    /// Over a Unix socket
+    Unix,
+    /// Over TCP
+    Tcp,
+}

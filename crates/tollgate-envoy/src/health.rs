@@ -1,0 +1,85 @@
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use tokio::sync::Mutex;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+/// The name under which Envoy and Kubernetes ask for the health.
+const SERVICE: &str = "ratelimit";
+
+/// Tells over gRPC and HTTP whether the service can decide requests.
+///
+/// It can when the store has answered, rules are loaded, and the program is not about to end. gRPC tells it under the names
+/// `ratelimit` and the empty one.
+///
+/// A clone is cheap, and shares the state.
+#[derive(Clone)]
+pub struct Health(Arc<State>);
+
+struct State {
+    /// The components that are healthy, a bit for each.
+    healthy: AtomicU8,
+    /// Locked while gRPC is told, so that an older state never replaces a newer one.
+    reporter: Mutex<HealthReporter>,
+}
+
+/// Names what has to be healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Component {
+    /// The store has answered.
+    Store = 1,
+    /// Rules are loaded.
+    Rules = 2,
+    /// The program is not about to end.
+    Running = 4,
+}
+
+const ALL: u8 = Component::Store as u8 | Component::Rules as u8 | Component::Running as u8;
+
+impl Health {
+    /// Creates a state in which only [`Component::Running`] is healthy.
+    pub async fn new() -> Self {
+        let reporter = HealthReporter::new();
+        let health =
+            Self(Arc::new(State { healthy: AtomicU8::new(Component::Running as u8), reporter: Mutex::new(reporter) }));
+        health.set(Component::Running, true).await;
+        health
+    }
+
+    /// Returns whether all components are healthy.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.0.healthy.load(Ordering::Acquire) == ALL
+    }
+
+    /// Sets the health of a component.
+    pub async fn set(&self, component: Component, is_healthy: bool) {
+        let reporter = self.0.reporter.lock().await;
+        let bit = component as u8;
+        let _ = match is_healthy {
+            true => self.0.healthy.fetch_or(bit, Ordering::AcqRel),
+            false => self.0.healthy.fetch_and(!bit, Ordering::AcqRel),
+        };
+        let status = if self.is_healthy() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for service in ["", SERVICE] {
+            reporter.set_service_status(service, status).await;
+        }
+    }
+
+    /// Returns the reporter, for the gRPC service.
+    pub(crate) async fn reporter(&self) -> HealthReporter {
+        self.0.reporter.lock().await.clone()
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("is_healthy", &self.is_healthy()).finish_non_exhaustive()
+    }
+}

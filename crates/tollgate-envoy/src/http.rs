@@ -1,0 +1,49 @@
+//! Serves health and decisions over HTTP, for clients without gRPC.
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+
+use crate::{Health, RateLimitService, json, proto::ratelimit::rate_limit_response::Code};
+
+/// The most bytes of a request.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Returns the routes `GET /healthcheck` and `POST /json`.
+///
+/// `/healthcheck` answers with 200 and `OK`, or with 500. `/json` takes a `RateLimitRequest` in the JSON form of protobuf, and
+/// answers with a `RateLimitResponse`: 200 when the request passes, 429 when it does not, and 400 when it cannot be decided.
+pub fn router(service: RateLimitService, health: Health) -> Router {
+    Router::new()
+        .route("/json", post(decide).with_state(service))
+        .route("/healthcheck", get(healthcheck).with_state(health))
+        .layer(DefaultBodyLimit::max(MAX_BYTES))
+}
+
+async fn healthcheck(State(health): State<Health>) -> (StatusCode, &'static str) {
+    if health.is_healthy() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "") }
+}
+
+async fn decide(State(service): State<RateLimitService>, body: Bytes) -> Response {
+    let Some(request) = json::request(&body) else {
+        return (StatusCode::BAD_REQUEST, "the body is no RateLimitRequest\n").into_response();
+    };
+    let response = match service.decide(&request).await {
+        Ok(response) => response,
+        Err(status) => return (StatusCode::BAD_REQUEST, format!("{}\n", status.message())).into_response(),
+    };
+    let status = match response.overall_code() {
+        Code::Ok => StatusCode::OK,
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    match json::response(&response) {
+        Some(text) => (status, [(CONTENT_TYPE, "application/json")], text).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

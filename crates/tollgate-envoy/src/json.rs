@@ -1,0 +1,63 @@
+//! Reads and writes messages in the JSON form of protobuf.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+use crate::proto::{
+    DESCRIPTORS,
+    ratelimit::{RateLimitRequest, RateLimitResponse},
+};
+
+struct Messages {
+    request: MessageDescriptor,
+    response: MessageDescriptor,
+}
+
+/// `None` cannot happen: a test reads the descriptors.
+static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
+    let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
+    Some(Messages {
+        request: pool.get_message_by_name("envoy.service.ratelimit.v3.RateLimitRequest")?,
+        response: pool.get_message_by_name("envoy.service.ratelimit.v3.RateLimitResponse")?,
+    })
+});
+
+/// Reads a request. `None` is a text that is no request.
+pub(crate) fn request(text: &[u8]) -> Option<RateLimitRequest> {
+    let descriptor = MESSAGES.as_ref()?.request.clone();
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let message = DynamicMessage::deserialize(descriptor, &mut reader).ok()?;
+    reader.end().ok()?;
+    message.transcode_to().ok()
+}
+
+/// Writes a response.
+pub(crate) fn response(response: &RateLimitResponse) -> Option<Vec<u8>> {
+    let mut message = DynamicMessage::new(MESSAGES.as_ref()?.response.clone());
+    message.transcode_from(response).ok()?;
+    serde_json::to_vec(&message).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_and_a_response_have_the_form_of_protobuf() {
+        let text =
+            br#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": "3"}], "hits_addend": 2}"#;
+        let request = request(text).unwrap();
+        assert_eq!((request.hits_addend, request.descriptors[0].hits_addend), (2, Some(3)));
+        let answer = response(&RateLimitResponse { overall_code: 2, ..RateLimitResponse::default() }).unwrap();
+        assert_eq!(answer, br#"{"overallCode":"OVER_LIMIT"}"#);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for text in ["", "{", "[]", r#"{"domian": "d"}"#, r#"{"domain": 1}"#, "{} {}", r#"{"hitsAddend": 4294967296}"#]
+        {
+            assert!(request(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The program `tollgate-envoy`: a rate limit service for Envoy.
+//!
+//! `tollgate-envoy --help` lists the settings. `docs/envoy.md` says how to replace Envoy's own service.
+
+mod command;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command::main()
+}

@@ -1,0 +1,17 @@
+//! Counts under the names of Envoy's service, so that dashboards and alerts stay as they are.
+
+mod histogram;
+#[cfg(feature = "server")]
+mod mapper;
+mod names;
+#[cfg(feature = "server")]
+mod prometheus;
+mod registry;
+#[cfg(feature = "server")]
+mod statsd;
+
+#[cfg(feature = "server")]
+pub use prometheus::prometheus_text;
+pub use registry::Metrics;
+#[cfg(feature = "server")]
+pub use statsd::{Statsd, StatsdProtocol};

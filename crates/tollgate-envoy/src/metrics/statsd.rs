@@ -1,0 +1,145 @@
+use std::{collections::HashMap, io, time::Duration};
+
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpStream, UdpSocket, lookup_host},
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tollgate_rules::Rules;
+
+use super::{
+    Metrics,
+    histogram::{BOUNDS_US, HistogramCounts},
+    registry::METHOD,
+};
+
+/// Sends the metrics to a statsd server.
+///
+/// Counters are sent as differences. Response times are sent as one line for each bucket, with its count as a sample rate:
+/// the server then has as many times as there were calls, rounded up to the bound of their bucket.
+#[derive(Clone, Debug)]
+pub struct Statsd {
+    host: String,
+    port: u16,
+    protocol: StatsdProtocol,
+    interval: Duration,
+    tags: Vec<(String, String)>,
+}
+
+/// Selects how metrics are sent to a statsd server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatsdProtocol {
+    /// On one connection, as Envoy's service sends them by default.
+    #[default]
+    Tcp,
+    /// In datagrams.
+    Udp,
+}
+
+/// The most bytes of a datagram, which no network of Ethernet frames divides.
+const DATAGRAM: usize = 1_432;
+
+/// The longest time in which the metrics of one interval are sent.
+const SENDING: Duration = Duration::from_secs(5);
+
+impl Statsd {
+    /// Creates an exporter that sends each ten seconds.
+    #[must_use]
+    pub fn new(host: impl Into<String>, port: u16, protocol: StatsdProtocol) -> Self {
+        Self { host: host.into(), port, protocol, interval: Duration::from_secs(10), tags: Vec::new() }
+    }
+
+    /// Sets the time between two sends.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Adds tags to each name, as in `name.__zone=a`. That is the form of Envoy's service.
+    #[must_use]
+    pub fn tags(mut self, mut tags: Vec<(String, String)>) -> Self {
+        tags.retain(|(name, value)| !name.is_empty() && !value.is_empty());
+        tags.sort();
+        self.tags = tags;
+        self
+    }
+
+    /// Sends the metrics until the future is dropped.
+    pub async fn run(self, metrics: Metrics, rules: Rules) {
+        let mut ticks = interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sent = Sent::default();
+        let mut was_sent = true;
+        loop {
+            ticks.tick().await;
+            let counters = metrics.counters(rules.loads());
+            let times = metrics.response_times();
+            let lines = self.lines(&sent, &counters, &times);
+            if lines.is_empty() {
+                continue;
+            }
+            let result =
+                timeout(SENDING, self.send(&lines)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            match result {
+                // The counts of an interval that was not sent are part of the next one.
+                Ok(()) => sent = Sent { counters: counters.into_iter().collect(), times },
+                Err(ref error) if was_sent => {
+                    tracing::warn!(host = self.host, port = self.port, %error, "metrics were not sent to statsd");
+                }
+                Err(_) => {}
+            }
+            was_sent = result.is_ok();
+        }
+    }
+
+    /// Returns the lines for what was counted since the last send.
+    fn lines(&self, sent: &Sent, counters: &[(String, u64)], times: &HistogramCounts) -> Vec<String> {
+        let tags: String = self.tags.iter().map(|(name, value)| format!(".__{name}={value}")).collect();
+        let mut lines = Vec::new();
+        for (name, value) in counters {
+            let new = value - sent.counters.get(name).copied().unwrap_or(0);
+            if new > 0 {
+                lines.push(format!("{name}{tags}:{new}|c\n"));
+            }
+        }
+        for (at, (count, before)) in times.buckets.iter().zip(&sent.times.buckets).enumerate() {
+            let ms = BOUNDS_US.get(at).or(BOUNDS_US.last()).map_or(0.0, |us| *us as f64 / 1e3);
+            let name = format!("ratelimit_server.{METHOD}.response_time{tags}");
+            match count - before {
+                0 => {}
+                1 => lines.push(format!("{name}:{ms}|ms\n")),
+                new => lines.push(format!("{name}:{ms}|ms|@{}\n", 1.0 / new as f64)),
+            }
+        }
+        lines
+    }
+
+    async fn send(&self, lines: &[String]) -> io::Result<()> {
+        let address = (self.host.as_str(), self.port);
+        if self.protocol == StatsdProtocol::Tcp {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.write_all(lines.concat().as_bytes()).await?;
+            return stream.shutdown().await;
+        }
+        let address = lookup_host(address).await?.next().ok_or(io::ErrorKind::NotFound)?;
+        let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
+        socket.connect(address).await?;
+        let mut datagram = String::with_capacity(DATAGRAM);
+        for line in lines {
+            if datagram.len() + line.len() > DATAGRAM && !datagram.is_empty() {
+                socket.send(datagram.as_bytes()).await?;
+                datagram.clear();
+            }
+            datagram.push_str(line);
+        }
+        socket.send(datagram.as_bytes()).await.map(drop)
+    }
+}
+
+/// The counts that the server has.
+#[derive(Default)]
+struct Sent {
+    counters: HashMap<String, u64>,
+    times: HistogramCounts,
+}

@@ -1,0 +1,140 @@
+use std::time::Duration;
+
+use axum::Router;
+
+use super::{
+    GrpcListen, Server, ServerError, TlsFiles,
+    listen::{local, tcp},
+    options::GrpcOptions,
+    run::Listeners,
+    tls::ReloadedTls,
+};
+use crate::{Health, RateLimitService};
+
+/// Sets options and builds a [`Server`].
+#[must_use = "a builder does nothing until `bind` is called"]
+pub struct ServerBuilder {
+    service: RateLimitService,
+    health: Health,
+    grpc: GrpcListen,
+    tls: Option<TlsFiles>,
+    http: Option<(String, u16)>,
+    debug: Option<(String, u16)>,
+    metrics: Option<(String, u16, Router)>,
+    options: GrpcOptions,
+}
+
+impl Server {
+    /// Returns a builder for the options.
+    pub fn builder(service: RateLimitService, health: Health) -> ServerBuilder {
+        ServerBuilder::new(service, health)
+    }
+}
+
+impl ServerBuilder {
+    fn new(service: RateLimitService, health: Health) -> Self {
+        Self {
+            service,
+            health,
+            grpc: GrpcListen::Tcp("0.0.0.0".to_owned(), 8081),
+            tls: None,
+            http: None,
+            debug: None,
+            metrics: None,
+            options: GrpcOptions::default(),
+        }
+    }
+
+    /// Sets where gRPC is served. The default is `0.0.0.0:8081`.
+    pub fn grpc(mut self, listen: GrpcListen) -> Self {
+        self.grpc = listen;
+        self
+    }
+
+    /// Serves gRPC with TLS. The files are read again when they change.
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
+    /// Serves health and decisions over HTTP: see [`http`](crate::http). By default, they are not served.
+    pub fn http(mut self, host: impl Into<String>, port: u16) -> Self {
+        self.http = Some((host.into(), port));
+        self
+    }
+
+    /// Serves pages for operators: see [`debug`](crate::debug). By default, they are not served.
+    pub fn debug(mut self, host: impl Into<String>, port: u16) -> Self {
+        self.debug = Some((host.into(), port));
+        self
+    }
+
+    /// Serves metrics with these routes. By default, they are not served.
+    pub fn metrics(mut self, host: impl Into<String>, port: u16, routes: Router) -> Self {
+        self.metrics = Some((host.into(), port, routes));
+        self
+    }
+
+    /// Closes connections of gRPC after this time, changed by up to a tenth. The default is 24 hours.
+    ///
+    /// Calls that are under way have `grace` more, which is one hour by default.
+    pub fn max_connection_age(mut self, age: Duration, grace: Duration) -> Self {
+        self.options.max_connection_age = age;
+        self.options.max_connection_age_grace = grace;
+        self
+    }
+
+    /// Sets the most calls at a time on one connection. The default is 1024. A client waits with further ones.
+    pub fn max_streams(mut self, max: u32) -> Self {
+        self.options.max_streams = max;
+        self
+    }
+
+    /// Sets how long calls that are under way may take when the server ends. The default is 20 seconds, which is less than the
+    /// 30 seconds after which Kubernetes kills a program.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.options.drain_timeout = timeout;
+        self
+    }
+
+    /// Opens all ports, and reads the certificates.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a port cannot be opened, and when a certificate or a key cannot be read.
+    pub async fn bind(self) -> Result<Server, ServerError> {
+        if self.tls.is_some() && matches!(self.grpc, GrpcListen::Unix(_)) {
+            return Err(ServerError::new("TLS needs a port, and not a Unix socket"));
+        }
+        let tls = self.tls.map(ReloadedTls::load).transpose()?;
+        let grpc = self.grpc.open().await?;
+        let mut listeners = Listeners { grpc_place: grpc.local()?, grpc, pages: Vec::new() };
+        let pages = [
+            ("HTTP", self.http, crate::http::router(self.service.clone(), self.health.clone())),
+            ("debug pages", self.debug, crate::debug::router(self.service.clone())),
+        ];
+        for (what, place, routes) in pages {
+            if let Some((host, port)) = place {
+                let listener = tcp(what, &host, port).await?;
+                listeners.pages.push((what, local(&listener)?, listener, routes));
+            }
+        }
+        if let Some((host, port, routes)) = self.metrics {
+            let listener = tcp("metrics", &host, port).await?;
+            listeners.pages.push(("metrics", local(&listener)?, listener, routes));
+        }
+        Ok(Server::with(self.service, self.health, listeners, tls, self.options))
+    }
+}
+
+impl std::fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("grpc", &self.grpc)
+            .field("tls", &self.tls)
+            .field("http", &self.http)
+            .field("debug", &self.debug)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+use std::{fmt, net::SocketAddr, path::PathBuf};
+
+use tokio::net::{TcpListener, UnixListener};
+
+use super::ServerError;
+
+/// Selects where gRPC is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrpcListen {
+    /// At a host and a port. Port 0 is any free one.
+    Tcp(String, u16),
+    /// At a Unix socket. A socket that an earlier process left there is replaced.
+    Unix(PathBuf),
+}
+
+/// An open place for gRPC.
+pub(super) enum GrpcListener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl fmt::Display for GrpcListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl GrpcListen {
+    pub(super) async fn open(&self) -> Result<GrpcListener, ServerError> {
+        match self {
+            Self::Tcp(host, port) => tcp("gRPC", host, *port).await.map(GrpcListener::Tcp),
+            Self::Unix(path) => {
+                let failure = |error| ServerError::with(format!("cannot listen for gRPC at {}", path.display()), error);
+                // A socket on which a process listens must not be taken away.
+                if tokio::net::UnixStream::connect(path).await.is_ok() {
+                    return Err(failure(std::io::ErrorKind::AddrInUse.into()));
+                }
+                if is_socket(path) {
+                    std::fs::remove_file(path).map_err(failure)?;
+                }
+                Ok(GrpcListener::Unix(UnixListener::bind(path).map_err(failure)?, path.clone()))
+            }
+        }
+    }
+}
+
+impl GrpcListener {
+    /// Returns the place with the port that was chosen.
+    pub(super) fn local(&self) -> Result<GrpcListen, ServerError> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let address = local(listener)?;
+                GrpcListen::Tcp(address.ip().to_string(), address.port())
+            }
+            Self::Unix(_, path) => GrpcListen::Unix(path.clone()),
+        })
+    }
+}
+
+fn is_socket(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+pub(super) async fn tcp(what: &str, host: &str, port: u16) -> Result<TcpListener, ServerError> {
+    let bound = TcpListener::bind((host, port)).await;
+    bound.map_err(|error| ServerError::with(format!("cannot listen for {what} at {host}:{port}"), error))
+}
+
+pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
+    listener.local_addr().map_err(|error| ServerError::with("cannot tell the address of a listener", error))
+}

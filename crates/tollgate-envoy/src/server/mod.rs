@@ -1,0 +1,15 @@
+//! Serves gRPC, HTTP, debug pages and metrics, and ends gracefully.
+
+mod builder;
+mod error;
+mod grpc;
+mod listen;
+mod options;
+mod run;
+mod tls;
+
+pub use builder::ServerBuilder;
+pub use error::ServerError;
+pub use listen::GrpcListen;
+pub use run::Server;
+pub use tls::TlsFiles;

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use tollgate_rules::RuleLimiter;
+
+use super::{
+    LimitHeaderNames,
+    headers::Headers,
+    rate_limit::{RateLimitService, Shared},
+};
+use crate::Metrics;
+
+impl RateLimitService {
+    /// Creates a service with the default options.
+    #[must_use]
+    pub fn new(limiter: RuleLimiter) -> Self {
+        Self::builder(limiter).build()
+    }
+
+    /// Returns a builder for the options.
+    pub fn builder(limiter: RuleLimiter) -> RateLimitServiceBuilder {
+        RateLimitServiceBuilder::new(limiter)
+    }
+}
+
+/// Sets options and builds a [`RateLimitService`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RateLimitServiceBuilder {
+    limiter: RuleLimiter,
+    metrics: Metrics,
+    headers: Headers,
+    has_dynamic_metadata: bool,
+    max_descriptors: usize,
+    max_message_bytes: usize,
+}
+
+impl RateLimitServiceBuilder {
+    fn new(limiter: RuleLimiter) -> Self {
+        Self {
+            limiter,
+            metrics: Metrics::new(),
+            headers: Headers::default(),
+            has_dynamic_metadata: false,
+            max_descriptors: 1_000,
+            max_message_bytes: 1 << 20,
+        }
+    }
+
+    /// Counts in these metrics. The default is metrics of its own.
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Adds header fields with these names to responses. By default, there are none.
+    pub fn limit_headers(mut self, names: LimitHeaderNames) -> Self {
+        self.headers.names = Some(names);
+        self
+    }
+
+    /// Adds the header fields `RateLimit-Policy`, `RateLimit` and, to a denial, `Retry-After` to responses. The default is
+    /// `false`.
+    ///
+    /// The first two have the form that `tollgate-tower` writes by default.
+    pub fn standard_headers(mut self, is_on: bool) -> Self {
+        self.headers.has_standard = is_on;
+        self
+    }
+
+    /// Returns the request and the metadata of its rules as `dynamic_metadata`. The default is `false`.
+    pub fn dynamic_metadata(mut self, is_on: bool) -> Self {
+        self.has_dynamic_metadata = is_on;
+        self
+    }
+
+    /// Sets the most descriptors of a request. The default is 1000.
+    ///
+    /// A request with more descriptors, or with more than ten times as many entries in them, is refused with
+    /// `INVALID_ARGUMENT`.
+    pub fn max_descriptors(mut self, max: usize) -> Self {
+        self.max_descriptors = max;
+        self
+    }
+
+    /// Sets the most bytes of a request. The default is 1 MiB.
+    ///
+    /// A larger request is refused with `OUT_OF_RANGE` before it is read.
+    pub fn max_message_bytes(mut self, max: usize) -> Self {
+        self.max_message_bytes = max;
+        self
+    }
+
+    /// Builds the service.
+    #[must_use]
+    pub fn build(self) -> RateLimitService {
+        RateLimitService(Arc::new(Shared {
+            limiter: self.limiter,
+            metrics: self.metrics,
+            headers: self.headers,
+            has_dynamic_metadata: self.has_dynamic_metadata,
+            max_descriptors: self.max_descriptors,
+            max_message_bytes: self.max_message_bytes,
+        }))
+    }
+}

@@ -1,0 +1,65 @@
+//! Reads the descriptors of a request.
+
+use tollgate_rules::{Compat, Descriptor, LimitOverride, Unit};
+use tonic::Status;
+
+use crate::proto::ratelimit::{RateLimitDescriptor, RateLimitRequest};
+
+/// The most entries for each descriptor that a request may have. Real requests have fewer than ten.
+const ENTRIES: usize = 10;
+
+/// Returns the descriptors, which borrow their texts from the request.
+pub(super) fn descriptors(
+    request: &RateLimitRequest,
+    compat: Compat,
+    max: usize,
+) -> Result<Vec<Descriptor<'_>>, Status> {
+    let count = request.descriptors.len();
+    if count > max {
+        return Err(Status::invalid_argument(format!("a request must have at most {max} descriptors, got {count}")));
+    }
+    let entries: usize = request.descriptors.iter().map(|descriptor| descriptor.entries.len()).sum();
+    if entries > max.saturating_mul(ENTRIES) {
+        let max = max.saturating_mul(ENTRIES);
+        return Err(Status::invalid_argument(format!("a request must have at most {max} entries, got {entries}")));
+    }
+    request.descriptors.iter().enumerate().map(|(at, message)| descriptor(at, message, compat)).collect()
+}
+
+fn descriptor(at: usize, message: &RateLimitDescriptor, compat: Compat) -> Result<Descriptor<'_>, Status> {
+    let entries = message.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
+    let mut descriptor: Descriptor<'_> = entries.collect();
+    if let Some(limit) = &message.limit {
+        let Some(unit) = unit(limit.unit) else {
+            let unit = limit.unit;
+            let message = format!(
+                "descriptors[{at}].limit.unit: expected SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR, got {unit}"
+            );
+            return Err(Status::invalid_argument(message));
+        };
+        descriptor = descriptor.with_limit(LimitOverride::new(limit.requests_per_unit, unit));
+    }
+    // Envoy's service charges such a request. Natively, a wrong charge is worse than a refusal.
+    if message.is_negative_hits && compat == Compat::Native {
+        let message = format!("descriptors[{at}].is_negative_hits: units cannot be given back");
+        return Err(Status::invalid_argument(message));
+    }
+    Ok(match message.hits_addend {
+        Some(hits) => descriptor.with_hits(hits),
+        None => descriptor,
+    })
+}
+
+/// Returns the unit with this number. The type of the field has no week, but Envoy's service reads it as the type that has.
+fn unit(number: i32) -> Option<Unit> {
+    Some(match number {
+        1 => Unit::Second,
+        2 => Unit::Minute,
+        3 => Unit::Hour,
+        4 => Unit::Day,
+        5 => Unit::Month,
+        6 => Unit::Year,
+        7 => Unit::Week,
+        _ => return None,
+    })
+}

@@ -1,0 +1,46 @@
+//! Tells why a request was not decided.
+
+use tollgate::{Error, ErrorKind};
+use tollgate_rules::RequestError;
+use tonic::{Code, Status};
+
+/// The reason why a request was not decided.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The request is wrong, or there are no rules.
+    Request(Status),
+    /// The store did not decide.
+    Store(Error),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Request(status)
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        // The words are those of Envoy's service, which operators search logs for.
+        let message = match error {
+            RequestError::NoDescriptors => "rate limit descriptor list must not be empty".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::Request(Status::invalid_argument(message))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Returns the gRPC status of a failure. The texts of the store contain no key and no password.
+pub(super) fn status(failure: &Failure) -> Status {
+    match failure {
+        Failure::Request(status) => status.clone(),
+        Failure::Store(error) if error.kind() == ErrorKind::Config => Status::new(Code::Internal, error.to_string()),
+        Failure::Store(error) => Status::new(Code::Unavailable, error.to_string()),
+    }
+}

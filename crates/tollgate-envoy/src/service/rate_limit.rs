@@ -1,0 +1,170 @@
+use std::{fmt, sync::Arc, time::Instant};
+
+use tollgate_rules::{Plan, RuleDecision, RuleLimiter};
+use tonic::{Request, Response, Status};
+
+use super::{
+    answer,
+    descriptors::descriptors,
+    failure::{self, Failure},
+    headers::Headers,
+    structs,
+};
+use crate::{
+    Metrics,
+    proto::ratelimit::{
+        RateLimitRequest, RateLimitResponse,
+        rate_limit_service_server::{RateLimitService as Service, RateLimitServiceServer},
+    },
+};
+
+/// Answers the requests of Envoy's rate limit protocol, version 3.
+///
+/// It is the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your own, or use the program
+/// `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. The rules and the store are those of a
+/// [`RuleLimiter`].
+///
+/// ```
+/// use tollgate::MemoryStore;
+/// use tollgate_envoy::{
+///     RateLimitService,
+///     proto::ratelimit::{RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry},
+/// };
+/// use tollgate_rules::{Format, RuleLimiter, RuleSet, Rules};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = RuleSet::parse(
+///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: hour, requests_per_unit: 1}}]}",
+///     Format::Yaml,
+/// )?;
+/// let service = RateLimitService::new(RuleLimiter::new(Rules::new(rules), MemoryStore::new()));
+///
+/// let tenant = Entry { key: "tenant".to_owned(), value: "acme".to_owned() };
+/// let request = RateLimitRequest {
+///     domain: "shop".to_owned(),
+///     descriptors: vec![RateLimitDescriptor { entries: vec![tenant], ..Default::default() }],
+///     hits_addend: 0,
+/// };
+/// assert_eq!(service.decide(&request).await?.overall_code().as_str_name(), "OK");
+/// assert_eq!(service.decide(&request).await?.overall_code().as_str_name(), "OVER_LIMIT");
+///
+/// let server = tonic::service::Routes::new(service.into_server());
+/// # drop(server);
+/// # Ok(()) }
+/// ```
+///
+/// A clone is cheap, and shares everything.
+#[derive(Clone)]
+pub struct RateLimitService(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) limiter: RuleLimiter,
+    pub(super) metrics: Metrics,
+    pub(super) headers: Headers,
+    pub(super) has_dynamic_metadata: bool,
+    pub(super) max_descriptors: usize,
+    pub(super) max_message_bytes: usize,
+}
+
+impl RateLimitService {
+    /// Returns the limiter.
+    #[must_use]
+    pub fn limiter(&self) -> &RuleLimiter {
+        &self.0.limiter
+    }
+
+    /// Returns the metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Returns the gRPC service, for the router of a tonic server.
+    #[must_use]
+    pub fn into_server(self) -> RateLimitServiceServer<Self> {
+        let max = self.0.max_message_bytes;
+        RateLimitServiceServer::new(self).max_decoding_message_size(max)
+    }
+
+    /// Spends units of all descriptors of a request, and decides it.
+    ///
+    /// # Errors
+    ///
+    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, an override has no unit, or units
+    ///   shall be given back.
+    /// - `UNAVAILABLE`: no rules are loaded, or the store failed and a rule denies in an outage.
+    ///
+    /// # Cancellation
+    ///
+    /// A dropped future may have spent units of some or all descriptors.
+    pub async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        self.answer(request).await.map_err(|failure| {
+            match &failure {
+                Failure::Request(_) => self.0.metrics.count_service_error(),
+                Failure::Store(_) => self.0.metrics.count_store_error(),
+            }
+            failure::status(&failure)
+        })
+    }
+
+    async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Failure> {
+        let shared = &*self.0;
+        let rules = shared.limiter.rules();
+        if rules.loads().succeeded == 0 {
+            return Err(Failure::Request(Status::unavailable("no rate limit configuration loaded")));
+        }
+        let set = rules.current();
+        let descriptors = descriptors(request, set.compat(), shared.max_descriptors)?;
+        let plan = set.plan(&request.domain, &descriptors, request.hits_addend)?;
+        if !set.has_domain(&request.domain) {
+            shared.metrics.count_unknown_domain(&request.domain, descriptors.len() as u64);
+        }
+        let decision = shared.limiter.check_plan(&plan).await?;
+        self.record(&plan, &decision);
+        let mut response = answer::response(&plan, &decision);
+        shared.headers.add(&mut response.response_headers_to_add, &plan, &decision);
+        if shared.has_dynamic_metadata {
+            response.dynamic_metadata = Some(structs::message(&plan.dynamic_metadata(decision.verdict())));
+        }
+        Ok(response)
+    }
+
+    /// Counts the units of each rule.
+    fn record(&self, plan: &Plan<'_>, decision: &RuleDecision) {
+        let metrics = &self.0.metrics;
+        for (planned, status) in plan.iter().zip(decision.verdict().statuses()) {
+            if let Some(found) = planned.charged() {
+                metrics.count_usage(&found.metric_name(), status.usage());
+            }
+        }
+        if decision.verdict().is_shadowed() {
+            metrics.count_shadowed();
+        }
+        // The answer of an outage is no answer of the store: alerts on failures of the store must see it.
+        if decision.decisions().iter().flatten().any(tollgate::Decision::is_degraded) {
+            metrics.count_store_error();
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Service for RateLimitService {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let started = Instant::now();
+        let result = self.decide(request.get_ref()).await;
+        self.0.metrics.count_call(started.elapsed());
+        result.map(Response::new)
+    }
+}
+
+impl fmt::Debug for RateLimitService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitService")
+            .field("limiter", &self.0.limiter)
+            .field("headers", &self.0.headers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! The mode `envoy`, in which answers are those of Envoy's service.
+
+use std::time::{Duration, SystemTime};
+
+use tollgate_envoy::{
+    LimitHeaderNames, RateLimitService,
+    proto::ratelimit::{RateLimitResponse, rate_limit_response::Code},
+};
+use tollgate_rules::Compat;
+
+use crate::support::{descriptor, limiter, request, tenant};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - {key: tenant, rate_limit: {unit: day, requests_per_unit: 4}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: one, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: two, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
+";
+
+fn service() -> RateLimitService {
+    RateLimitService::builder(limiter(RULES, Compat::Envoy)).limit_headers(LimitHeaderNames::default()).build()
+}
+
+fn remaining(response: &RateLimitResponse) -> Vec<u32> {
+    response.statuses.iter().map(|status| status.limit_remaining).collect()
+}
+
+/// Returns the whole seconds to midnight in UTC.
+fn to_midnight() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    86_400 - now % 86_400
+}
+
+#[tokio::test]
+async fn denied_requests_are_charged_on_every_descriptor() {
+    let service = service();
+    let mut large = request([descriptor("tenant", "a"), descriptor("tenant", "b")]);
+    large.descriptors[0].hits_addend = Some(5);
+    let denied = service.decide(&large).await.unwrap();
+    assert_eq!((denied.overall_code(), remaining(&denied)), (Code::OverLimit, vec![0, 3]));
+    // What was asked beyond the limit has used up the window.
+    assert_eq!(service.decide(&tenant("a")).await.unwrap().overall_code(), Code::OverLimit);
+    assert_eq!(remaining(&service.decide(&tenant("b")).await.unwrap()), [2]);
+}
+
+#[tokio::test]
+async fn the_reset_is_the_whole_seconds_to_the_end_of_the_window() {
+    let service = service();
+    let mut look = tenant("fresh");
+    look.descriptors[0].hits_addend = Some(0);
+    for asked in [look, tenant("spent")] {
+        let before = to_midnight();
+        let response = service.decide(&asked).await.unwrap();
+        let after = to_midnight();
+        let reset: Duration = response.statuses[0].duration_until_reset.unwrap().try_into().unwrap();
+        assert_eq!(reset.subsec_nanos(), 0);
+        let is_near = (after..=before).contains(&reset.as_secs()) || after > before;
+        assert!(is_near, "{reset:?}, {before} to {after}");
+        let field = response.response_headers_to_add.iter().find(|field| field.key == "RateLimit-Reset").unwrap();
+        assert_eq!(field.value, reset.as_secs().to_string());
+    }
+}
+
+#[tokio::test]
+async fn shadowed_rules_pass_and_tell_that_nothing_is_left() {
+    let service = service();
+    let shadow = request([descriptor("shadow", "x")]);
+    service.decide(&shadow).await.unwrap();
+    let response = service.decide(&shadow).await.unwrap();
+    assert_eq!((response.overall_code(), remaining(&response)), (Code::Ok, vec![0]));
+    assert_eq!(response.statuses[0].code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn quotas_deny_when_all_are_over_their_limit() {
+    let service = service();
+    let both = request([descriptor("one", "x"), descriptor("two", "x")]);
+    let mut codes = Vec::new();
+    for _ in 0..3 {
+        codes.push(service.decide(&both).await.unwrap().overall_code());
+    }
+    assert_eq!(codes, [Code::Ok, Code::Ok, Code::OverLimit]);
+}
+
+#[tokio::test]
+async fn keys_and_values_collide_as_texts() {
+    let text = "
+domain: shop
+descriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: a_b, rate_limit: {unit: day, requests_per_unit: 1}}
+";
+    for (mode, second) in [(Compat::Envoy, Code::OverLimit), (Compat::Native, Code::Ok)] {
+        let service = RateLimitService::new(limiter(text, mode));
+        assert_eq!(service.decide(&request([descriptor("a", "b_c")])).await.unwrap().overall_code(), Code::Ok);
+        assert_eq!(service.decide(&request([descriptor("a_b", "c")])).await.unwrap().overall_code(), second, "{mode}");
+    }
+}

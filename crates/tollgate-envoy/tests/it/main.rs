@@ -1,0 +1,19 @@
+//! The service as Envoy, an operator and a control plane use it.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod ads;
+mod answers;
+mod bad_input;
+mod compat;
+mod debug;
+mod deployment;
+mod fixtures;
+mod generated;
+mod health;
+mod http;
+mod metrics;
+mod program;
+mod redis;
+mod support;
+mod tls;
+mod unread;
