@@ -4,7 +4,7 @@ use std::{env, process::Command, time::Duration};
 
 use tollgate_test_support::{
     PATIENCE,
-    permits::{AT_ONCE, SharedPermits, held_by_all, most_at_once, most_held_while, run_permit_worker},
+    permits::{AT_ONCE, SharedPermits, most_at_once, most_held_while, run_permit_worker},
 };
 use tollgate_tests::{RedisServer, wait};
 
@@ -40,7 +40,6 @@ fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&
             assert!(most_at_once(&spans) <= AT_ONCE, "more than four at once: {spans:?}");
         });
         assert!(held as usize <= AT_ONCE, "{held} permits are held");
-        assert_eq!(held_by_all(&server) as usize, AT_ONCE);
     }
 }
 

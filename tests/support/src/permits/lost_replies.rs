@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use tollgate::{Concurrency, ConcurrencyLimiter, Permit, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
-use super::{closed_permits, held_by_all, holders, take_permit};
+use super::{
+    held::{held_by_all, holders},
+    replica::{closed_permits, take_permit},
+};
 use crate::PATIENCE;
 
 /// The permits that two replicas share.

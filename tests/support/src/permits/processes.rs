@@ -8,9 +8,8 @@ use tollgate::{Concurrency, OnLoss, RedisStore};
 use tollgate_tests::{Process, wait};
 
 use super::{
-    closed_permits,
     journal::{Span, now_us},
-    take_permit,
+    replica::{closed_permits, take_permit},
 };
 use crate::PATIENCE;
 
