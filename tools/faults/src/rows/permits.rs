@@ -64,8 +64,8 @@ impl TakenOver {
         after: impl FnOnce(&SharedPermits),
     ) {
         let held = most_held_while(server, || {
-            let began = Instant::now();
             disturb(&mut shared);
+            let began = Instant::now();
             wait::until("the others to work with all permits", PATIENT, || shared.others_at_work() >= AT_ONCE);
             self.free_after = self.free_after.max(began.elapsed());
             after(&shared);
