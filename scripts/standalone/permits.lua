@@ -36,12 +36,8 @@ if previous >= number then
   return { held, others + held, wanted, 1, began }
 end
 local outcome = 0
-if used > 0 and not found then
-  if began ~= born and others + used <= limit then
-    held = used
-  else
-    outcome, needed, extra = 2, 0, 0
-  end
+if used > 0 and not found and (began == born or others + used > limit) then
+  outcome, needed, extra = 2, 0, 0
 end
 if needed + extra < held then
   held = needed + extra

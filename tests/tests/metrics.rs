@@ -1,10 +1,21 @@
 //! The metrics of limiters and stores, without any layer. The end of an outage: see `outage_log.rs`.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::{Future, poll_fn},
+    task::Poll,
+    time::Duration,
+};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tollgate::{Algorithm, Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, TenantLimiters};
-use tollgate_test_support::PATIENCE;
+use tollgate::{
+    Algorithm, Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    TenantLimiters,
+};
+use tollgate_test_support::{
+    PATIENCE,
+    permits::{closed_permits, take_permit},
+};
 use tollgate_tests::{RedisServer, wait};
 
 const TWO: Policy = Policy::token_bucket("two", Quota::per_hour(2));
@@ -171,6 +182,64 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
             Series::of(&snapshotter).gauge("tollgate_tenant_outage limiter=calls") == Some(0.0)
         })
         .await;
+    });
+}
+
+#[test]
+fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_waited_for() {
+    record(async |snapshotter| {
+        let jobs = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("jobs", 2));
+        let first = jobs.acquire("acme").await.expect("an answer").into_result().expect("a permit");
+        let second = jobs.acquire("acme").await.expect("an answer").into_result().expect("a permit");
+        assert!(jobs.acquire("acme").await.expect("an answer").is_denied());
+        let mut waits = Box::pin(jobs.acquire_within("acme", PATIENCE));
+        let is_ready = poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_ready())).await;
+        assert!(!is_ready);
+        let series = Series::of(&snapshotter);
+        for (outcome, count) in [("acquired", 2), ("denied", 1), ("failed", 0)] {
+            assert_eq!(
+                series.count(&format!("tollgate_permits_total policy=jobs outcome={outcome}")),
+                count,
+                "{outcome}"
+            );
+        }
+        assert_eq!(series.count("tollgate_permits_lost_total policy=jobs"), 0);
+        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(2.0));
+        assert_eq!(series.gauge("tollgate_permits_waiting policy=jobs"), Some(1.0));
+        drop(first);
+        let third = waits.await.expect("an answer").into_result().expect("a permit");
+        // The snapshot has set the gauges to zero.
+        let series = Series::of(&snapshotter);
+        assert_eq!(series.count("tollgate_permits_total policy=jobs outcome=acquired"), 1);
+        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(0.0));
+        assert_eq!(series.gauge("tollgate_permits_waiting policy=jobs"), Some(-1.0));
+        drop((second, third));
+        assert_eq!(Series::of(&snapshotter).gauge("tollgate_permits_held policy=jobs"), Some(-2.0));
+    });
+}
+
+#[test]
+fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
+    record(async |snapshotter| {
+        let server = RedisServer::start();
+        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let policy = Concurrency::new("jobs", 2).exact().life(Duration::from_secs(1));
+        let jobs = closed_permits(store, policy, PATIENCE);
+        let lost = take_permit(&jobs).await.expect("a permit");
+        server.kill();
+        lost.lost().await;
+        assert!(jobs.acquire("acme").await.is_err());
+        drop(lost);
+        let series = Series::of(&snapshotter);
+        for (outcome, count) in [("acquired", 1), ("denied", 0), ("failed", 1)] {
+            assert_eq!(
+                series.count(&format!("tollgate_permits_total policy=jobs outcome={outcome}")),
+                count,
+                "{outcome}"
+            );
+        }
+        assert_eq!(series.count("tollgate_permits_lost_total policy=jobs"), 1);
+        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(0.0));
     });
 }
 

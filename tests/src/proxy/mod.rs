@@ -13,7 +13,12 @@ use std::{
 
 use tokio::sync::watch;
 
+use crate::wait;
+
 mod connection;
+
+/// The longest time in which connections end.
+const ENDING: Duration = Duration::from_secs(20);
 
 /// Selects the treatment of the bytes on all connections of a proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,6 +138,19 @@ impl Proxy {
         self.change(|orders| orders.resets += 1);
     }
 
+    /// Resets all open connections and waits until they are closed, then forwards everything. Replies that were held back are
+    /// lost.
+    ///
+    /// # Panics
+    ///
+    /// When the connections do not end.
+    pub fn lose_replies(&self) {
+        let before = self.accepted();
+        self.reset_all();
+        wait::until("the connections to end", ENDING, || self.accepted() >= self.open() + before);
+        self.set(Mode::Pass);
+    }
+
     /// Swallows everything on the connections that are open, as a NAT that has forgotten them does. New ones are accepted.
     pub fn forget_all(&self) {
         self.change(|orders| orders.forgets += 1);
@@ -177,8 +195,8 @@ fn serve(listener: TcpListener, orders: &watch::Receiver<Orders>, counts: &Arc<C
             loop {
                 // An error concerns one connection only.
                 if let Ok((client, _)) = listener.accept().await {
-                    counts.accepted.fetch_add(1, Ordering::SeqCst);
                     let open = Open::new(counts);
+                    counts.accepted.fetch_add(1, Ordering::SeqCst);
                     let orders = orders.clone();
                     tokio::spawn(async move {
                         connection::forward(client, orders).await;

@@ -208,6 +208,20 @@ fn open_connections_are_reset_and_new_ones_are_not() {
 }
 
 #[test]
+fn replies_that_are_held_back_are_lost_with_their_connections() {
+    let (echo, proxy) = pair();
+    proxy.set(Mode::Mute);
+    let mut stream = connect(&proxy);
+    say(&mut stream, "lost");
+    wait::until("the server to hear it", LIMIT, || echo.heard.load(Ordering::SeqCst) == 4);
+    proxy.lose_replies();
+    assert_eq!(hear_out(&mut stream), (String::new(), Some(ErrorKind::ConnectionReset)));
+    let mut again = connect(&proxy);
+    say(&mut again, "hello");
+    assert_eq!(hear(&mut again, 5), "hello");
+}
+
+#[test]
 fn delayed_replies_overlap() {
     let (_echo, proxy) = pair();
     let delay = Duration::from_millis(100);

@@ -33,6 +33,8 @@ struct Stream {
     policy: Concurrency,
     began_us: u64,
     replicas: u64,
+    /// Tells whether more replicas hold permits at a time than a state has room for.
+    is_crowd: bool,
 }
 
 impl Stream {
@@ -41,7 +43,13 @@ impl Stream {
         let mut dice = Dice::new(seed);
         // Half of the streams have more replicas than a state holds.
         let replicas = [3, 90][dice.below(2) as usize];
-        let limit = [1, 2, 7, 40, 1_000][dice.below(5) as usize];
+        let is_crowd = seed % 4 == 3;
+        let limit = match seed % 8 {
+            // A crowd waits for permits, or each has some.
+            3 => 40,
+            7 => 1_000,
+            _ => [1, 2, 7, 40, 1_000][dice.below(5) as usize],
+        };
         Self {
             store: MemoryStore::builder().clock(clock.clone()).build(),
             policy: Concurrency::try_new("streams", limit).expect("a policy"),
@@ -49,15 +57,17 @@ impl Stream {
             began_us: 0,
             clock,
             dice,
-            replicas,
+            replicas: if is_crowd { 90 } else { replicas },
+            is_crowd,
         }
     }
 
     fn next(&mut self, sha: &str) -> Answered {
         let dice = &mut self.dice;
-        let life = Duration::from_millis([100, 1_000, 10_000][dice.below(3) as usize]);
+        let life =
+            Duration::from_millis(if self.is_crowd { 10_000 } else { [100, 1_000, 10_000][dice.below(3) as usize] });
         let life_us = life.as_micros() as u64;
-        self.now_us = match dice.below(10) {
+        self.now_us = match dice.below(if self.is_crowd { 6 } else { 10 }) {
             0..=4 => self.now_us + dice.below(1_000),
             5 => self.now_us,
             6 => self.now_us + life_us - dice.below(2),
@@ -68,7 +78,7 @@ impl Stream {
         };
         self.clock.set(self.now_us);
         let key = Key::from(dice.below(2)).child("inner");
-        let needed = [0, 0, 1, 2, 5][dice.below(5) as usize];
+        let needed = [u32::from(self.is_crowd), 0, 1, 2, 5][dice.below(5) as usize];
         let mut request = testing::permit_request(&self.policy, &key);
         request.limit = (u64::from(self.policy.limit()) + dice.below(3)).saturating_sub(dice.below(3)).max(1) as u32;
         request.replica = dice.below(self.replicas);
@@ -78,7 +88,7 @@ impl Stream {
         request.used = if dice.below(2) == 0 { 0 } else { needed };
         request.needed = needed;
         request.extra = [0, 0, 1, 6][dice.below(4) as usize];
-        request.waits = dice.below(2) == 0;
+        request.waits = dice.below(2) == 0 || self.is_crowd;
         request.life = life;
         let words = testing::permit_call(sha, &request, self.now_us);
         let grant = self.store.permits(request).into_ready().expect("in process").expect("an answer");
@@ -172,13 +182,9 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("what the clock prolonged is not stored", "lapses, changed = now + its_life, true", "lapses = now + its_life"),
     ("a late call is applied", "if previous >= number then", "if false then"),
     ("a repeated call is applied", "if previous >= number then", "if previous > number then"),
-    ("a renewal brings back what lapsed", "if began ~= born and others", "if others"),
-    (
-        "a lost state is counted above the limit",
-        "if began ~= born and others + used <= limit then",
-        "if began ~= born then",
-    ),
-    ("a lost state loses the last permit that fits", "others + used <= limit then", "others + used < limit then"),
+    ("a renewal brings back what lapsed", "(began == born or others", "(others"),
+    ("a lost state is counted above the limit", "(began == born or others + used > limit)", "began == born"),
+    ("a lost state loses the last permit that fits", "others + used > limit)", "others + used >= limit)"),
     ("a replica that lost its permits gets others", "outcome, needed, extra = 2, 0, 0", "outcome = 2"),
     ("permits are not given back", "  held = needed + extra\n", "  held = held\n"),
     ("the caller's own permits count as those of others", "if name == replica then", "if false then"),
@@ -200,6 +206,11 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("an empty state is stored", "call('DEL', KEYS[1])", "local kept = true"),
     ("the life of the caller is not stored", "number, life, now + life)", "number, 0, now + life)"),
     ("the number of the caller is not stored", "needed, number, life", "needed, 0, life"),
+    ("a 65th replica holds permits", "if held > 0 and #parts > 64 then", "if held > 0 and #parts > 65 then"),
+    ("a 64th replica is refused", "if held > 0 and #parts > 64 then", "if held > 0 and #parts > 63 then"),
+    ("a 65th replica leaves a mark", "if waits == 0 or #parts > 64 then", "if waits == 0 or #parts > 65 then"),
+    ("a refused replica keeps what it was granted", "outcome, held, needed = 3, 0, 0", "outcome, needed = 3, 0"),
+    ("permits of a lost state are lost with it", "began == born or others", "true or others"),
     ("the state begins with each call", "began = unpack('<d', state)", "began = now"),
 ];
 

@@ -2,52 +2,31 @@
 
 use std::time::Duration;
 
-use tollgate::{Concurrency, ConcurrencyLimiter, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::PATIENCE;
+use tollgate::{Concurrency, ConcurrencyLimiter, RedisStore};
+use tollgate_test_support::{
+    PATIENCE,
+    permits::{LostReply, closed_permits, held_by_all},
+};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
-use crate::{held, replica, take};
-
-const KEY: &str = "tollgate:{acme}:jobs:p1";
+use crate::take;
 
 const TWO: Concurrency = Concurrency::new("jobs", 2).exact();
 
 /// Returns a replica that misses its deadline when a reply is lost.
 fn impatient(store: RedisStore, policy: Concurrency) -> ConcurrencyLimiter {
-    let any = Policy::token_bucket("any", Quota::per_second(1));
-    let limiter = Limiter::builder(store).policies(any).on_outage(Outage::Closed).deadline(Duration::from_secs(1));
-    limiter.build().concurrency(policy)
+    closed_permits(store, policy, Duration::from_secs(1))
 }
 
 #[tokio::test]
-async fn lost_replies_of_acquire_and_release_are_never_counted_twice() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(server.url_at(proxy.addr())).await.expect("a store");
-    let policy = TWO.life(Duration::from_secs(4));
-    let (limiter, other) =
-        (impatient(store, policy.clone()), RedisStore::connect(server.url()).await.expect("a store"));
-    let other = replica(other, policy);
-    let first = take(&limiter, "acme").await.expect("a permit");
-
-    proxy.set(Mode::Mute);
-    let error = limiter.acquire("acme").await.expect_err("the reply is lost");
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(held(&server, KEY), [2], "the server has executed the call");
-    assert!(first.release().await.is_err());
-    proxy.set(Mode::Pass);
-
-    // Both permits come back, and no more than both.
-    let mut permits = Vec::new();
-    wait::until_async("both permits", PATIENCE, async || {
-        permits.extend(take(&other, "acme").await);
-        assert!(held(&server, KEY).iter().sum::<u32>() <= 2);
-        permits.len() == 2
-    })
-    .await;
-    assert!(take(&other, "acme").await.is_none());
-    drop(permits);
-    wait::until_async("no permit to be held", PATIENCE, async || held(&server, KEY).is_empty()).await;
+async fn lost_replies_of_acquire_renewal_and_release_are_never_counted_twice() {
+    for call in LostReply::ALL {
+        for is_exact in [true, false] {
+            let after = call.lose(Duration::from_secs(2), is_exact).await;
+            assert!(after.most_held <= 2 && after.most_in_use <= 2, "{call:?}: {after:?}");
+            assert_eq!(after.lost, 0, "{call:?}: a permit is lost though the server holds it");
+        }
+    }
 }
 
 #[tokio::test]
@@ -66,14 +45,14 @@ async fn calls_that_break_with_their_connection_are_never_counted_twice() {
         wait::until_async("a permit", PATIENCE, async || {
             let acquired = limiter.acquire("acme").await.ok();
             permits.extend(acquired.and_then(|acquired| acquired.into_result().ok()));
-            assert!(held(&server, KEY).iter().sum::<u32>() <= 2 && permits.len() <= 2);
+            assert!(held_by_all(&server) <= 2 && permits.len() <= 2);
             !permits.is_empty()
         })
         .await;
         permits.pop();
     }
     drop(permits);
-    wait::until_async("no permit to be held", PATIENCE, async || held(&server, KEY).is_empty()).await;
+    wait::until_async("no permit to be held", PATIENCE, async || held_by_all(&server) == 0).await;
 }
 
 #[tokio::test]
@@ -86,8 +65,8 @@ async fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
     assert!(limiter.acquire("acme").await.is_err());
     assert!(permits.iter().all(|permit| !permit.is_lost()));
     server.restart();
-    assert_eq!(held(&server, KEY), [0; 0], "the server has lost its data");
-    wait::until_async("a renewal", PATIENCE, async || held(&server, KEY) == [2]).await;
+    assert_eq!(held_by_all(&server), 0, "the server has lost its data");
+    wait::until_async("a renewal", PATIENCE, async || held_by_all(&server) == 2).await;
     assert!(permits.iter().all(|permit| !permit.is_lost()));
     assert!(take(&limiter, "acme").await.is_none());
 }
@@ -110,5 +89,5 @@ async fn permits_are_lost_when_the_server_stays_away_for_a_life() {
     })
     .await;
     drop(permit);
-    assert_eq!(held(&server, KEY), [2], "a lost permit is not given back");
+    assert_eq!(held_by_all(&server), 2, "a lost permit is not given back");
 }

@@ -8,7 +8,6 @@ mod store;
 
 use tollgate::{Concurrency, ConcurrencyLimiter, Permit, Policy, Quota, Store};
 use tollgate_test_support::patient_limiter;
-use tollgate_tests::RedisServer;
 
 /// Returns a replica that waits for its store and returns an error where the store does not answer.
 fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
@@ -18,14 +17,4 @@ fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
 /// Takes a permit, if one is free.
 async fn take(limiter: &ConcurrencyLimiter, key: &str) -> Option<Permit> {
     limiter.acquire(key).await.expect("the store answers").into_result().ok()
-}
-
-/// Returns the permits that each replica holds, as the server stores them.
-fn held(server: &RedisServer, key: &str) -> Vec<u32> {
-    let reply = server.command(&["GET", key]);
-    if reply.is_nil() {
-        return Vec::new();
-    }
-    let holders = reply.bytes()[8..].chunks(40);
-    holders.map(|holder| u32::from_le_bytes(holder[8..12].try_into().expect("four bytes"))).collect()
 }

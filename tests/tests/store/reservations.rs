@@ -7,7 +7,9 @@ use tollgate::{
     Clock, Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, ReservationId,
     Settlement,
 };
-use tollgate_test_support::{Deployment, Kind, PATIENCE, patient_limiter, remaining_of_each};
+use tollgate_test_support::{
+    Deployment, Kind, PATIENCE, lost_settlements::LostSettlements, patient_limiter, remaining_of_each,
+};
 use tollgate_tests::RedisServer;
 
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(60));
@@ -201,6 +203,16 @@ async fn a_reservation_that_lapsed_stays_charged() {
         assert!(limiter.check_cost("acme", Cost::new(10)).await.expect("a decision").is_allowed());
         assert_eq!(late.cancel().await.expect("settled"), Settlement::Settled);
         assert_eq!(remaining_of_each(&limiter, "acme").await, [9_990]);
+    }
+}
+
+#[tokio::test]
+async fn lost_replies_charge_once_and_settle_once() {
+    let mut losing = LostSettlements::start().await;
+    for _ in 0..5 {
+        assert_eq!(losing.round().await, [Settlement::Settled, Settlement::AlreadySettled]);
+        let [spent, expected] = losing.spent().await;
+        assert_eq!(spent, expected);
     }
 }
 

@@ -38,6 +38,7 @@ const PARTS: &[(&str, Part)] = &[
     (rows::clock::CALLER, rows::clock::caller),
     ("isolated", rows::sentinel::isolated),
     (rows::outage::REPLICA, rows::outage::replica),
+    (rows::permits::REPLICA, rows::permits::replica),
 ];
 
 fn main() -> ExitCode {

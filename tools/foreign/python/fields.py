@@ -6,10 +6,11 @@ import time
 
 import httpx
 
-from readers import FIELDS, READERS, Fault, item, need, seconds
+from readers import FIELDS, READERS, UNITS, Fault, fields_of_units, item, need, seconds
 from report import ARGUMENTS, case, named
 
 CLIENT = named("http-sfv", "httpx")
+OPENAI = named("durationpy", "http-sfv", "httpx")
 
 # The fields that a service sets by itself (`foreign_fields` of the server).
 FOREIGN = {
@@ -24,13 +25,13 @@ FOREIGN = {
 }
 
 # The stacks whose second request is denied with a wait of eight seconds: that of the strictest layer.
-EIGHT = {"one", "set", "strict-outside", "strict-inside", "three", "one-name-twice"}
+EIGHT = {"one", "set", "units", "strict-outside", "strict-inside", "three", "one-name-twice"}
 
 # The stacks whose service refuses by itself, with the least seconds that it tells.
 OF_SERVICE = {"service-with-seconds": 3, "service-with-a-near-date": 1, "service-with-a-far-date": 3500}
 
 # The greatest bucket of each stack: nothing above it can remain.
-BURSTS = {"burst-above-amount": 5, "set": 100}
+BURSTS = {"burst-above-amount": 5, "set": 100, "units": 1000}
 
 
 def is_same(wait, told):
@@ -41,6 +42,19 @@ def is_same(wait, told):
 def is_within(told, wait):
     """Returns whether a field tells a wait that is not above Retry-After."""
     return (told.start if isinstance(told, range) else told) <= wait
+
+
+def is_not_before(told, wait):
+    """Returns whether a field tells a time that is not before the end of the wait."""
+    return (told.stop - 1 if isinstance(told, range) else told) >= wait
+
+
+def need_millis(format_name, response, wait):
+    """Fails if the milliseconds beside Retry-After differ from it, or if another format has them."""
+    need(("retry-after-ms" in response.headers) == (format_name == "openai"), "retry-after-ms is missing or not known")
+    if format_name == "openai":
+        millis = item(response, "retry-after-ms", 1)
+        need(wait - 1 < millis / 1000 <= wait, f"retry-after-ms is {millis}, retry-after is {wait}")
 
 
 def need_exact(response, wait):
@@ -69,7 +83,8 @@ def check(format_name, stack, number, response):
         if not is_foreign(format_name, response):
             READERS[format_name](response, BURSTS.get(stack, 2))
         return
-    found, own = fields_of(response), FIELDS[format_name]
+    found = fields_of(response)
+    own = FIELDS[format_name] | fields_of_units(format_name, stack == "units")
     if stack == "cost-never-fits":
         need(response.status_code not in (200, 429), f"status {response.status_code} for a cost that never fits")
         need("retry-after" not in response.headers, "retry-after for a cost that never fits")
@@ -94,6 +109,11 @@ def check(format_name, stack, number, response):
         need(wait == 9, f"retry-after is {wait}, a wait of 8.01 s is rounded up to 9")
         if format_name == "legacy-epoch":
             need_exact(response, 8.01)
+    need_millis(format_name, response, wait)
+    if format_name in UNITS:
+        # These formats tell when the whole burst is there.
+        need(any(is_not_before(told, wait) for told in waits), f"retry-after is {wait}, the fields tell {waits}")
+        return
     for told in waits:
         need(is_within(told, wait), f"retry-after is {wait}, a field tells {told}")
     need(not waits or any(is_same(wait, told) for told in waits), f"retry-after is {wait}, the fields tell {waits}")
@@ -121,4 +141,5 @@ with httpx.Client(timeout=60) as client:
                 response = client.get(f"http://{ARGUMENTS['server']}/{format_name}/{stack}", headers=headers)
                 response.extensions["asked_at"] = asked_at
                 name = f"{stack}, request {number}: {response.status_code}"
-                case(row, CLIENT, name, "valid", verdict(format_name, stack, number, response))
+                reader = OPENAI if format_name == "openai" else CLIENT
+                case(row, reader, name, "valid", verdict(format_name, stack, number, response))

@@ -3,8 +3,10 @@
 import math
 import re
 import time
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+import durationpy
 import http_sfv
 
 # Structured fields hold integers of 15 digits at most (RFC 9651, section 3.3.1).
@@ -25,8 +27,31 @@ FIELDS = {
         "x-ratelimit-requested-tokens",
     },
     "retry-after": {"x-ratelimit-limit", "x-ratelimit-remaining"},
+    "openai": set(),
+    "anthropic": set(),
     "none": set(),
 }
+
+# The units that a format has fields for, and how it names them. Only the units of a stack's policies have fields.
+UNITS = {
+    "openai": ("x-ratelimit-{}-{}", ["requests", "tokens"]),
+    "anthropic": ("anthropic-ratelimit-{1}-{0}", ["requests", "tokens", "input-tokens", "output-tokens"]),
+}
+
+# The parts of a unit's fields.
+PARTS = ("limit", "remaining", "reset")
+
+# A duration as Go prints it, without fractions.
+GO_DURATION = re.compile(r"(?=.)(\d+h)?(\d+m)?(\d+s)?|\d+ms")
+
+# A date and a time in UTC (RFC 3339, section 5.6).
+UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def fields_of_units(format_name, has_all):
+    """Returns the fields of the unit of requests, or of all units."""
+    pattern, units = UNITS.get(format_name, ("", []))
+    return {pattern.format(part, unit) for unit in (units if has_all else units[:1]) for part in PARTS}
 
 
 class Fault(Exception):
@@ -110,6 +135,8 @@ def ietf08(response, burst):
         integer(f"q of {name}", quota["q"])
         if "w" in quota:
             integer(f"w of {name}", quota["w"], 1)
+        if "qu" in quota:
+            need(isinstance(quota["qu"], str), f"qu of {name} is {quota['qu']!r}, not a string")
     limits = named_members(response, "ratelimit", {"r"}, {"t", "pk"})
     need(set(limits) <= set(quotas), f"names without a policy: {set(limits) - set(quotas)}")
     for name, limit in limits.items():
@@ -180,7 +207,52 @@ def retry_after_fields(response, _burst):
     return [item(response, name, 1)] if name in response.headers else []
 
 
+def duration(name, value):
+    """Returns the seconds of a duration in the form of Go, rounded up."""
+    need(GO_DURATION.fullmatch(value), f"{name}: {value!r} is not in the form of Go")
+    try:
+        return math.ceil(durationpy.from_str(value).total_seconds())
+    except durationpy.DurationError as error:
+        raise Fault(f"{name}: {value!r}: {error}") from error
+
+
+def units(response, format_name, read_reset):
+    """Reads the fields of each unit. Returns the resets of the spent ones: the time until all of their units are there."""
+    pattern, names = UNITS[format_name]
+    told = []
+    for unit in names:
+        limit, remaining, reset = (pattern.format(part, unit) for part in PARTS)
+        if limit in response.headers:
+            spent_reset = read_reset(reset, once(response, reset))
+            told += spent(item(response, limit), item(response, remaining), spent_reset)
+    return told
+
+
+def openai(response, _burst):
+    """Reads the fields as OpenAI writes them."""
+    return units(response, "openai", duration)
+
+
+def anthropic(response, _burst):
+    """Reads the fields as Anthropic writes them."""
+    # The response was made between these two times.
+    before, after = response.extensions["asked_at"], time.time()
+
+    def instant(name, value):
+        need(UTC.fullmatch(value), f"{name}: {value!r} is no time of RFC 3339 in UTC")
+        try:
+            end = int(datetime.fromisoformat(value).timestamp())
+        except ValueError as error:
+            raise Fault(f"{name}: {value!r}: {error}") from error
+        need(end >= math.floor(before), f"{name}: {value} is in the past, now is {before}")
+        return range(end - math.ceil(after), end - math.ceil(before) + 2)
+
+    return units(response, "anthropic", instant)
+
+
 READERS = {
+    "openai": openai,
+    "anthropic": anthropic,
     "ietf08": ietf08,
     "ietf07": ietf07,
     "ietf06": ietf06,

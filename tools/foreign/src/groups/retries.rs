@@ -1,4 +1,4 @@
-//! Envoy and grpcio, which send a denied request again when its wait is over.
+//! Envoy, grpcio and the clients of language-model services, which send a denied request again when its wait is over.
 
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
     let _envoy = Envoy::start(&clients.envoy, &listeners);
 
     let mut lines = clients.run("retries.py", &json!({"rows": rows, "hasty": hasty_port}));
+    lines.extend(clients.run("sdk_retries.py", &json!({"server": server.address().to_string()})));
     let greeter = greeter.address().to_string();
     lines.extend(clients.run("grpcio_retries.py", &json!({"greeter": greeter})));
     lines

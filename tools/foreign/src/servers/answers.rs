@@ -11,7 +11,7 @@ use axum::{
 };
 use tollgate::{Clock, Limiter, MemoryStore, Policy, PolicySet, Quota};
 use tollgate_tower::{
-    HeaderFormat, RateLimitLayer,
+    HeaderFormat, QuotaUnit, RateLimitLayer,
     key::{Global, Header},
 };
 
@@ -30,6 +30,14 @@ const FRACTION: Policy = Policy::token_bucket("fraction", Quota::one_every(Durat
 /// The burst is above the amount.
 const TALL: Policy = Policy::token_bucket("tall", Quota::per_minute(2).with_burst(5));
 
+/// A policy of each unit that a header format knows. The second request is denied by the first policy.
+const UNITS: [Policy; 4] = [
+    SLOW,
+    Policy::token_bucket("tokens", Quota::per_minute(1000)),
+    Policy::token_bucket("input", Quota::per_minute(800)),
+    Policy::token_bucket("output", Quota::per_minute(200)),
+];
+
 /// Returns the name of each stack, and its router. The last layer is the outermost one.
 fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
     let two_of = |policy: &Policy| {
@@ -41,6 +49,7 @@ fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
         ("burst-above-amount", plain().layer(layer(format, TALL))),
         ("fraction", plain().layer(layer(format, FRACTION))),
         ("set", plain().layer(layer(format, [SLOW, DAILY]))),
+        ("units", plain().layer(with_units(format))),
         ("strict-outside", plain().layer(layer(format, FAST)).layer(layer(format, two_of(&SLOW)))),
         ("strict-inside", plain().layer(layer(format, SLOW)).layer(layer(format, two_of(&FAST)))),
         ("three", plain().layer(layer(format, FAST)).layer(layer(format, MIDDLE)).layer(layer(format, two_of(&SLOW)))),
@@ -115,6 +124,14 @@ fn limiter(policies: impl Into<PolicySet>) -> Limiter {
 
 fn layer(format: HeaderFormat, policies: impl Into<PolicySet>) -> RateLimitLayer<Header> {
     RateLimitLayer::builder(limiter(policies), Header::new("x-key")).header_format(format).build()
+}
+
+/// Tells the unit of each policy.
+fn with_units(format: HeaderFormat) -> RateLimitLayer<Header> {
+    let units =
+        [("tokens", QuotaUnit::TOKENS), ("input", QuotaUnit::INPUT_TOKENS), ("output", QuotaUnit::OUTPUT_TOKENS)];
+    let builder = RateLimitLayer::builder(limiter(UNITS), Header::new("x-key"));
+    builder.header_format(format).quota_units(units).build()
 }
 
 /// Limits all requests together: the same policy under another key.

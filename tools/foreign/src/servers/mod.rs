@@ -45,7 +45,7 @@ impl Drop for Hosted {
 }
 
 /// Returns the name of each header format, and the format.
-pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 9] {
+pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 11] {
     use tollgate_tower::{HeaderFormat, ResetFormat};
     [
         ("ietf08", HeaderFormat::Ietf08),
@@ -56,6 +56,8 @@ pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 9] {
         ("legacy-epoch", HeaderFormat::Legacy { reset: ResetFormat::Epoch }),
         ("spring", HeaderFormat::Spring),
         ("retry-after", HeaderFormat::RetryAfter),
+        ("openai", HeaderFormat::OpenAi),
+        ("anthropic", HeaderFormat::Anthropic),
         ("none", HeaderFormat::None),
     ]
 }

@@ -1,8 +1,5 @@
 use super::{LimitAlgorithm, assert_share};
-use crate::adaptive::{
-    baseline::{Baseline, Measured},
-    window::SampleWindow,
-};
+use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Compares the latency of the last window with the latency of the service without a queue.
 ///
@@ -105,20 +102,11 @@ impl Gradient {
 impl LimitAlgorithm for Gradient {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        let Some(latency) = window.latency() else { return limit * self.backoff };
-        let (baseline, latency) = match self.baseline.measure(window, latency) {
-            Measured::Probe(limit) => return limit,
-            Measured::Latency { baseline, latency } => (baseline, latency),
-        };
-        if window.is_overloaded() {
-            return limit * self.backoff;
-        }
-        if !window.is_limited() {
-            return limit;
-        }
-        let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
-        let target = limit * gradient + limit.sqrt();
-        self.baseline.probed(limit + self.smoothing * (target - limit), window)
+        self.baseline.next_limit(window, self.backoff, |baseline, latency| {
+            let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
+            let target = limit * gradient + limit.sqrt();
+            limit + self.smoothing * (target - limit)
+        })
     }
 }
 

@@ -1,8 +1,5 @@
 use super::{LimitAlgorithm, assert_share};
-use crate::adaptive::{
-    baseline::{Baseline, Measured},
-    window::SampleWindow,
-};
+use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Keeps the number of requests that wait in the service between two bounds.
 ///
@@ -66,29 +63,19 @@ impl Vegas {
 impl LimitAlgorithm for Vegas {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        let Some(latency) = window.latency() else { return limit * self.backoff };
-        let (baseline, latency) = match self.baseline.measure(window, latency) {
-            Measured::Probe(limit) => return limit,
-            Measured::Latency { baseline, latency } => (baseline, latency),
-        };
-        if window.is_overloaded() {
-            return limit * self.backoff;
-        }
-        if !window.is_limited() {
-            return limit;
-        }
-        let step = limit.log10().max(1.0);
-        let waiting = limit * (1.0 - baseline / latency);
-        let next = if waiting <= step {
-            limit + 6.0 * step
-        } else if waiting < 3.0 * step {
-            limit + step
-        } else if waiting > 6.0 * step {
-            limit - step
-        } else {
-            limit
-        };
-        self.baseline.probed(next, window)
+        self.baseline.next_limit(window, self.backoff, |baseline, latency| {
+            let step = limit.log10().max(1.0);
+            let waiting = limit * (1.0 - baseline / latency);
+            if waiting <= step {
+                limit + 6.0 * step
+            } else if waiting < 3.0 * step {
+                limit + step
+            } else if waiting > 6.0 * step {
+                limit - step
+            } else {
+                limit
+            }
+        })
     }
 }
 

@@ -1,4 +1,5 @@
 mod faults;
+mod pool;
 mod server;
 
 use std::{num::NonZeroU32, time::Duration};

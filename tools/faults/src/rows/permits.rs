@@ -1,0 +1,250 @@
+//! Rows: permits whose replicas are killed or stopped, whose server goes away, or whose clocks are wrong.
+
+use std::{
+    env,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tollgate_test_support::permits::{
+    AT_ONCE, SharedPermits, last_above, most_at_once, most_held_while, now_us, run_permit_worker,
+};
+use tollgate_tests::{RedisServer, WallClock, wait};
+
+use crate::{
+    Pace,
+    load::{PATIENT, millis},
+    report::{Findings, Target},
+};
+
+/// The word that makes this program one of the replicas.
+pub(crate) const REPLICA: &str = "permits";
+
+/// The time by which clocks jump: longer than every life.
+const JUMP: Duration = Duration::from_secs(3_600);
+
+/// Runs one of the replicas.
+pub(crate) fn replica(url: &str) {
+    run_permit_worker(url);
+}
+
+fn life(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(2), Duration::from_secs(1))
+}
+
+/// Starts replicas at a server, with another wall clock if there is one.
+fn start(server: &RedisServer, life: Duration, is_exact: bool, clock: Option<&WallClock>) -> SharedPermits {
+    let program = || {
+        let mut command = Command::new(env::current_exe().expect("this program has a path"));
+        command.args([REPLICA, &server.url()]).envs(clock.into_iter().flat_map(WallClock::variables));
+        command
+    };
+    SharedPermits::start(program, life, is_exact)
+}
+
+/// The worst figures of rounds in which the others get the permits of the first replica.
+#[derive(Default)]
+struct TakenOver {
+    /// The pieces of work that were cancelled before a permit was taken over.
+    cancelled: usize,
+    held: u32,
+    at_once: usize,
+    free_after: Duration,
+    keys: (u64, u64),
+}
+
+impl TakenOver {
+    /// Disturbs the first replica until the others work with its permits.
+    fn round(
+        &mut self,
+        server: &RedisServer,
+        mut shared: SharedPermits,
+        disturb: impl FnOnce(&mut SharedPermits),
+        after: impl FnOnce(&SharedPermits),
+    ) {
+        let held = most_held_while(server, || {
+            disturb(&mut shared);
+            let began = Instant::now();
+            wait::until("the others to work with all permits", PATIENT, || shared.others_at_work() >= AT_ONCE);
+            self.free_after = self.free_after.max(began.elapsed());
+            after(&shared);
+            self.at_once = self.at_once.max(most_at_once(&shared.end()));
+        });
+        self.held = self.held.max(held);
+        self.keys = sum(self.keys, server.keys_and_expires());
+    }
+
+    /// The work is cancelled with its permit, so no number exceeds the limit.
+    fn findings(&self, life: Duration) -> Findings {
+        let (mut findings, limit) = (Findings::default(), AT_ONCE as f64);
+        findings.figure(format!("permits held, of {limit}, most"), Target::AtMost(limit), self.held.into(), "");
+        findings.figure(format!("in progress, of {limit}, most"), Target::AtMost(limit), self.at_once as f64, "");
+        let after = millis(self.free_after.saturating_sub(life));
+        findings.figure("free again, after the life of the permits", Target::AtMost(1000.0), after, " ms");
+        findings.keys(self.keys);
+        findings
+    }
+}
+
+/// The worst figures of rounds in which the server loses the permits that the replicas hold.
+#[derive(Default)]
+struct Forgotten {
+    at_once: usize,
+    above_for: Duration,
+    keys: (u64, u64),
+}
+
+impl Forgotten {
+    /// Lets the server lose its state, and waits for the life of the permits.
+    fn round(&mut self, server: &RedisServer, shared: SharedPermits, life: Duration, forget: impl FnOnce()) {
+        forget();
+        let (began, began_us) = (Instant::now(), now_us());
+        wait::until("the permits to be renewed or lost", PATIENT, || {
+            began.elapsed() > life && shared.at_work().iter().sum::<usize>() == AT_ONCE
+        });
+        let spans = shared.end();
+        self.at_once = self.at_once.max(most_at_once(&spans));
+        let above_us = last_above(&spans, AT_ONCE).map_or(0, |last_us| last_us.saturating_sub(began_us));
+        self.above_for = self.above_for.max(Duration::from_micros(above_us));
+        self.keys = sum(self.keys, server.keys_and_expires());
+    }
+
+    /// The permits that the server has lost are counted again, or lost, with the next renewal: after a third of their life.
+    fn report(&self, what: &str, findings: &mut Findings, life: Duration) {
+        let limit = AT_ONCE as f64;
+        let asked = format!("{what}: in progress, of {limit}, most");
+        findings.figure(asked, Target::AtMost(2.0 * limit), self.at_once as f64, "");
+        let asked = format!("{what}: more than {limit} in progress for");
+        findings.figure(asked, Target::AtMost(millis(life / 2)), millis(self.above_for), " ms");
+        findings.keys(self.keys);
+    }
+}
+
+fn sum(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0 + other.0, one.1 + other.1)
+}
+
+/// Runs rounds for an exact limit and for a pooled one, on a thread that may block.
+async fn rounds<F: Default + Send + 'static>(pace: Pace, mut round: impl FnMut(&mut F, bool) + Send + 'static) -> F {
+    let all = move || {
+        let mut figures = F::default();
+        for _ in 0..pace.of(5, 1) {
+            for is_exact in [true, false] {
+                round(&mut figures, is_exact);
+            }
+        }
+        figures
+    };
+    tokio::task::spawn_blocking(all).await.expect("the rounds end")
+}
+
+pub(super) async fn killed(pace: Pace) -> Findings {
+    let life = life(pace);
+    let round = move |figures: &mut TakenOver, is_exact| {
+        let server = RedisServer::start();
+        figures.round(&server, start(&server, life, is_exact, None), SharedPermits::kill_first, |_| {});
+    };
+    rounds(pace, round).await.findings(life)
+}
+
+pub(super) async fn stopped(pace: Pace) -> Findings {
+    let life = life(pace);
+    let round = move |figures: &mut TakenOver, is_exact| {
+        let server = RedisServer::start();
+        let resume = |shared: &SharedPermits| {
+            shared.resume_first();
+            wait::until("the first to cancel its work", PATIENT, || shared.cancelled()[0] >= AT_ONCE / 2);
+        };
+        figures.round(&server, start(&server, life, is_exact, None), |shared| shared.stop_first(), resume);
+    };
+    rounds(pace, round).await.findings(life)
+}
+
+pub(super) async fn away(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let life = life(pace);
+    let round = move |figures: &mut Forgotten, is_exact| {
+        let server = RedisServer::start();
+        let shared = start(&server, life, is_exact, None);
+        figures.round(&server, shared, life, || {
+            server.kill();
+            server.restart();
+        });
+    };
+    rounds(pace, round).await.report("for a moment", &mut findings, life);
+
+    let round = move |figures: &mut (usize, u64, Duration), is_exact| {
+        let server = RedisServer::start();
+        let shared = start(&server, life, is_exact, None);
+        let away_us = now_us();
+        server.kill();
+        wait::until("all work to be cancelled", PATIENT, || shared.at_work() == [0; 3]);
+        server.restart();
+        let (back, back_us) = (Instant::now(), now_us());
+        wait::until("all permits to be in use", PATIENT, || shared.at_work().iter().sum::<usize>() >= AT_ONCE);
+        let spans = shared.end();
+        figures.0 = figures.0.max(most_at_once(&spans));
+        let last_us =
+            spans.iter().filter(|span| span.from_us < back_us).map(|span| span.to_us).max().unwrap_or_default();
+        figures.1 = figures.1.max(last_us.saturating_sub(away_us));
+        figures.2 = figures.2.max(back.elapsed());
+    };
+    let (at_once, went_on_us, back) = rounds(pace, round).await;
+    let (limit, ms) = (AT_ONCE as f64, millis(life));
+    let asked = format!("longer than a life: in progress, of {limit}, most");
+    findings.figure(asked, Target::AtMost(limit), at_once as f64, "");
+    let went_on = millis(Duration::from_micros(went_on_us));
+    findings.figure("the same: work goes on without the server for", Target::AtMost(ms), went_on, " ms");
+    findings.figure(
+        "the same: from its first answer until all are in use",
+        Target::AtMost(1500.0),
+        millis(back),
+        " ms",
+    );
+    findings
+}
+
+pub(super) async fn server_clock(pace: Pace) -> Findings {
+    let life = life(pace);
+    let round = move |figures: &mut TakenOver, is_exact| {
+        let clock = WallClock::new();
+        let server = RedisServer::builder().clock(&clock).start();
+        let disturb = |shared: &mut SharedPermits| {
+            clock.back(JUMP);
+            shared.kill_first();
+        };
+        figures.round(&server, start(&server, life, is_exact, None), disturb, |_| {});
+    };
+    let mut findings = rounds(pace, round).await.findings(life);
+    let round = move |figures: &mut Forgotten, is_exact| {
+        let clock = WallClock::new();
+        let server = RedisServer::builder().clock(&clock).start();
+        let shared = start(&server, life, is_exact, None);
+        figures.round(&server, shared, life, || clock.forward(JUMP));
+    };
+    rounds(pace, round).await.report("forward", &mut findings, life);
+    findings
+}
+
+pub(super) async fn replica_clocks(pace: Pace) -> Findings {
+    let life = life(pace);
+    let round = move |figures: &mut TakenOver, is_exact| {
+        let (server, clock) = (RedisServer::start(), WallClock::new());
+        let mut cancelled = 0;
+        let disturb = |shared: &mut SharedPermits| {
+            clock.forward(JUMP);
+            // The work goes on meanwhile, and looks at its permit each 5 ms.
+            thread::sleep(life / 4);
+            cancelled = shared.cancelled().iter().sum();
+            shared.kill_first();
+            clock.back(2 * JUMP);
+        };
+        figures.round(&server, start(&server, life, is_exact, Some(&clock)), disturb, |_| {});
+        figures.cancelled += cancelled;
+    };
+    let figures = rounds(pace, round).await;
+    let mut findings = figures.findings(life);
+    findings.figure("work cancelled by a jump of an hour", Target::AtMost(0.0), figures.cancelled as f64, "");
+    findings
+}
