@@ -60,13 +60,16 @@ impl<'a> Outcome<'a> {
     }
 }
 
+/// Computes the final costs of a request from its outcome and the decision that admitted it.
+type FinalCosts = dyn Fn(Outcome<'_>, &Decision) -> Costs + Send + Sync;
+
 /// Computes the final cost of a request from its outcome.
 #[derive(Clone)]
 pub(crate) enum FinalCost {
     /// One cost for all policies, from the cost that was charged.
     One(Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>),
     /// A cost for each policy, from the decision that charged them.
-    Each(Arc<dyn Fn(Outcome<'_>, &Decision) -> Costs + Send + Sync>),
+    Each(Arc<FinalCosts>),
 }
 
 /// Holds the cost of a request that is charged after the response.

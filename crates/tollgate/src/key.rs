@@ -24,7 +24,7 @@ pub(crate) use hash::hash_text;
 pub(crate) use level::KeyLevel;
 pub use secret::KeySecret;
 use tables::{PLAIN, hex};
-use text::{Buffer, INLINE_BYTES, KEY_BYTES, LongKey};
+use text::{Buffer, INLINE_BYTES, KEY_BYTES, LONG_BYTES};
 pub(crate) use text::{MAX_BRANCHES, MAX_LEVELS, PADDING};
 
 /// Identifies the client, tenant or resource whose quota is spent.
@@ -67,6 +67,15 @@ pub struct Key {
     ends: [u8; MAX_LEVELS - 1],
     /// The text of a nested key that does not fit in place, or branches.
     long: Option<Arc<LongKey>>,
+}
+
+/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
+#[allow(clippy::large_enum_variant, reason = "it is behind a pointer, and a nested key is one allocation")]
+enum LongKey {
+    /// The text of a nested key.
+    Nested { len: u16, text: [u8; LONG_BYTES] },
+    /// The keys of a key with branches, and the text of all.
+    Branches { text: Box<[u8]>, keys: Box<[Key]> },
 }
 
 const _: () = assert!(size_of::<Key>() <= 88);

@@ -7,8 +7,6 @@ mod reserve;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use blocking::BlockingLimiter;
-#[cfg(feature = "redis")]
-pub(crate) use builder::DEADLINE;
 pub use builder::LimiterBuilder;
 pub use handle::LimiterHandle;
 pub use reserve::Reserve;
@@ -17,6 +15,8 @@ use crate::{
     CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
     wait::queue::WaitQueues,
 };
+#[cfg(feature = "redis")]
+pub(crate) use inner::DEADLINE;
 pub(crate) use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.

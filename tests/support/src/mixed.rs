@@ -134,6 +134,13 @@ pub fn compare(
                 damaged.push(subject.key.clone());
             }
         }
+        if stream.dice.below(8) == 0 {
+            let most = first.policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
+            let units = stream.dice.below(3 * most);
+            redis.set_now(now);
+            redis.owe(&first.policies, &first.key, units);
+            single.owe(&first.policies, &first.key, units);
+        }
         let batch = MixedBatch::new(subjects.clone());
         let mut call = batch.call(Some(now));
         let sha = names.entry(batch.sha().to_owned()).or_insert_with(|| {

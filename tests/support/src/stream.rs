@@ -138,7 +138,7 @@ impl Stream {
             let state = dice.pick(&states);
             let waits = [state.retry_after(), Some(state.reset_after()), Some(state.more_after())];
             let wait = dice.pick(&waits)?.as_micros() as u64;
-            Some((at + wait).saturating_sub(dice.below(2)))
+            Some(at.saturating_add(wait).saturating_sub(dice.below(2)))
         });
         let now = self.oracle.now();
         let next = match dice.below(16) {

@@ -30,6 +30,16 @@ pub trait Subject {
     /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
 
+    /// Charges units to every policy as a debt, although they need not fit. At most a thousand units, where a log stores
+    /// each.
+    fn owe(&mut self, policies: &PolicySet, key: &Key, units: u64) {
+        let is_logged = policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let units = if is_logged { units.min(1_000) } else { units };
+        let id = ReservationId::try_new(format!("debt-{}", self.now())).expect("an id");
+        let _ = self.reserve(policies, key, &id, &Costs::new(Cost::ZERO), 1);
+        let _ = self.commit(policies, key, &id, &Costs::new(Cost::new(units)), 1);
+    }
+
     /// Checks a key at one cost for all policies.
     fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
         self.check_costs(policies, key, &Costs::new(Cost::new(cost)), "")

@@ -101,7 +101,7 @@ fn others_get_the_permits(
 fn the_permits_of_a_killed_process_are_free_again_after_their_life() {
     for is_exact in [true, false] {
         others_get_the_permits(is_exact, Process::kill, |server, _| {
-            assert_eq!(held(server, KEY).iter().sum::<u32>(), 4)
+            assert_eq!(held(server, KEY).iter().sum::<u32>(), 4);
         });
     }
 }

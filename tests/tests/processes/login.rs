@@ -15,7 +15,7 @@ struct Service {
     address: SocketAddr,
 }
 
-/// What a client receives.
+/// An answer, as the client receives it.
 struct Answer {
     status: u16,
     /// The lines of the head, without the status and the date.

@@ -42,6 +42,12 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 if keys.is_empty() {
                     continue;
                 }
+                if dice.below(8) == 0 {
+                    let (key, units) = (&keys[0].0, dice.below(3 * least));
+                    redis.set_now(oracle.now());
+                    redis.owe(&set, key, units);
+                    oracle.owe(&set, key, units);
+                }
                 let reply = redis.run(&script.batch(&keys, Cost::new(cost), Some(oracle.now())));
                 let place = || format!("{algorithm:?} seed {seed} round {round} cost {cost} {set:?}");
                 assert!(!reply.is_error(), "{}: {}", place(), reply.text());

@@ -86,10 +86,15 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "units of less than a microsecond are forgotten",
         TokenBucket,
-        "if part > 0 and pace < 1 then",
+        "if part_1 > 0 and pace < 1 then",
         "if false then",
     ),
-    mutant("a remainder is rounded up at any rate", TokenBucket, "if part > 0 and pace < 1 then", "if part > 0 then"),
+    mutant(
+        "a remainder is rounded up at any rate",
+        TokenBucket,
+        "if part_1 > 0 and pace < 1 then",
+        "if part_1 > 0 then",
+    ),
     mutant("a large burst is multiplied in a double", TokenBucket, "if parts < 9007199254740992 then", "if true then"),
     mutant(
         "the digits of a large burst are too large",

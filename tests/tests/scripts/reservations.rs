@@ -122,7 +122,7 @@ const MUTANTS: &[Mutant] = &[
         "local lapse, settled, spent = unpack('<ddd', record)",
         "local lapse, settled, spent = unpack('<ddd', record)\nspent = now",
     ),
-    ("a policy that was not reserved is charged", FixedWindow, "else\n  cost_1 = 0\nend", "end"),
+    ("a policy that was not reserved is charged", FixedWindow, "else\n  cost_2 = 0\nend", "end"),
     ("a debt is forgiven", TokenBucket, "part_1 + 1000000000000000, pace_1", "part_1, pace_1"),
     ("a debt has no bound", TokenBucket, "    ahead_1, part_1 = most, most_part\n", "    local unbounded = true\n"),
     ("the remainder of the bound is left out", LeakyBucket, "most_part = top_part_1 * 8 % amount_1", "most_part = 0"),

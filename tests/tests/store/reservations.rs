@@ -8,7 +8,7 @@ use tollgate::{
     Settlement,
 };
 use tollgate_test_support::{Deployment, Kind, PATIENCE, patient_limiter, remaining_of_each};
-use tollgate_tests::{Mode, Proxy, RedisServer, wait};
+use tollgate_tests::RedisServer;
 
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(60));
 const TOKENS: Policy = Policy::fixed_window("tokens", Quota::per_day(10_000));
@@ -202,40 +202,6 @@ async fn a_reservation_that_lapsed_stays_charged() {
         assert_eq!(late.cancel().await.expect("settled"), Settlement::Settled);
         assert_eq!(remaining_of_each(&limiter, "acme").await, [9_990]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_charges_once_and_settles_once() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
-    let limiter = patient_limiter(store, [REQUESTS, TOKENS]);
-    for at in 1..=5_u64 {
-        let (limiter, name) = (limiter.clone(), id(&at.to_string()));
-        let record = format!("tollgate:{{acme}}:{at}:r1");
-        // The server reserves, and the connection ends before the reply.
-        proxy.set(Mode::Mute);
-        let reserve = limiter.reserve("acme", costs(100)).id(name.clone());
-        let reserve = tokio::spawn(async move { reserve.await });
-        lose_replies(&proxy, || server.command(&["EXISTS", &record]).int() == 1).await;
-        let reservation = reserve.await.expect("a task").expect("the call was sent again");
-        assert!(reservation.is_allowed());
-        // The server settles, and the connection ends before the reply.
-        proxy.set(Mode::Mute);
-        let commit = tokio::spawn(async move { reservation.commit(costs(40)).await });
-        lose_replies(&proxy, || server.command(&["GETRANGE", &record, "8", "15"]).bytes() != [0; 8]).await;
-        assert_eq!(commit.await.expect("a task").expect("the call was sent again"), Settlement::Settled);
-        assert_eq!(remaining_of_each(&limiter, "acme").await, [60 - at, 10_000 - 40 * at]);
-        assert_eq!(limiter.commit("acme", &name, costs(0)).await.expect("a no-op"), Settlement::AlreadySettled);
-    }
-}
-
-/// Waits until the server has executed a call, and ends the connection before the reply is delivered.
-async fn lose_replies(proxy: &Proxy, is_executed: impl Fn() -> bool) {
-    wait::until_async("the server executes the call", PATIENCE, async || is_executed()).await;
-    proxy.forget_all();
-    proxy.set(Mode::Pass);
-    proxy.reset_all();
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod builder;
 mod charge;
 mod decision;
+mod pending;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;

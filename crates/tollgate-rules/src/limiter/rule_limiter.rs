@@ -3,9 +3,9 @@ use std::{fmt, sync::Arc};
 use tollgate::{DeniedKeys, Limiter, Outage};
 
 use super::{
-    charge::{Charge, charge, refund, settle_denied},
+    charge::{Charge, refund, settle_denied},
     decision::{CheckError, RuleDecision},
-    steps::Steps,
+    steps::{Steps, charge},
 };
 use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 

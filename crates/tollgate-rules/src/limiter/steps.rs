@@ -1,11 +1,15 @@
 //! Distributes the descriptors of a request to steps: one call of the store each.
 
+use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
 use tollgate::{Cost, Costs, Error, Key, Limiter, Policy, PolicySet};
 
-use super::charge::{Charge, Pending};
-use crate::{GlobalModes, Plan};
+use super::{
+    charge::{Charge, refund},
+    pending::Pending,
+};
+use crate::{GlobalModes, Plan, Rule};
 
 /// The most branches of a key, and so the most descriptors of a step.
 const MAX_BRANCHES: usize = 4;
@@ -23,10 +27,38 @@ pub(super) struct Steps(Cache<Parts, PolicySet>);
 type Parts = SmallVec<[PolicySet; MAX_BRANCHES]>;
 
 /// Descriptors that are decided together: either all are charged, or none.
-pub(super) struct Step<'p, 'l> {
+struct Step<'p, 'l> {
     descriptors: SmallVec<[Pending<'p, 'l>; 1]>,
     /// The limiter and the key of several descriptors.
     together: Option<(Limiter, Key)>,
+}
+
+/// Charges all descriptors of a plan. A descriptor that counts nothing has no charge.
+///
+/// Descriptors that deny the request alone are charged in one step where the store can do that: see [`Steps::of`].
+pub(super) async fn charge<'l>(
+    plan: &Plan<'_>,
+    steps: &Steps,
+    modes: GlobalModes,
+    limiter: impl Fn(&Rule) -> &'l Limiter,
+) -> Result<Vec<Option<Charge>>, Error> {
+    let pending = plan.iter().enumerate().filter_map(|(place, planned)| Pending::of(place, planned, &limiter));
+    let results = join_all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
+    let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
+    let mut first = None;
+    for result in results {
+        match result {
+            Ok(charged) => charged.into_iter().for_each(|(place, charge)| charges[place] = Some(charge)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    match first {
+        Some(error) => {
+            refund(&charges).await;
+            Err(error)
+        }
+        None => Ok(charges),
+    }
 }
 
 impl Steps {
@@ -39,7 +71,7 @@ impl Steps {
     /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. A descriptor
     /// in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has every descriptor in
     /// the mode `envoy`, where a denied request is charged.
-    pub(super) fn of<'p, 'l>(
+    fn of<'p, 'l>(
         &self,
         plan: &Plan<'_>,
         modes: GlobalModes,
@@ -105,7 +137,7 @@ impl<'p, 'l> Step<'p, 'l> {
     }
 
     /// Charges the descriptors. Returns the charge of each, with its place in the request.
-    pub(super) async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
+    async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
         let Some((limiter, key)) = self.together else {
             return match self.descriptors.pop() {
                 Some(descriptor) => Ok(smallvec![(descriptor.place, descriptor.check().await?)]),

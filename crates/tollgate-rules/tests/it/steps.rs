@@ -153,8 +153,10 @@ async fn descriptors_that_do_not_deny_alone_have_steps_of_their_own() {
     // What the shadow rule has spent comes back when the request is denied.
     assert_eq!(codes(&limiter, &request(&["a", "shadow", "b"])).await, [OK, OK, OVER]);
     let _ = store.calls();
-    let envoy = RuleLimiter::new(Rules::new(envoy_rules(RULES)), store.clone());
-    let _ = envoy.check("d", &request(&["e", "f"]), 1).await.expect("a decision");
+    const ENVOY: &str = "{domain: d, descriptors: [
+        {key: a, rate_limit: {unit: hour, requests_per_unit: 9}}, {key: b, rate_limit: {unit: day, requests_per_unit: 9}}]}";
+    let envoy = RuleLimiter::new(Rules::new(envoy_rules(ENVOY)), store.clone());
+    let _ = envoy.check("d", &request(&["a", "b"]), 1).await.expect("a decision");
     assert_eq!(store.calls(), (2, 0), "in the mode envoy each is charged alone");
 }
 
@@ -165,16 +167,16 @@ async fn each_descriptor_of_a_step_has_its_own_units() {
     let request = [
         Descriptor::from([("a", "x")]).with_hits(4),
         Descriptor::from([("b", "x")]),
-        Descriptor::from([("c", "x")]).with_hits(0),
+        Descriptor::from([("f", "x")]).with_hits(0),
     ];
     let left = async || {
         let decision = limiter.check("d", &request, 1).await.expect("a decision");
         let statuses = decision.verdict().statuses();
         (decision.is_allowed(), statuses.iter().map(|status| status.remaining()).collect::<Vec<_>>())
     };
-    assert_eq!(left().await, (true, vec![5, 1, 5]));
-    assert_eq!(left().await, (true, vec![1, 0, 5]));
-    assert_eq!(left().await, (false, vec![0, 0, 5]));
+    assert_eq!(left().await, (true, vec![5, 1, 9]));
+    assert_eq!(left().await, (true, vec![1, 0, 9]));
+    assert_eq!(left().await, (false, vec![0, 0, 9]));
     assert_eq!(store.calls(), (3, 0));
     // Units that never fit are in a step of their own, and deny the request.
     let request = [Descriptor::from([("e", "x")]).with_hits(10), Descriptor::from([("f", "x")])];

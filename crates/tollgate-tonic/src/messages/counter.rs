@@ -73,12 +73,13 @@ mod tests {
         }
         for size in 1..=bytes.len() {
             let mut count = 0;
-            let mut counter = MessageCounter::new(|messages| count += messages);
-            for piece in bytes.chunks(size) {
-                counter.on_data(&piece);
+            {
+                let mut counter = MessageCounter::new(|messages| count += messages);
+                for piece in bytes.chunks(size) {
+                    counter.on_data(&piece);
+                }
+                counter.on_end(BodyEnd::Complete);
             }
-            counter.on_end(BodyEnd::Complete);
-            drop(counter);
             assert_eq!(count, 3, "pieces of {size} bytes");
         }
     }

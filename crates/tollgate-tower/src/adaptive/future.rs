@@ -11,7 +11,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 
 use super::{
-    service::{AdaptiveBody, Shared},
+    shared::{AdaptiveBody, Shared},
     slot::Slot,
 };
 

@@ -2,11 +2,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{
-    builder::AdaptiveBuilder,
-    limiter::AdaptiveLimiter,
-    service::{Adaptive, Shared},
-};
+use super::{builder::AdaptiveBuilder, limiter::AdaptiveLimiter, service::Adaptive, shared::Shared};
 use crate::rejection::Problem;
 
 /// Limits the requests in flight of a service, by its latency.

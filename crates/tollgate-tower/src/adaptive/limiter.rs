@@ -11,18 +11,18 @@ use tollgate::Clock;
 
 use super::{
     algorithm::{Gradient, LimitAlgorithm},
+    estimator::Estimator,
     limiter_builder::AdaptiveLimiterBuilder,
     priority::Priority,
     signal::Signal,
-    slot::Slot,
-    window::{Estimator, Sample},
+    window::Sample,
 };
 use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 
 /// Limits the requests in flight in this process, by the latency of the service.
 ///
 /// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the latencies of finished
-/// requests. A request takes a [`Slot`], and gives it back when it ends. Without a free slot the request is shed at once:
+/// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request is shed at once:
 /// there is no queue.
 ///
 /// Clones share the slots and the limit. Give clones to several layers whose requests share one resource, such as a
@@ -83,12 +83,8 @@ impl AdaptiveLimiter {
         AdaptiveLimiterBuilder::new(Box::new(algorithm))
     }
 
-    /// Takes a slot for a request.
-    ///
-    /// # Errors
-    ///
-    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that `priority` has.
-    pub fn try_acquire(&self, priority: Priority) -> Result<Slot, Overload> {
+    /// Counts a request in, and returns the number of requests in flight with it.
+    pub(super) fn admit(&self, priority: Priority) -> Result<u32, Overload> {
         let shared = &*self.shared;
         let limit = shared.share(shared.limit.load(Ordering::Relaxed), priority);
         let mut in_flight = shared.in_flight.load(Ordering::Relaxed);
@@ -102,7 +98,7 @@ impl AdaptiveLimiter {
             }
             let next = in_flight + 1;
             match shared.in_flight.compare_exchange_weak(in_flight, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(Slot::new(self.clone(), shared.clock.now_us(), next)),
+                Ok(_) => return Ok(next),
                 Err(current) => in_flight = current,
             }
         }

@@ -2,28 +2,17 @@ use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
 use super::{
-    builder::{Latency, Options},
     future::ResponseFuture,
-    limiter::AdaptiveLimiter,
-    priority::Priority,
-    signal::Signal,
-    slot::Slot,
+    shared::{AdaptiveBody, Shared},
 };
-use crate::{
-    body::{GuardedBody, guard_response},
-    charge::Outcome,
-    headers::ResponseDetails,
-    metrics::{self, LabelIndex},
-    rejection::{Overload, Problem, Reason, Rejection, Respond, add_headers},
-};
+use crate::rejection::{Problem, Respond};
 
 /// Limits the requests in flight of an inner service. [`AdaptiveLayer`](super::AdaptiveLayer) creates it.
 ///
@@ -32,16 +21,6 @@ pub struct Adaptive<S, R = Problem> {
     inner: S,
     shared: Arc<Shared<R>>,
 }
-
-/// Stores what all clones of a layer and all of its services share.
-pub(super) struct Shared<R> {
-    pub(super) limiter: AdaptiveLimiter,
-    pub(super) options: Options,
-    pub(super) responder: R,
-}
-
-/// The body of a response of an [`Adaptive`] service: that of the inner service, and a slot.
-pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 
 impl<S, R> Adaptive<S, R> {
     pub(super) fn new(inner: S, shared: Arc<Shared<R>>) -> Self {
@@ -87,73 +66,6 @@ where
         let request = Request::from_parts(parts, body);
         ResponseFuture::calling(self.inner.call(request), slot, &self.shared)
     }
-}
-
-impl<R> Shared<R> {
-    /// Takes a slot, unless the request is exempt.
-    fn admit(&self, parts: &Parts) -> Result<Option<Slot>, Overload> {
-        if self.options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
-            return Ok(None);
-        }
-        let priority = self.options.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
-        self.limiter.try_acquire(priority).map(Some)
-    }
-
-    fn reject<B: Body>(&self, overload: &Overload, parts: &Parts) -> Response<AdaptiveBody<B>>
-    where
-        R: Respond<B>,
-    {
-        let reason = Reason::Overloaded(overload);
-        metrics::count_rejection(reason.as_str(), &self.options.labels, LabelIndex::of(parts, &self.options.labels));
-        tracing::debug!(
-            reason = reason.as_str(),
-            in_flight = overload.in_flight(),
-            limit = overload.limit(),
-            "rejected"
-        );
-        let jitter = match self.options.retry_jitter {
-            Duration::ZERO => Duration::ZERO,
-            max => max.mul_f64(fastrand::f64()),
-        };
-        let rejection = Rejection::new(reason, &[], jitter, parts);
-        let mut response = self.responder.respond(&rejection);
-        let adds_retry_after = self.responder.adds_retry_after(&rejection);
-        add_headers(&rejection, None, &ResponseDetails::default(), adds_retry_after, response.headers_mut());
-        response.map(GuardedBody::unguarded)
-    }
-
-    /// Counts a response, and gives the slot to its body.
-    pub(super) fn complete<B: Body>(&self, response: Response<B>, slot: Option<Slot>) -> Response<AdaptiveBody<B>> {
-        let Some(slot) = slot else { return response.map(GuardedBody::unguarded) };
-        if self.options.signal.is_none() {
-            let signal = Signal::of_head(response.status(), response.headers());
-            return guard(response, slot, signal, self.options.latency);
-        }
-        // Only a closure of the user needs the head apart from the body, which copies both.
-        let (head, body) = response.into_parts();
-        let signal = self.options.signal(&Outcome::Response(&head));
-        guard(Response::from_parts(head, body), slot, signal, self.options.latency)
-    }
-
-    /// Counts a request whose service returned an error.
-    pub(super) fn fail(&self, slot: Option<Slot>) {
-        if let Some(slot) = slot {
-            slot.finish(self.options.signal(&Outcome::Failed));
-        }
-    }
-}
-
-/// Gives a slot to the body of a response. The signal is recorded now, unless the latency goes on.
-fn guard<B: Body>(
-    response: Response<B>,
-    mut slot: Slot,
-    signal: Signal,
-    latency: Latency,
-) -> Response<AdaptiveBody<B>> {
-    if latency == Latency::Head || signal != Signal::Success {
-        slot.record(signal);
-    }
-    guard_response(response, slot)
 }
 
 impl<S: Clone, R> Clone for Adaptive<S, R> {

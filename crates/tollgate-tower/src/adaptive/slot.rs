@@ -2,8 +2,11 @@ use std::fmt;
 
 use http::HeaderMap;
 
-use super::{limiter::AdaptiveLimiter, signal::Signal, window::Sample};
-use crate::body::{BodyEnd, BodyGuard};
+use super::{limiter::AdaptiveLimiter, priority::Priority, signal::Signal, window::Sample};
+use crate::{
+    body::{BodyEnd, BodyGuard},
+    rejection::Overload,
+};
 
 /// Counts a request as in flight until it is dropped.
 ///
@@ -18,6 +21,18 @@ pub struct Slot {
     in_flight: u32,
     /// Tells whether the request has been counted as a sample.
     is_recorded: bool,
+}
+
+impl AdaptiveLimiter {
+    /// Takes a slot for a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that `priority` has.
+    pub fn try_acquire(&self, priority: Priority) -> Result<Slot, Overload> {
+        let in_flight = self.admit(priority)?;
+        Ok(Slot::new(self.clone(), self.now_us(), in_flight))
+    }
 }
 
 impl Slot {

@@ -1,26 +1,26 @@
-//! Windows of samples, and the estimate that they lead to. Pure: time is an argument.
+//! Windows of samples. Pure: time is an argument.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
-use super::{algorithm::LimitAlgorithm, signal::Signal};
+use super::signal::Signal;
 
-/// Sums up the requests that ended in some time, for a [`LimitAlgorithm`].
+/// Sums up the requests that ended in some time, for a [`LimitAlgorithm`](super::LimitAlgorithm).
 #[derive(Clone, Debug)]
 pub struct SampleWindow {
-    samples: u64,
-    overloads: u64,
-    latency_sum_us: u64,
-    in_flight: u32,
-    has_shed: bool,
-    limit: f64,
-    lowest_limit: u32,
+    pub(super) samples: u64,
+    pub(super) overloads: u64,
+    pub(super) latency_sum_us: u64,
+    pub(super) in_flight: u32,
+    pub(super) has_shed: bool,
+    pub(super) limit: f64,
+    pub(super) lowest_limit: u32,
 }
 
 /// The share of overloaded requests, in percent, from which on a window counts as overloaded.
 const OVERLOADED_PERCENT: u64 = 5;
 
 impl SampleWindow {
-    fn new(limit: f64, lowest_limit: u32) -> Self {
+    pub(super) fn new(limit: f64, lowest_limit: u32) -> Self {
         Self { samples: 0, overloads: 0, latency_sum_us: 0, in_flight: 0, has_shed: false, limit, lowest_limit }
     }
 
@@ -63,27 +63,6 @@ impl SampleWindow {
     }
 }
 
-/// Collects samples, and computes a limit from each window.
-#[derive(Debug)]
-pub(super) struct Estimator {
-    algorithm: Box<dyn LimitAlgorithm>,
-    bounds: RangeInclusive<u32>,
-    length_us: u64,
-    min_samples: u64,
-    window: SampleWindow,
-    /// The time at which the window may close. `None` before the first sample.
-    closes_at_us: Option<u64>,
-}
-
-/// Says what a closed window has led to.
-#[derive(Debug)]
-pub(super) struct Estimate {
-    pub(super) limit: u32,
-    /// The mean latency of the window in microseconds.
-    pub(super) latency_us: Option<u64>,
-    pub(super) in_flight: u32,
-}
-
 /// Describes one request that ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
@@ -91,68 +70,4 @@ pub(super) struct Sample {
     pub(super) latency_us: u64,
     /// The requests in flight when the request was admitted, itself included.
     pub(super) in_flight: u32,
-}
-
-impl Estimator {
-    pub(super) fn new(
-        algorithm: Box<dyn LimitAlgorithm>,
-        bounds: RangeInclusive<u32>,
-        limit: u32,
-        length: Duration,
-        min_samples: u32,
-    ) -> Self {
-        let limit = limit.clamp(*bounds.start(), *bounds.end());
-        let window = SampleWindow::new(limit.into(), *bounds.start());
-        let length_us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        Self { algorithm, bounds, length_us, min_samples: min_samples.into(), window, closes_at_us: None }
-    }
-
-    /// Returns the limit in force.
-    pub(super) fn limit(&self) -> u32 {
-        self.window.limit as u32
-    }
-
-    /// Adds a sample. Returns an estimate when it closes the window.
-    pub(super) fn add(&mut self, now_us: u64, sample: Sample) -> Option<Estimate> {
-        let window = &mut self.window;
-        match sample.signal {
-            Signal::Success => {
-                window.samples += 1;
-                window.latency_sum_us = window.latency_sum_us.saturating_add(sample.latency_us);
-            }
-            Signal::Overload => window.overloads += 1,
-            Signal::Ignore => return None,
-        }
-        window.in_flight = window.in_flight.max(sample.in_flight);
-        let closes_at_us = *self.closes_at_us.get_or_insert(now_us.saturating_add(self.length_us));
-        if now_us < closes_at_us || window.samples + window.overloads < self.min_samples {
-            return None;
-        }
-        Some(self.close(now_us))
-    }
-
-    /// Notes that requests were shed.
-    pub(super) fn add_shed(&mut self) {
-        self.window.has_shed = true;
-    }
-
-    /// Adds overloads that another thread could not add.
-    pub(super) fn add_overloads(&mut self, count: u32) {
-        self.window.overloads += u64::from(count);
-    }
-
-    fn close(&mut self, now_us: u64) -> Estimate {
-        let window = &mut self.window;
-        let (latency, in_flight) = (window.latency(), window.in_flight);
-        let next = self.algorithm.next_limit(window);
-        if !next.is_nan() {
-            window.limit = next;
-        }
-        window.limit = window.limit.clamp((*self.bounds.start()).into(), (*self.bounds.end()).into());
-        let (limit, lowest_limit) = (window.limit, window.lowest_limit);
-        *window = SampleWindow::new(limit, lowest_limit);
-        self.closes_at_us = Some(now_us.saturating_add(self.length_us));
-        let latency_us = latency.map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
-        Estimate { limit: self.limit(), latency_us, in_flight }
-    }
 }

@@ -35,12 +35,6 @@ pub(crate) fn number_value(number: u64) -> HeaderValue {
     }
 }
 
-/// Parses a number of at most 15 digits, as RFC 9651 limits integers. `str::parse` would also accept a sign.
-pub(crate) fn parse_number(text: &str) -> Option<u64> {
-    let is_number = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
-}
-
 /// Returns the units per second of an amount per period, rounded down.
 pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
     let per_second = u128::from(amount) * 1_000_000_000 / period.as_nanos().max(1);
@@ -74,16 +68,6 @@ mod tests {
     fn numbers_of_any_length_are_written_in_full() {
         for number in (0..=1_100).chain([4_294_967_295, u64::MAX]) {
             assert_eq!(number_value(number), number.to_string());
-        }
-    }
-
-    #[test]
-    fn parsed_numbers_have_at_most_fifteen_digits() {
-        assert_eq!(parse_number("999999999999999"), Some(999_999_999_999_999));
-        assert_eq!(parse_number("1000000000000000"), None);
-        assert_eq!(parse_number("0"), Some(0));
-        for text in ["", "+1", "-1", " 1", "1.0", "\u{661}"] {
-            assert_eq!(parse_number(text), None, "{text}");
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::HeaderValue;
 use tollgate::PolicyState;
-
-use super::numbers::parse_number;
 
 /// Returns whole seconds, rounded up.
 #[inline]
@@ -46,25 +43,6 @@ pub(crate) fn from_now(reset: u64) -> Duration {
     if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
 }
 
-/// Returns the delay of a `Retry-After` in seconds, rounded up: a number of any length, or a date (RFC 9110, section
-/// 10.2.3).
-pub(super) fn retry_after(value: &HeaderValue) -> Option<u64> {
-    let text = value.to_str().ok()?.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(text.parse().unwrap_or(u64::MAX));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(round_up(date.duration_since(SystemTime::now()).unwrap_or_default()))
-}
-
-/// Returns the delay of a `retry-after-ms`. Clients read fractions of a millisecond, which are ignored here.
-pub(crate) fn retry_after_millis(value: &HeaderValue) -> Option<u64> {
-    let text = value.to_str().ok()?.trim();
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    parse_number(fraction)?;
-    parse_number(whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,26 +53,5 @@ mod tests {
         assert_eq!(round_up(Duration::from_micros(1)), 1);
         assert_eq!(round_up(Duration::from_secs(1)), 1);
         assert_eq!(round_up(Duration::from_micros(1_000_001)), 2);
-    }
-
-    #[test]
-    fn retry_after_is_a_number_or_a_date() {
-        let past = "Sun, 06 Nov 1994 08:49:37 GMT";
-        for (text, expected) in [
-            ("7", Some(7)),
-            ("0", Some(0)),
-            (" 7 ", Some(7)),
-            ("99999999999999999999", Some(u64::MAX)),
-            (past, Some(0)),
-            ("", None),
-            ("+7", None),
-            ("7.5", None),
-            ("soon", None),
-        ] {
-            assert_eq!(retry_after(&HeaderValue::from_static(text)), expected, "{text}");
-        }
-        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
-        let found = retry_after(&HeaderValue::try_from(date).unwrap()).unwrap();
-        assert!((98..=100).contains(&found), "{found}");
     }
 }

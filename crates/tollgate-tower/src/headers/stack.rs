@@ -13,7 +13,8 @@ use super::{
     lines::HeaderLines,
     list::{Member, Members, split},
     names::{RATELIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_LIMIT, X_REMAINING, X_RESET},
-    seconds::{from_now, retry_after},
+    parse::retry_after,
+    seconds::from_now,
     strictness::Strictness,
 };
 

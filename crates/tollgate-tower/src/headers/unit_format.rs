@@ -7,9 +7,10 @@ use tollgate::{Decision, PolicyState};
 
 use super::{
     go_duration,
-    numbers::{number_value, parse_number},
+    numbers::number_value,
+    parse::{parse_number, retry_after},
     quota_unit::{QuotaUnit, QuotaUnits},
-    seconds::{from_now, more_or_retry_after, retry_after, since_epoch},
+    seconds::{from_now, more_or_retry_after, since_epoch},
     strictness::Strictness,
     text::Text,
     timestamp,

@@ -13,7 +13,7 @@ use super::{
     lines::HeaderLines,
     names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_RETRY_AFTER},
     numbers::number_value,
-    seconds::{retry_after, retry_after_millis},
+    parse::{retry_after, retry_after_millis},
     stack,
     unit_format::UnitLines,
 };

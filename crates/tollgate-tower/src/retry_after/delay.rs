@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::{gate::Settings, remaining, units};
+use super::{field::text, remaining, settings::Settings, units};
 use crate::headers::{RETRY_AFTER_MS, parse_number, retry_after_millis};
 
 /// Returns the delay before the next request, or `None` when it may go out at once.
@@ -39,27 +39,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok().map(str::trim)
-}
-
-/// Collects headers for a test.
-#[cfg(test)]
-pub(super) fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in fields {
-        headers.append(http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap());
-    }
-    headers
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
 
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::field::headers, *};
 
     const SETTINGS: Settings = Settings { fallback: Duration::from_secs(999), ..Settings::DEFAULT };
     const FORBIDDEN: Settings = Settings { delays_on_forbidden: true, ..SETTINGS };

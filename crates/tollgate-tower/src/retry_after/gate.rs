@@ -8,24 +8,7 @@ use std::{
 use http::Response;
 use tokio::time::Instant;
 
-use super::delay;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) cap: Duration,
-    pub(super) jitter: f64,
-    pub(super) fallback: Duration,
-    pub(super) delays_on_forbidden: bool,
-}
-
-impl Settings {
-    pub(super) const DEFAULT: Self = Self {
-        cap: Duration::from_secs(60),
-        jitter: 0.1,
-        fallback: Duration::from_secs(1),
-        delays_on_forbidden: false,
-    };
-}
+use super::{delay, settings::Settings};
 
 /// Holds requests back until the remote server accepts them again.
 pub(super) struct Gate {

@@ -2,10 +2,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{
-    gate::{Gate, Settings},
-    service::RetryAfter,
-};
+use super::{gate::Gate, service::RetryAfter, settings::Settings};
 
 /// Delays requests until the remote server accepts them again.
 ///

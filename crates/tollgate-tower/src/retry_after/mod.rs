@@ -9,11 +9,13 @@
 //! together then stay below the limit.
 
 mod delay;
+mod field;
 pub mod future;
 mod gate;
 mod layer;
 mod remaining;
 mod service;
+mod settings;
 mod units;
 
 pub use layer::RetryAfterLayer;

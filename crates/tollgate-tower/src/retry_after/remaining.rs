@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, key_ref};
 
-use super::delay::text;
+use super::field::text;
 use crate::headers::{from_now, parse_number};
 
 /// Returns the time until there are more units, when a header says that none remain.
@@ -55,12 +55,12 @@ mod tests {
 
     use http::StatusCode;
 
-    use super::super::{delay, gate::Settings};
+    use super::super::{delay, field, settings::Settings};
     use super::*;
 
     fn delay(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {
         let settings = Settings { fallback: Duration::from_secs(999), ..Settings::DEFAULT };
-        let headers = delay::headers(fields);
+        let headers = field::headers(fields);
         delay::of(StatusCode::from_u16(status).unwrap(), &headers, &settings).map(|delay| delay.as_secs())
     }
 

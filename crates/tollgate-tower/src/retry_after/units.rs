@@ -35,7 +35,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
-    use crate::{headers::timestamp, retry_after::delay::headers};
+    use crate::{headers::timestamp, retry_after::field::headers};
 
     fn seconds(fields: &[(&'static str, &str)]) -> Option<u64> {
         reset(&headers(fields)).map(|reset| reset.as_secs())

@@ -62,8 +62,10 @@ fn frames(
     StreamBody::new(stream::iter(frames))
 }
 
+type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+
 /// Polls a body once.
-fn poll<B: Body + Unpin>(body: &mut B) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+fn poll<B: Body + Unpin>(body: &mut B) -> Poll<NextFrame<B>> {
     Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
 }
 

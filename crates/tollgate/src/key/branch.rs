@@ -3,8 +3,8 @@
 use std::{slice, sync::Arc};
 
 use super::{
-    Key,
-    text::{LONG, LongKey, MAX_BRANCHES},
+    Key, LongKey,
+    text::{LONG, MAX_BRANCHES},
 };
 
 /// Stands between two branches. No level contains it, so the text of a key shows its branches.

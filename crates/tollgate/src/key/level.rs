@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Key,
-    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, LongKey, MAX_LEVELS},
+    Key, LongKey,
+    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, MAX_LEVELS},
 };
 
 /// Stands between two levels. No level contains it, so the text of a key shows its levels.

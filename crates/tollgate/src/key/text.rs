@@ -2,8 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::Key;
-
 /// The greatest number of levels of a key.
 pub(crate) const MAX_LEVELS: usize = 4;
 
@@ -24,14 +22,6 @@ pub(crate) const PADDING: u8 = b'0';
 pub(super) const LONG: u8 = u8::MAX;
 
 pub(super) type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
-
-/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
-pub(super) enum LongKey {
-    /// The text of a nested key.
-    Nested { len: u16, text: [u8; LONG_BYTES] },
-    /// The keys of a key with branches, and the text of all.
-    Branches { text: Box<[u8]>, keys: Box<[Key]> },
-}
 
 /// The greatest length of a nested key in bytes.
 pub(super) const LONG_BYTES: usize = MAX_LEVELS * (KEY_BYTES + 1) - 1;

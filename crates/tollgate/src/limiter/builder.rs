@@ -1,10 +1,10 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{Limiter, inner::Inner};
+use super::{
+    Limiter,
+    inner::{DEADLINE, Inner},
+};
 use crate::{DeniedKeys, Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
-
-/// The default of [`LimiterBuilder::deadline`].
-pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;

@@ -6,12 +6,14 @@ use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, Outage, PolicySet, Store, StoreFuture,
     cost::ChargeRef,
     entry::TAG_BYTES,
-    limiter::builder::DEADLINE,
     outage::Fallback,
     runtime,
     store::{Guard, PendingCheck},
     wait::queue::WaitQueues,
 };
+
+/// The default of [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
 pub(crate) struct Inner {

@@ -64,8 +64,17 @@ impl Tables for BranchTables<'_> {
     }
 }
 
-/// Decides over all policies of the check and charges all or none.
-pub(super) fn check(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
+/// Decides over all policies of the check and charges all or none. The key has no branches.
+#[inline]
+pub(super) fn check_in(table: &mut StateTable, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
+    match check.policies.shared() {
+        [policy] => PolicyLevels::one(table.check_one(hash, check, policy, now_us)),
+        _ => check_all(&mut OneTable { table, hash, key: check.key }, check, now_us),
+    }
+}
+
+/// Decides over all policies of the check, wherever their states are, and charges all or none.
+pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
     let mut loaded = load(tables, check, |at| check.cost_of(at), now_us);
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
     let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
@@ -117,7 +126,7 @@ pub(super) fn reserve(
     };
     // A reservation of other policies is held: this call charges nothing.
     let check = if is_held { Check::new(check.policies, check.key, Cost::ZERO) } else { check };
-    let levels = self::check(tables, check, now_us);
+    let levels = check_all(tables, check, now_us);
     if !is_held && levels.fit() {
         tables.records().insert(check.key, id, Record::new(check, &levels, now_us, life_us));
     }

@@ -2,7 +2,10 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
-use super::state_table::StateTable;
+use super::{
+    decision::{self, OneTable},
+    state_table::StateTable,
+};
 use crate::{Check, Decision, Key, PolicySet};
 
 /// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
@@ -25,18 +28,19 @@ impl Lockless {
 
     /// Decides at `now_us`.
     pub fn check(&mut self, check: Check<'_>, now_us: u64) -> Decision {
-        let levels = self.0.check(hash(check.key), check, now_us);
+        let levels = decision::check_in(&mut self.0, hash(check.key), check, now_us);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds at `now_us` the cost that `check` spent at `spent_us`.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64, spent_us: u64) {
-        self.0.refund(hash(check.key), check, now_us, spent_us);
+        let mut table = OneTable { table: &mut self.0, hash: hash(check.key), key: check.key };
+        decision::refund(&mut table, check, now_us, spent_us, None);
     }
 
     /// Removes the states that belong to the key alone.
     pub fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.0.reset(hash(key), policies, key);
+        decision::reset(&mut OneTable { table: &mut self.0, hash: hash(key), key }, policies, key);
     }
 
     /// Returns the number of states.

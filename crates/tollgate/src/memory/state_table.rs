@@ -3,15 +3,11 @@ use std::{ptr, sync::Arc};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::{
-    decision::{self, OneTable},
-    stored_key::{KeyProbe, StoredKey},
-};
+use super::stored_key::{KeyProbe, StoredKey};
 use crate::{
     Check, Cost, Key, Policy,
     algorithm::{PolicyLevel, Settled, State},
     key::hash_text,
-    policy_levels::PolicyLevels,
     reservation::Records,
 };
 
@@ -86,19 +82,9 @@ impl StateTable {
         &mut self.records
     }
 
-    /// Decides over all policies of the check and charges all or none.
+    /// Decides over one policy, which is the common case: the state is changed in place, without moving it out.
     #[inline]
-    pub(super) fn check(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        match check.policies.shared() {
-            [policy] => PolicyLevels::one(self.check_one(hash, check, policy, now_us)),
-            _ => self.check_all(hash, check, now_us),
-        }
-    }
-
-    /// Decides as [`check_all`](Self::check_all) does, for the common case of one policy: the state
-    /// is changed in place, without moving it out.
-    #[inline]
-    fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
+    pub(super) fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
@@ -114,22 +100,6 @@ impl StateTable {
             self.insert(slot, check.key, policy, state, now_us);
         }
         level
-    }
-
-    fn check_all(&mut self, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
-        decision::check(&mut OneTable { table: self, hash, key: check.key }, check, now_us)
-    }
-
-    /// Refunds the cost of `check`, which was spent at `spent_us`.
-    #[cfg(feature = "testing")]
-    pub(super) fn refund(&mut self, hash: u64, check: Check<'_>, now_us: u64, spent_us: u64) {
-        decision::refund(&mut OneTable { table: self, hash, key: check.key }, check, now_us, spent_us, None);
-    }
-
-    /// Removes the states that belong to the key alone.
-    #[cfg(feature = "testing")]
-    pub(super) fn reset(&mut self, hash: u64, policies: &crate::PolicySet, key: &Key) {
-        decision::reset(&mut OneTable { table: self, hash, key }, policies, key);
     }
 
     /// Loads a state for a decision over these units. A state that was moved out has to be written or put back.

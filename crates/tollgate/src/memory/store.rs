@@ -116,7 +116,7 @@ impl MemoryStore {
         }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let levels = timed.shard.check(hash, check, now_us);
+        let levels = decision::check_in(&mut timed.shard, hash, check, now_us);
         drop(timed);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
@@ -125,7 +125,7 @@ impl MemoryStore {
     #[cold]
     fn decide_branches(&self, check: Check<'_>) -> Decision {
         let (levels, now_us) =
-            self.locked(check.key, |tables, now_us| (decision::check(tables, check, now_us), now_us));
+            self.locked(check.key, |tables, now_us| (decision::check_all(tables, check, now_us), now_us));
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 

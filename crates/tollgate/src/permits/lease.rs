@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::Clock;
 
-/// What the store granted to this replica for one key, until it is lost. Permits of the same grant share it.
+/// The permits that the store granted to this replica for one key, until they are lost. Permits of the same grant share it.
 #[derive(Debug)]
 pub(super) struct Lease {
     /// The time on the clock of this replica at which the permits lapse unless they are renewed.

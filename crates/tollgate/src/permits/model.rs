@@ -1,13 +1,12 @@
 //! A model of the schedules: the pure functions of the server and of the replicas, with crashes, stalls, calls that are lost,
 //! late or repeated, replies that are lost or late, clocks that differ, and servers that lose their state.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+mod parts;
 
+use std::{sync::LazyLock, time::Duration};
+
+use self::parts::{Dice, Message, Replica};
 use super::{
-    lease::Lease,
     pool::{Pool, PoolRules, Turn},
     request::{PermitGrant, PermitOutcome, PermitRequest},
     state::PermitState,
@@ -15,55 +14,17 @@ use super::{
 use crate::{Concurrency, Key};
 
 const LIFE_US: u64 = 1_000_000;
-const START_US: u64 = 4_000_000_000_000_000;
+pub(super) const START_US: u64 = 4_000_000_000_000_000;
 const RUNS: u64 = 1_400;
 const STEPS: u64 = 400;
 
 static POLICY: LazyLock<Concurrency> = LazyLock::new(|| Concurrency::new("model", 1));
 static KEY: LazyLock<Key> = LazyLock::new(|| Key::new("key"));
 
-/// Draws numbers by xorshift64*.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
-    }
-
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
-
-/// A replica: its pool, and the permits that it has handed out.
-struct Replica {
-    name: u64,
-    rules: PoolRules,
-    pool: Pool,
-    permits: Vec<Arc<Lease>>,
-    limit: u32,
-    number: u64,
-    /// The call that is under way, by its number.
-    turn: Option<(u64, Turn)>,
-    /// The clock runs faster or slower by this many parts of 10 000, and from its own start.
-    skew: i64,
-    offset_us: u64,
-}
-
-/// A message in the network.
-#[derive(Clone, Copy)]
-enum Message {
-    Call { name: u64, number: u64, turn: Turn, limit: u32, is_pooled: bool },
-    Reply { name: u64, number: u64, grant: PermitGrant },
-}
-
 struct World {
     dice: Dice,
     now_us: u64,
-    /// What the clock of the server is ahead of the time.
+    /// The time by which the clock of the server is ahead.
     ahead_us: i64,
     server: PermitState,
     backup: PermitState,
@@ -71,23 +32,11 @@ struct World {
     network: Vec<Message>,
     names: u64,
     most: u32,
-    /// Whether servers lose their state and their clocks jump forward.
+    /// Tells whether servers lose their state, and their clocks jump forward.
     is_faulty: bool,
     fault_us: u64,
     grants: u64,
     lost: u64,
-}
-
-impl Replica {
-    fn now_us(&self, now_us: u64) -> u64 {
-        let passed = (now_us - START_US) as i64;
-        self.offset_us + (passed + passed * self.skew / 10_000) as u64
-    }
-
-    fn live(&self, now_us: u64) -> u32 {
-        let now_us = self.now_us(now_us);
-        self.permits.iter().filter(|lease| !lease.is_lost(now_us)).count() as u32
-    }
 }
 
 impl World {

@@ -11,12 +11,9 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc::UnboundedSender};
 
-use super::{
-    pool::{Pool, PoolRules},
-    upkeep::Upkeep,
-};
+use super::pool::{Pool, PoolRules};
 use crate::{Clock, Concurrency, Key, clock::micros, limiter::Inner, metrics::PermitMetrics};
 
 /// The number of parts of the table of pools, each behind its own lock.
@@ -46,6 +43,10 @@ pub(super) struct Shared {
     pub(super) upkeep: Upkeep,
     pub(super) metrics: PermitMetrics,
 }
+
+/// Sends pools to the task that renews permits, while it runs.
+#[derive(Default)]
+pub(super) struct Upkeep(Mutex<Option<UnboundedSender<PoolRef>>>);
 
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
@@ -173,6 +174,22 @@ impl Shared {
             mean_us => mean_us,
         };
         Duration::from_micros(mean_us / in_flight.max(1)).max(Duration::from_millis(1))
+    }
+}
+
+impl Upkeep {
+    /// Settles the pool soon. Without the task, its permits lapse.
+    pub(super) fn settle(&self, pool: PoolRef) {
+        let pool = match &*self.lock() {
+            Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
+            None => Some(pool),
+        };
+        // Dropped without the lock.
+        drop(pool);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
+        lock(&self.0)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct PermitState {
     holders: Vec<Holder>,
 }
 
-/// What one replica holds.
+/// The permits that one replica holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Holder {
     replica: u64,

@@ -8,6 +8,7 @@ use super::{
     pool::Turn,
     request::{PermitGrant, PermitOutcome, PermitRequest},
     shared::{KeyState, PoolRef},
+    upkeep,
 };
 use crate::{Deadline, Error, ErrorKind, Store, StoreFuture};
 
@@ -16,7 +17,7 @@ impl PoolRef {
     ///
     /// A call whose future is dropped counts as one without a reply.
     pub(super) async fn turn(&self, deadline: Deadline) -> Result<(), Error> {
-        self.shared.upkeep.start(&self.shared);
+        upkeep::start(&self.shared);
         let turn = self.begin(&mut self.lock());
         let unanswered = Unanswered { pool: self };
         let answer = self.send(turn, Some(deadline));

@@ -1,13 +1,10 @@
 //! The task that renews permits and gives idle ones back. There is one for each limiter, while it holds permits.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
@@ -15,39 +12,19 @@ use tokio::{
 use super::shared::{PoolRef, Shared};
 use crate::Deadline;
 
-/// Sends pools to the task, while it runs.
-#[derive(Default)]
-pub(super) struct Upkeep(Mutex<Option<UnboundedSender<PoolRef>>>);
-
 /// The most calls that the task has under way.
 const MAX_CALLS: usize = 256;
 
-impl Upkeep {
-    /// Starts the task on the runtime of the caller, unless it runs.
-    pub(super) fn start(&self, shared: &Arc<Shared>) {
-        let mut sender = self.lock();
-        if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (to_task, pools) = unbounded_channel();
-        *sender = Some(to_task);
-        runtime.spawn(Task { shared: Arc::clone(shared), pools, calls: JoinSet::new() }.run());
+/// Starts the task on the runtime of the caller, unless it runs.
+pub(super) fn start(shared: &Arc<Shared>) {
+    let mut sender = shared.upkeep.lock();
+    if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
+        return;
     }
-
-    /// Settles the pool soon. Without the task, its permits lapse.
-    pub(super) fn settle(&self, pool: PoolRef) {
-        let pool = match &*self.lock() {
-            Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
-            None => Some(pool),
-        };
-        // Dropped without the lock.
-        drop(pool);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    let Ok(runtime) = Handle::try_current() else { return };
+    let (to_task, pools) = unbounded_channel();
+    *sender = Some(to_task);
+    runtime.spawn(Task { shared: Arc::clone(shared), pools, calls: JoinSet::new() }.run());
 }
 
 struct Task {

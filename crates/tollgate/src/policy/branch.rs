@@ -76,6 +76,15 @@ mod tests {
         assert_eq!(policy("a").at_branch(3).with_quota(quota).unwrap().branch(), 3);
     }
 
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_decision_belongs_to_the_branch_of_the_first_policy() {
+        let key = Key::new("a").beside("b").beside("c");
+        let set = PolicySet::from([policy("a").at_branch(2), policy("b").at_branch(3)]);
+        assert_eq!(set.first_branch(&key), &Key::new("b"));
+        assert_eq!(set.first_branch(&Key::new("flat")), &Key::new("flat"));
+    }
+
     #[test]
     fn a_set_refuses_keys_that_lack_what_a_policy_meters() {
         let set = PolicySet::from([policy("a"), policy("b").at_branch(2).at_level(2), policy("c").at_branch(3)]);

@@ -39,7 +39,7 @@ pub(crate) struct Reserved {
     pub(crate) at_us: u64,
 }
 
-/// What a commit changes on one policy.
+/// The change that a commit makes on one policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
     None,

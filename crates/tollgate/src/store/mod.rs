@@ -56,7 +56,8 @@ use crate::{
 ///     charges nothing again until then, and answers the same. A denied reservation is not recorded.
 /// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
 ///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
-///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged.
+///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged. A leaky
+///     bucket takes back only the last places of its queue.
 /// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
 ///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
 ///     8 times the time from exhausted to fresh.

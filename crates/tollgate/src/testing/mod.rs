@@ -48,7 +48,6 @@ pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
 }
 
 /// Reserves the costs of `check` under an id for some microseconds.
-#[must_use]
 pub fn reserve(store: &MemoryStore, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
     store.reserve_now(check, id, life_us)
 }

@@ -124,6 +124,21 @@ fn overloads_lower_the_limit_and_a_rare_one_does_not() {
 }
 
 #[test]
+fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_shed() {
+    for (offered, expected) in [(8, 20), (9, 21)] {
+        let clock = Clock::manual(0);
+        let builder = AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).shares([1.0, 0.4]);
+        let limiter = builder.clock(clock.clone()).build();
+        end(&limiter, &clock, 9, Duration::from_millis(10), Signal::Success);
+        let slots: Vec<_> = (0..offered).filter_map(|_| limiter.try_acquire(Priority::new(1)).ok()).collect();
+        assert_eq!(slots.len(), 8);
+        clock.advance(Duration::from_millis(100));
+        slots.into_iter().for_each(|slot| slot.finish(Signal::Success));
+        assert_eq!(limiter.limit(), expected, "{offered} requests");
+    }
+}
+
+#[test]
 fn a_cancelled_request_counts_if_it_was_slower_than_the_last_window() {
     let clock = Clock::manual(0);
     let builder = || AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(50))).clock(clock.clone());
@@ -201,6 +216,7 @@ fn threads_never_have_more_requests_in_flight_than_the_limit() {
                     let count = slots.len() as u32;
                     assert!(in_flight.fetch_add(count, Ordering::SeqCst) + count <= LIMIT);
                     admitted.fetch_add(count, Ordering::Relaxed);
+                    std::thread::yield_now();
                     in_flight.fetch_sub(count, Ordering::SeqCst);
                     slots.into_iter().for_each(|slot| slot.finish(Signal::Success));
                 }

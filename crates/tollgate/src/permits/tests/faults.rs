@@ -46,25 +46,6 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_clock_jumps_tells_a_replica_that_its_permits_are_lost() {
-    let (time, clock) = (Clock::manual(1_000_000), Clock::tokio());
-    let server = Server::new(&time);
-    let replicas = [(); 2].map(|()| server.replica(EXACT, &clock));
-    let keeps = permit(&replicas[1]).await;
-    let first = permit(&replicas[0]).await;
-    time.advance(Duration::from_secs(7));
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    // A call of the second replica renews its permit. That of the first one lapses at the server.
-    let denied = replicas[1].acquire("acme").await.unwrap().is_denied();
-    time.advance(Duration::from_secs(4));
-    let taken = permit(&replicas[1]).await;
-    assert!(denied);
-    assert!(!first.is_lost(), "nobody has told it yet");
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(first.is_lost() && !keeps.is_lost() && !taken.is_lost());
-}
-
-#[tokio::test(start_paused = true)]
 async fn work_under_finish_runs_on_and_under_cancel_is_dropped_when_the_renewals_fail() {
     for (on_loss, expected) in [(OnLoss::Finish, Ok(())), (OnLoss::Cancel, Err(Lost(())))] {
         let clock = Clock::tokio();

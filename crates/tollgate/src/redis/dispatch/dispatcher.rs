@@ -3,9 +3,10 @@ use std::sync::Arc;
 use super::{
     deadline::DeadlineTimer,
     direct::DirectCheck,
+    inbox::Inbox,
     queue::{NotQueued, Waiting},
     request::{self, CheckRequest, QueuedCheck, ReplySender},
-    worker::{self, Inbox},
+    worker,
 };
 use crate::{
     Error,

@@ -7,11 +7,13 @@ mod direct;
 mod dispatcher;
 mod group;
 mod handle;
+mod inbox;
 mod known_scripts;
 mod load;
 mod queue;
 mod request;
 mod sent;
+mod traffic;
 mod window;
 mod worker;
 

@@ -1,3 +1,6 @@
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::{
     fmt,
     future::Future,
@@ -341,66 +344,5 @@ impl fmt::Debug for CheckRequest {
             .field("policies", &self.policies)
             .field("charge", &self.charge)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use std::task::Waker;
-
-    use foldhash::fast::RandomState;
-
-    use super::*;
-    use crate::{Cost, Policy, Quota};
-
-    pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
-        let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
-        let key = Key::new("acme");
-        let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
-        Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7, hasher: RandomState::default() }, None))
-    }
-
-    fn sides() -> (ReplySender, ReplyReceiver) {
-        channel(request_within(Duration::from_secs(1)))
-    }
-
-    fn unavailable() -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Unavailable, "away"))
-    }
-
-    fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, Error>, NoReply>> {
-        Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn a_reply_is_received_once() {
-        let (sender, mut receiver) = sides();
-        assert!(sender.is_awaited() && poll(&mut receiver).is_pending());
-        sender.send(unavailable());
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-    }
-
-    #[test]
-    fn the_first_of_reply_and_deadline_counts() {
-        let (sender, mut receiver) = sides();
-        receiver.request().expire();
-        assert!(!sender.is_awaited(), "an expired check is not sent");
-        sender.send(unavailable());
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Late))));
-        let (sender, mut receiver) = sides();
-        sender.send(unavailable());
-        receiver.request().expire();
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(_)))));
-    }
-
-    #[test]
-    fn a_dropped_side_tells_the_other() {
-        let (sender, mut receiver) = sides();
-        drop(sender);
-        assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-        let (sender, receiver) = sides();
-        drop(receiver);
-        assert!(!sender.is_awaited());
     }
 }

@@ -9,10 +9,10 @@ use std::{
 use super::{
     batch::{self, AnsweredBatch, Batch},
     group::Group,
+    inbox::Inbox,
     queue::Waiting,
     request::QueuedCheck,
     window::Ticket,
-    worker::Inbox,
 };
 use crate::redis::{
     connect::{Connection, Numbered},

@@ -6,15 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::sync::Notify;
-
 use super::{
     batch::{self, Batch, BatchLimit},
-    direct::Traffic,
-    known_scripts::KnownScripts,
-    load::{Load, SpeedMeter},
-    queue::Queue,
-    request::{QueuedCheck, overloaded},
+    inbox::Inbox,
+    load::SpeedMeter,
+    request::overloaded,
     sent::SentBatches,
     window::Window,
 };
@@ -26,28 +22,6 @@ use crate::{
     },
     runtime::now,
 };
-
-/// The queue before a server, and the signal that a check was added or the queue was closed.
-#[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) queue: Queue<QueuedCheck>,
-    pub(super) wake: Notify,
-    pub(super) load: Load,
-    pub(super) traffic: Traffic,
-    pub(super) scripts: KnownScripts,
-}
-
-impl Inbox {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            queue: Queue::new(),
-            wake: Notify::new(),
-            load: Load::new(),
-            traffic: Traffic::new(),
-            scripts: KnownScripts::default(),
-        })
-    }
-}
 
 /// The parts into which all waiting checks are divided, so that the client works on the answers to one batch while the
 /// server works on the next.

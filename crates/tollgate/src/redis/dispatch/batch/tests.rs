@@ -207,7 +207,7 @@ fn no_call_names_a_key_twice() {
         PolicySet::from([bucket("p").at_level(2), bucket("q").at_level(2).at_branch(2)]),
     ];
     let part = |dice: usize| Key::from((dice % 2) as u64).child((dice / 2 % 2) as u64);
-    let outer = |dice: usize| if dice % 3 == 0 { Key::from((dice % 2) as u64) } else { part(dice) };
+    let outer = |dice: usize| if dice.is_multiple_of(3) { Key::from((dice % 2) as u64) } else { part(dice) };
     for seed in 0..200_usize {
         let (mut waiting, mut sent) = (Line::new(), Vec::new());
         for step in 0..40_usize {

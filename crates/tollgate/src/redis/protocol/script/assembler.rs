@@ -25,7 +25,6 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
         ("policies", _) => push(&format!("local each = {}", parts.len())),
         ("numbers", _) => number_lines(parts).iter().for_each(|line| push(line)),
         ("tag", _) if is_tagged(parts) => push("local tag = ARGV[at / each + 2]"),
-        ("tag", _) => {}
         ("keys", base) => {
             for at in 1..=parts.len() {
                 match base.parse::<usize>() {
@@ -35,7 +34,7 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
             }
         }
         ("untagged", _) if is_tagged(parts) => push("local tag = ''"),
-        ("untagged", _) => {}
+        ("tag" | "untagged", _) => {}
         ("record", _) => record_lines(parts).iter().for_each(|line| push(line)),
         ("held", _) => held_lines(parts).iter().for_each(|line| push(line)),
         ("verdicts", _) => push(&format!("local {}", names("fits").join(", "))),
