@@ -99,8 +99,9 @@ impl Admission {
         self.extras.as_mut()?.reservation.take()
     }
 
-    /// Settles the charge of a request whose service returned an error.
+    /// Settles the charge or the reservation of a request whose service returned an error.
     pub(crate) fn fail(&mut self) {
+        drop(self.take_reservation());
         if let Some(charge) = self.charge() {
             charge.settle(Outcome::Failed);
         }

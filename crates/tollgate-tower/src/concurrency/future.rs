@@ -101,8 +101,13 @@ where
                     // The next state drops the future of the service.
                     Poll::Ready(request) => State::Rejected { response: Some(this.shared.reject_lost(&request)) },
                     Poll::Pending => {
-                        let response = ready!(future.poll(cx))?;
-                        return Poll::Ready(Ok(in_flight.complete(response)));
+                        return Poll::Ready(match ready!(future.poll(cx)) {
+                            Ok(response) => Ok(in_flight.complete(response)),
+                            Err(error) => {
+                                in_flight.fail();
+                                Err(error)
+                            }
+                        });
                     }
                 },
             };

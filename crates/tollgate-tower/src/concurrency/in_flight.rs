@@ -39,6 +39,11 @@ impl InFlight {
         }
     }
 
+    /// Gives the permit of a request back whose service returned an error.
+    pub(super) fn fail(&mut self) {
+        (self.permit, self.watch) = (None, None);
+    }
+
     /// Returns the head of the request once its permit is lost.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Box<Parts>> {
         if let Some(watch) = &mut self.watch

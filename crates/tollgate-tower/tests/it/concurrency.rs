@@ -80,7 +80,9 @@ async fn a_permit_is_held_until_the_body_ends_fails_or_is_dropped() {
 async fn failed_cancelled_and_panicking_requests_give_their_permits_back() {
     let (limiter, layer) = streams();
     let failing = service_fn(|_: Request<()>| async { Err::<Response<String>, _>("failed") });
-    assert_eq!(layer.layer(failing).oneshot(acme()).await.err(), Some("failed"));
+    let mut call = std::pin::pin!(layer.layer(failing).call(acme()));
+    assert_eq!(call.as_mut().await.err(), Some("failed"));
+    assert_eq!(free(&limiter, "acme").await, 2, "the future is still there");
     let stuck = service_fn(|_: Request<()>| pending::<Result<Response<String>, Infallible>>());
     let mut call = Box::pin(layer.layer(stuck).oneshot(acme()));
     assert!(call.as_mut().now_or_never().is_none());
@@ -94,6 +96,49 @@ async fn failed_cancelled_and_panicking_requests_give_their_permits_back() {
 }
 
 type Served = Result<Response<String>, Infallible>;
+
+/// Reads, as it is dropped, whether the permit of its request is still held.
+struct Work(ConcurrencyLimiter, Arc<AtomicBool>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_denied();
+        self.1.store(is_held, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn the_work_of_a_request_is_dropped_before_its_permit_is_given_back() {
+    let limiter = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    for responds in [false, true] {
+        let was_held = Arc::new(AtomicBool::new(false));
+        let (held, of) = (Arc::clone(&was_held), limiter.clone());
+        let service = service_fn(move |_: Request<()>| {
+            let work = Work(of.clone(), Arc::clone(&held));
+            async move {
+                if !responds {
+                    let _work = work;
+                    return pending().await;
+                }
+                let rows = stream::once(async move {
+                    let _work = work;
+                    pending::<Result<Bytes, Infallible>>().await
+                });
+                Ok::<_, Infallible>(Response::new(Body::from_stream(rows)))
+            }
+        });
+        let mut call = Box::pin(ConcurrencyLayer::new(limiter.clone(), Global).layer(service).oneshot(request()));
+        if responds {
+            let mut response = call.await.unwrap();
+            assert!(response.frame().now_or_never().is_none());
+        } else {
+            assert!(call.as_mut().now_or_never().is_none());
+            drop(call);
+        }
+        assert!(was_held.load(Ordering::Relaxed), "the response has begun: {responds}");
+        assert_eq!(free(&limiter, "all").await, 1);
+    }
+}
 
 #[tokio::test]
 async fn a_request_without_a_permit_receives_429_with_fields_and_a_document() {

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{Clock, Cost, Costs, Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem};
+use tollgate_tower::{Counter, Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{Answer, ESTIMATE, Ledger, REQUESTS, Served, TOKENS, charged, settled, until_charged};
@@ -113,6 +113,44 @@ async fn the_estimate_stands_when_nothing_was_counted() {
         let ledger = Ledger::new(is_far);
         assert_eq!((spend(&ledger, End::Dropped(0), true).await, ledger.commits()), ((1, 100), 0));
     }
+}
+
+/// Counts tokens when it is dropped.
+struct CountsAtTheEnd(Counter);
+
+impl Drop for CountsAtTheEnd {
+    fn drop(&mut self) {
+        self.0.add(55);
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_a_stream_counts_as_it_is_dropped_are_charged() {
+    let ledger = Ledger::new(false);
+    let service = service_fn(|request: Request<()>| async move {
+        let tokens = CountsAtTheEnd(request.extensions().get::<Meter>().unwrap().counter("tokens").unwrap());
+        let stream = futures_util::stream::once(async move {
+            let _tokens = tokens;
+            pending::<Served<bytes::Bytes>>().await
+        });
+        Served::Ok(Response::new(axum::body::Body::from_stream(stream)))
+    });
+    let mut response = reserving(&ledger.limiter()).layer(service).oneshot(acme()).await.unwrap();
+    assert!(response.frame().now_or_never().is_none());
+    drop(response);
+    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 55), 1));
+}
+
+#[tokio::test]
+async fn a_service_that_fails_is_settled_before_its_future_is_dropped() {
+    let ledger = Ledger::new(false);
+    let service = service_fn(|request: Request<()>| async move {
+        request.extensions().get::<Meter>().unwrap().counter("tokens").unwrap().set(0);
+        Err::<Response<String>, _>("failed")
+    });
+    let mut call = std::pin::pin!(reserving(&ledger.limiter()).layer(service).call(acme()));
+    assert_eq!(call.as_mut().await.err(), Some("failed"));
+    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 0), 1));
 }
 
 #[tokio::test(start_paused = true)]

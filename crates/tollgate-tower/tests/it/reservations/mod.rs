@@ -170,4 +170,4 @@ impl From<String> for Answer {
 }
 
 /// The result of a service that does not fail.
-pub(crate) type Served<B> = Result<http::Response<B>, Infallible>;
+pub(crate) type Served<T> = Result<T, Infallible>;

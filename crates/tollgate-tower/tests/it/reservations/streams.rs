@@ -43,12 +43,14 @@ async fn streams_over_http_1_and_http_2_are_settled_at_their_end_and_when_the_cl
             let client = Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http::<Empty<Bytes>>();
             let request = Request::get(format!("http://{address}{path}")).header("x-api-key", "acme");
             let mut response = client.request(request.body(Empty::new()).unwrap()).await.unwrap();
-            for word in ["one", "two"] {
-                let event = response.frame().await.unwrap().unwrap().into_data().unwrap();
-                assert_eq!(event, format!("data: {word}\n\n"));
+            // The connection may join or split the frames.
+            let mut text = Vec::new();
+            while !text.ends_with(b"two\n\n") {
+                text.extend(response.frame().await.unwrap().unwrap().into_data().unwrap());
             }
+            assert_eq!(String::from_utf8_lossy(&text), "data: one\n\ndata: two\n\n");
             if path == "/whole" {
-                assert!(response.frame().await.is_none());
+                assert_eq!(response.body_mut().collect().await.unwrap().to_bytes(), "");
             }
             drop(response);
             drop(client);
