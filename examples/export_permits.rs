@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! cargo run --example export_permits
-//! export() { curl -iN -H 'X-Tenant: acme' "http://127.0.0.1:3000/export?rows=$1"; }
-//! export 100 > /dev/null & export 100 > /dev/null & sleep 0.2; export 5; wait
-//! export 10 > /dev/null & export 10 > /dev/null & sleep 0.2; export 5; wait
+//! rows() { curl -iN -H 'X-Tenant: acme' "http://127.0.0.1:3000/export?rows=$1"; }
+//! rows 100 > /dev/null & rows 100 > /dev/null & sleep 0.2; rows 5; wait
+//! rows 10 > /dev/null & rows 10 > /dev/null & sleep 0.2; rows 5; wait
 //! ```
 //!
 //! An export sends a row each 50 ms. The third one of the first line waits for half a second, and then gets 429: two exports

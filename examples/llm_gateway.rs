@@ -11,8 +11,8 @@
 //! HEADERS=anthropic cargo run --example llm_gateway
 //! ```
 //!
-//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key has 60 requests and 10 000 tokens a minute, and two
-//! streams at the same time.
+//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key has 60
+//! requests and 10 000 tokens a minute, and two streams at the same time.
 //!
 //! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left. When the
 //! stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the middle of a stream:

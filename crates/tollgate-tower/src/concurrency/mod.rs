@@ -31,6 +31,9 @@
 //!
 //! # Place the layer
 //!
+//! It is a layer of its own, as an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) is: a limit of permits needs no rate
+//! limit beside it.
+//!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
 //! [`ReservationLayer`](crate::reservation::ReservationLayer). A request without a permit is then charged nothing, and a
 //! request that the rate limit denies gives its permit back with its response. The other order charges requests that get

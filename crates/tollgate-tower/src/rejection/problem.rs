@@ -12,8 +12,8 @@ use crate::{headers::number_value, key::KeyErrorKind};
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
-/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An overload has the type `temporary-reduced-capacity`
-/// of the same draft. The document never contains the key.
+/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An overload has the type
+/// `temporary-reduced-capacity` of the same draft. The document never contains the key.
 ///
 /// ```
 /// use http::{Request, Response};
