@@ -131,7 +131,7 @@ fn tokens_are_reserved_and_settled_when_the_stream_ends_or_the_client_hangs_up()
         assert!(third.head.contains(r#"ratelimit-policy: "streams";q=2;qu="concurrent-requests""#), "{}", third.head);
         assert!(third.head.contains("retry-after: 1"), "{}", third.head);
         assert!(third.text().contains(r#""violated-policies":["streams"]"#));
-        streams.map(|stream| stream.hang_up_after(1));
+        streams.into_iter().for_each(|stream| stream.hang_up_after(1));
         wait::until("a free permit", PATIENCE, || gateway.ask("busy", 0).status == 200);
         gateway.stop();
     }

@@ -18,13 +18,16 @@ pub struct ConcurrencyBuilder<K, R = Problem> {
 
 /// Stores the options of a layer.
 pub(super) struct Options {
-    pub(super) exempt: Option<Box<dyn Fn(&Parts) -> bool + Send + Sync>>,
+    pub(super) exempt: Option<Exemption>,
     /// Tells whether a request without a permit is answered with 503 instead of 429.
     pub(super) is_unavailable: bool,
     pub(super) has_headers: bool,
     pub(super) retry_jitter: Duration,
     pub(super) labels: MetricLabels,
 }
+
+/// Tells whether a request is exempt. Boxed, so that the closure does not appear in the type of the layer.
+type Exemption = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 impl<K> ConcurrencyBuilder<K> {
     pub(super) fn new(limiter: ConcurrencyLimiter, key: K) -> Self {
