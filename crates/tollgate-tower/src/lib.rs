@@ -77,7 +77,7 @@
 //! # Requests at the same time
 //!
 //! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see the module
-//! [`concurrency`]. An [adaptive](adaptive) limit follows the latency of the service, in one process.
+//! [`concurrency`]. An [adaptive] limit follows the latency of the service, in one process.
 //!
 //! # Logs and metrics
 //!

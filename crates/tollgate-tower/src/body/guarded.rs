@@ -18,7 +18,7 @@ pin_project! {
     /// body that is dropped before its end is dropped before its guard ends, so that its work is over by then. The wrapper
     /// allocates nothing, neither for the body nor for a frame. The size hint is that of the body.
     ///
-    /// The module [describes](self) guards. [`guard_response`] wraps the body of a response.
+    /// The module [describes](crate::body) guards. [`guard_response`] wraps the body of a response.
     pub struct GuardedBody<B, G>
     where
         G: BodyGuard,

@@ -11,7 +11,7 @@ use crate::{key::KeyExtractor, rejection::Problem};
 /// The permits belong to a [`ConcurrencyLimiter`]. A request waits for one for up to the
 /// [longest wait](tollgate::Concurrency::max_wait) of the limit, which is zero by default, and in a
 /// [bounded number](tollgate::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the response is a
-/// [`PermitBody`](super::PermitBody) around that of the service. The [module](self) has an example.
+/// [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an example.
 ///
 /// [`builder`](Self::builder) offers the options:
 ///
