@@ -308,6 +308,11 @@ fn endless(
     })
 }
 
+/// Waits for what happens after a life, and fails instead of waiting for ever.
+async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("the permit is lost")
+}
+
 #[tokio::test]
 async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
     for responds in [false, true] {
@@ -321,13 +326,13 @@ async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
         if responds {
             let mut response = call.await.unwrap();
             store.go_away();
-            let error = response.frame().await.unwrap().unwrap_err();
+            let error = soon(response.frame()).await.unwrap().unwrap_err();
             assert!(error.is::<Lost>(), "{error}");
             assert!(response.frame().await.is_none());
         } else {
             assert!(call.as_mut().now_or_never().is_none());
             store.go_away();
-            let response = call.await.unwrap();
+            let response = soon(call).await.unwrap();
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         }
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "the work has ended");
