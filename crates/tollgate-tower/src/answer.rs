@@ -3,7 +3,7 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Cost, Costs, Key, LimiterFuture};
+use tollgate::{CheckFuture, Cost, Costs, Key, LimiterFuture, Reservation, StoreFuture};
 
 use crate::{
     charge::{Charge, Outcome},
@@ -12,6 +12,7 @@ use crate::{
     joint::JointFuture,
     limit::LimitRef,
     metrics::LabelIndex,
+    reservation::MeteredReservation,
 };
 
 /// Says what happens to a request next.
@@ -30,6 +31,8 @@ pub(crate) enum Step {
     LookUp(LimiterFuture),
     /// The store has not answered yet.
     Check(CheckFuture, RequestContext),
+    /// The store has not answered to a reservation yet. Boxed, because few layers reserve.
+    Reserve(Box<(StoreFuture<Reservation>, RequestContext)>),
     /// A decider has not answered yet.
     Decide(JointFuture),
 }
@@ -43,6 +46,8 @@ pub(crate) struct RequestContext {
     pub(crate) cost: Cost,
     /// The cost for each policy, where it is needed after the check.
     pub(crate) costs: Option<Box<Costs>>,
+    /// Tells that a reservation charges the request, so that no final cost does.
+    pub(crate) is_reserved: bool,
     pub(crate) labels: LabelIndex,
 }
 
@@ -54,11 +59,14 @@ pub(crate) struct Admission {
 }
 
 /// Stores what only layers with some options do.
+#[derive(Default)]
 pub(crate) struct Extras {
     pub(crate) charge: Option<Charge>,
     pub(crate) decisions: Option<Decisions>,
     /// The headers of a request that several limits decided.
     pub(crate) headers: Vec<HeaderUpdate>,
+    /// Settled when it is dropped.
+    pub(crate) reservation: Option<MeteredReservation>,
 }
 
 impl Admission {
@@ -81,8 +89,19 @@ impl Admission {
         self.extras.as_mut()?.charge.as_mut()
     }
 
-    /// Settles the charge of a request whose service returned an error.
+    /// Holds a reservation until the response body does, or until the request ends without one.
+    pub(crate) fn hold(&mut self, reservation: MeteredReservation) {
+        self.extras.get_or_insert_default().reservation = Some(reservation);
+    }
+
+    /// Takes the reservation, for the response body.
+    pub(crate) fn take_reservation(&mut self) -> Option<MeteredReservation> {
+        self.extras.as_mut()?.reservation.take()
+    }
+
+    /// Settles the charge or the reservation of a request whose service returned an error.
     pub(crate) fn fail(&mut self) {
+        drop(self.take_reservation());
         if let Some(charge) = self.charge() {
             charge.settle(Outcome::Failed);
         }

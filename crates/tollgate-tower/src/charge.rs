@@ -1,7 +1,10 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Waker},
 };
 
@@ -193,7 +196,7 @@ fn charge(limiter: &Limiter, key: &Key, costs: Costs) {
 }
 
 /// Runs a call of a store to its end.
-fn in_background(is_in_process: bool, call: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn in_background(is_in_process: bool, call: impl Future<Output = ()> + Send + 'static) {
     let mut context = Context::from_waker(Waker::noop());
     if is_in_process {
         // A store in the process finishes at the first poll, so there is no task to spawn.
@@ -205,6 +208,12 @@ fn in_background(is_in_process: bool, call: impl Future<Output = ()> + Send + 's
             runtime.spawn(call);
         }
     } else {
-        tracing::debug!("a refund or a charge failed: the request was dropped outside of the tokio runtime");
+        // The mistake is the same for every request, so it is logged once.
+        static HAS_LOGGED: AtomicBool = AtomicBool::new(false);
+        if !HAS_LOGGED.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a refund, a charge or a commit failed: the request or its body was dropped outside of the tokio runtime"
+            );
+        }
     }
 }

@@ -95,11 +95,34 @@ where
     ///
     /// Panics when it is polled after it returned the response.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_with(cx, |mut response, admission| {
+            if let Some(admission) = admission {
+                admission.complete(&mut response);
+            }
+            response
+        })
+    }
+}
+
+impl<S, K, R, ReqBody, ResBody> ResponseFuture<S, K, R, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    K: KeyExtractor,
+    R: Respond<ResBody>,
+{
+    /// Polls the service, and passes its response to `complete`, with what is left to do. A rejection has nothing left.
+    // Inlined by force, as `ResponseFuture::calling` is.
+    #[inline(always)]
+    pub(crate) fn poll_with<T>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        complete: impl FnOnce(Response<ResBody>, Option<&mut Admission>) -> T,
+    ) -> Poll<Result<T, S::Error>> {
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
                 StateProj::Rejected { response } => {
-                    return Poll::Ready(Ok(response.take().expect("the response is taken once")));
+                    return Poll::Ready(Ok(complete(response.take().expect("the response is taken once"), None)));
                 }
                 StateProj::Calling { future, admission } => {
                     let result = ready!(match admission.charge() {
@@ -107,10 +130,7 @@ where
                         None => future.poll(cx),
                     });
                     return Poll::Ready(match result {
-                        Ok(mut response) => {
-                            admission.complete(&mut response);
-                            Ok(response)
-                        }
+                        Ok(response) => Ok(complete(response, Some(admission))),
                         Err(error) => {
                             admission.fail();
                             Err(error)
@@ -123,6 +143,11 @@ where
                         Step::Check(check, context) => {
                             let result = ready!(Pin::new(check).poll(cx));
                             shared.judge(result.as_ref(), context, &mut waiting.parts)
+                        }
+                        Step::Reserve(reserving) => {
+                            let (reservation, context) = &mut **reserving;
+                            let result = ready!(Pin::new(reservation).poll(cx));
+                            shared.judge_reservation(result, context, &mut waiting.parts)
                         }
                         Step::Decide(decision) => {
                             let decision = ready!(Pin::new(decision).poll(cx));

@@ -69,6 +69,16 @@
 //! [`HandlerLimiter`]. It rejects requests with the responses of the layer, and its headers are combined with those of the
 //! layers around the handler.
 //!
+//! # Costs that are known later
+//!
+//! [`RateLimitBuilder::reserve`] charges an estimate, and settles what the service has counted when the response body ends.
+//! The module [`reservation`] describes it.
+//!
+//! # Requests at the same time
+//!
+//! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see the module
+//! [`concurrency`]. An [adaptive] limit follows the latency of the service, in one process.
+//!
 //! # Logs and metrics
 //!
 //! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key. With
@@ -77,7 +87,7 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names are told apart, and further ones are `other` |
-//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `overloaded` |
+//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `no_permit`, `overloaded` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
 //! | `tollgate_adaptive_in_flight` | `limiter` | most requests in flight in its last window |
@@ -94,6 +104,7 @@ mod answer;
 pub mod body;
 mod builder;
 mod charge;
+pub mod concurrency;
 mod decisions;
 mod double_count;
 pub mod future;
@@ -112,6 +123,7 @@ mod outer_wait;
 mod profile;
 pub mod rejection;
 mod request_limiter;
+pub mod reservation;
 pub mod retry_after;
 mod rpc;
 mod service;
@@ -120,6 +132,7 @@ mod wait;
 
 pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
+pub use concurrency::ConcurrencyLayer;
 pub use decisions::Decisions;
 pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
@@ -131,5 +144,6 @@ pub use limiters::{LimiterSource, TieredLimiters};
 pub use meter::{Counter, Meter};
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use request_limiter::RequestLimiter;
+pub use reservation::{MeteredReservation, ReservationLayer};
 pub use retry_after::RetryAfterLayer;
 pub use service::RateLimit;

@@ -1,8 +1,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use tollgate::{CheckFuture, Cost, Costs, Decision, Key, Limiter, StoreFuture};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Key, Limiter, Reservation, StoreFuture};
 
-use crate::{profile::Profile, wait};
+use crate::{profile::Profile, reservation::ReserveOptions, wait};
 
 /// Stores a limiter that is the same for all requests.
 pub(crate) struct FixedLimit {
@@ -48,6 +48,16 @@ impl Limit<'_> {
     /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
     pub(crate) fn check_costs(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
         check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
+    }
+
+    /// Reserves an estimate, and waits in the queue of a limiter that has one.
+    pub(crate) fn reserve(self, key: &Key, estimate: Costs, options: ReserveOptions) -> StoreFuture<Reservation> {
+        let reservation = options.reserve(self.limiter, key, estimate);
+        if !self.profile.has_queue {
+            return reservation;
+        }
+        let is_in_process = self.limiter.is_in_process();
+        StoreFuture::pending(async move { wait::leave_queue_reserved(reservation.await?, is_in_process).await })
     }
 
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them with the

@@ -16,6 +16,9 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 /// export. The handler counts them here, as it writes the response. Clones count together, so the stream of the
 /// response body can own a clone.
 ///
+/// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts it into the extensions of each request that it admits.
+/// With the feature `axum` it is also an extractor.
+///
 /// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
 /// overflowing.
 ///
@@ -196,6 +199,17 @@ impl fmt::Debug for Meter {
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Counter").field(&self.get()).finish()
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
+    type Rejection = std::convert::Infallible;
+
+    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). A request without one
+    /// receives a meter that nobody reads: it may be exempt.
+    async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 

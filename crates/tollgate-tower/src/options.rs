@@ -3,7 +3,12 @@ use std::{sync::Arc, time::Duration};
 use http::request::Parts;
 use tollgate::{Cost, Costs, KeySecret};
 
-use crate::{charge::FinalCost, headers::HeaderOptions, labels::MetricLabels};
+use crate::{
+    charge::FinalCost,
+    headers::HeaderOptions,
+    labels::MetricLabels,
+    reservation::{EstimateOf, ReserveOptions},
+};
 
 /// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
 #[derive(Default)]
@@ -33,6 +38,7 @@ impl Options {
             ("expose_request_limiter", self.request_limiter.is_some()),
             ("charge_after", self.charges_after),
             ("costs", matches!(self.cost, Some(CostOf::Each(_)))),
+            ("reserve", matches!(self.cost, Some(CostOf::Estimate(..)))),
         ];
         for (option, _) in options.into_iter().filter(|(_, is_set)| *is_set) {
             tracing::warn!(
@@ -50,6 +56,8 @@ pub(crate) enum CostOf {
     One(FromParts<Cost>),
     /// A cost for each policy.
     Each(FromParts<Costs>),
+    /// An estimate for each policy, which is reserved.
+    Estimate(EstimateOf, ReserveOptions),
 }
 
 type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;

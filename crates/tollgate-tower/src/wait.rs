@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, StoreFuture};
+use tollgate::{Algorithm, CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, Reservation, StoreFuture};
 
-use crate::{charge::refund, metrics};
+use crate::{
+    charge::{in_background, refund},
+    metrics,
+};
 
 /// Checks the limiter, and waits for up to `max_wait` when the quota is spent.
 pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>, max_wait: Duration) -> CheckFuture {
@@ -45,6 +48,36 @@ async fn leave_queue(limiter: Limiter, key: Key, decision: Decision) -> Result<D
     sleep(delay).await;
     slot.use_up();
     Ok(decision)
+}
+
+/// Waits until a request whose estimate is reserved leaves its queue. Refunds the estimate when it is dropped before.
+pub(crate) async fn leave_queue_reserved(reservation: Reservation, is_in_process: bool) -> Result<Reservation, Error> {
+    let delay = reservation.decision().delay();
+    if delay.is_zero() {
+        return Ok(reservation);
+    }
+    let _waiting = WaitingGauge::new();
+    let mut slot = ReservedSlot { reservation: Some(reservation), is_in_process };
+    sleep(delay).await;
+    Ok(slot.reservation.take().expect("the reservation is taken once"))
+}
+
+/// Holds the reservation of a queued request. Cancels it when the request is cancelled before it leaves the queue.
+struct ReservedSlot {
+    reservation: Option<Reservation>,
+    is_in_process: bool,
+}
+
+impl Drop for ReservedSlot {
+    fn drop(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            in_background(self.is_in_process, async move {
+                if let Err(error) = reservation.cancel().await {
+                    tracing::debug!(%error, "a refund failed");
+                }
+            });
+        }
+    }
 }
 
 /// Waits for `delay`, and refunds the units of the decisions when it is dropped before its end.

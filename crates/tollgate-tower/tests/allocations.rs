@@ -12,12 +12,16 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
-use tollgate::{Clock, Limiter, LimiterHandle, MemoryStore, Policy, Quota, TenantLimiters};
+use tollgate::{
+    Clock, Concurrency, ConcurrencyLimiter, Cost, Limiter, LimiterHandle, MemoryStore, OnLoss, Policy, Quota,
+    TenantLimiters,
+};
 use tollgate_tower::{
     HeaderFormat, LimiterSource, Meter, RateLimitLayer,
     adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient},
     body::{BodyEnd, BodyGuard, GuardedBody},
-    key::{Header, PeerIp},
+    concurrency::ConcurrencyLayer,
+    key::{Global, Header, PeerIp},
 };
 use tower::{Layer, Service};
 
@@ -144,4 +148,47 @@ fn a_guarded_body_allocates_nothing_for_its_frames() {
         }
     });
     assert_eq!((info.count_total, meter.get()), (0, Some(5000)));
+}
+
+/// Responds with an endless body.
+#[derive(Clone)]
+struct EndlessService;
+
+impl Service<Request<()>> for EndlessService {
+    type Response = Response<Endless>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Endless>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(Endless(Bytes::from_static(b"frame")))))
+    }
+}
+
+impl From<String> for Endless {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+#[test]
+fn frames_allocate_nothing_while_a_reservation_and_a_permit_are_held() {
+    let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2).on_loss(OnLoss::Cancel));
+    let reserve = RateLimitLayer::builder(limiter(), Global).reserve(|_| Cost::new(9)).build();
+    let mut service = ConcurrencyLayer::new(permits, Global).layer(reserve.layer(EndlessService));
+    let mut future = std::pin::pin!(service.call(request()));
+    let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("a store in the process answers at once");
+    };
+    let mut body = std::pin::pin!(response.into_body());
+    let info = allocation_counter::measure(|| {
+        for _ in 0..1000 {
+            let frame = body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(frame, Poll::Ready(Some(Ok(_)))));
+        }
+    });
+    assert_eq!(info.count_total, 0);
 }

@@ -1,10 +1,13 @@
 //! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart, the log-in
-//! example, the examples whose limits come from a database, that defers jobs, and with metrics for Prometheus.
+//! example, the examples whose limits come from a database, that defers jobs, of a language model, of long exports, and with
+//! metrics for Prometheus.
 
 mod bound;
 mod clocks;
 mod deferred_jobs;
+mod export_permits;
 mod linear;
+mod llm_gateway;
 mod login;
 mod prometheus;
 mod queue;

@@ -23,6 +23,16 @@ impl MessageBoundaries {
         self.prefix_read == 0
     }
 
+    /// Reads a piece of a body, and returns how many messages begin in it. Trailers of gRPC-Web are no message.
+    pub(super) fn count(&mut self, mut bytes: &[u8]) -> u64 {
+        let mut messages = 0;
+        while let Some(&flags) = bytes.first() {
+            messages += u64::from(self.is_at_start() && flags & TRAILERS_FLAG == 0);
+            bytes = &bytes[self.advance(bytes)..];
+        }
+        messages
+    }
+
     /// Reads up to the end of the message at hand, and returns how many of `bytes` belong to it.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut read = 0;

@@ -3,13 +3,15 @@ use std::fmt;
 use bytes::Buf;
 use tollgate_tower::body::{BodyEnd, BodyGuard};
 
-use super::boundaries::{MessageBoundaries, TRAILERS_FLAG};
+use super::boundaries::MessageBoundaries;
 
 /// Counts the messages of a response body, as a [`BodyGuard`].
 ///
-/// The closure receives 1 for each message, before the first byte of the message is passed on. Trailers of gRPC-Web in the
-/// body are no message. Use it for bodies whose data is [`Bytes`](bytes::Bytes), such as those of tonic and axum. The
+/// The closure receives the number of messages that begin in a frame, before the frame is passed on. Trailers of gRPC-Web in
+/// the body are no message. Use it for bodies whose data is [`Bytes`](bytes::Bytes), such as those of tonic and axum. The
 /// messages of `application/grpc-web-text` are encoded in base64, and are not counted correctly.
+///
+/// [`MessageCounterLayer`](super::MessageCounterLayer) counts with the meter of a call.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -41,12 +43,9 @@ impl<F: FnMut(u64)> MessageCounter<F> {
 
 impl<F: FnMut(u64)> BodyGuard for MessageCounter<F> {
     fn on_data(&mut self, data: &dyn Buf) {
-        let mut bytes = data.chunk();
-        while let Some(&flags) = bytes.first() {
-            if self.boundaries.is_at_start() && flags & TRAILERS_FLAG == 0 {
-                (self.count)(1);
-            }
-            bytes = &bytes[self.boundaries.advance(bytes)..];
+        let messages = self.boundaries.count(data.chunk());
+        if messages > 0 {
+            (self.count)(messages);
         }
     }
 
@@ -61,7 +60,7 @@ impl<F> fmt::Debug for MessageCounter<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::boundaries::TRAILERS_FLAG, *};
 
     #[test]
     fn messages_are_counted_once_in_pieces_of_any_size_and_trailers_are_not() {

@@ -10,14 +10,16 @@
 //! | cost of a message | one unit; the first message comes with the call | [any cost](ChargedStream::cost), from the first message on |
 //! | changes to handlers | none | yes |
 //!
-//! Both hold a message back until the store has decided. [`MessageCounter`] only counts the messages of a response as they
-//! pass, for a cost that is settled when the response ends.
+//! Both hold a message back until the store has decided, and deny messages in the middle of a stream. [`MessageCounterLayer`]
+//! only counts the messages of a response as they pass, for a cost that is
+//! [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response ends.
 //!
 //! The other types of this module are named only in the signatures of wrapping code.
 
 mod boundaries;
 mod charge;
 mod counter;
+mod counter_layer;
 mod denial_signal;
 mod layer;
 mod message_body;
@@ -29,6 +31,7 @@ mod stream;
 
 pub use charge::MessageCharge;
 pub use counter::MessageCounter;
+pub use counter_layer::{CountedResponse, MessageCounterLayer, MessageCounterService, MeteredMessages};
 pub use layer::{MessageLayer, RateLimitBuilderExt};
 pub use message_body::MessageBody;
 pub use service::{MessageService, ResponseFuture};

@@ -17,12 +17,13 @@ use crate::protocol::Protocol;
 /// | reason | code | details | pushback |
 /// |---|---|---|---|
 /// | denied | `RESOURCE_EXHAUSTED`, or [another code](Self::code) | `RetryInfo`, `QuotaFailure`, `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | the wait in milliseconds |
+/// | [no permit](tollgate_tower::concurrency) | the same | `RetryInfo` with an estimate, `QuotaFailure`, `ErrorInfo` with `CONCURRENCY_LIMIT_EXCEEDED` | the wait in milliseconds |
 /// | blocked by a rule of 0 requests | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
 /// | missing key | `INVALID_ARGUMENT` | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
-/// | shed by an [adaptive limiter](tollgate_tower::adaptive) | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
+/// | shed by an [adaptive limiter](tollgate_tower::adaptive), or no permit of a limit that protects the service | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
 ///
 /// The HTTP status is 200, and the response is a single frame (Trailers-Only). A client that has
 /// received response headers before the status counts the call as started, and does not retry it.
@@ -221,6 +222,7 @@ impl<H> GrpcStatus<H> {
                 let retry_after = rejection.retry_after().unwrap_or_default();
                 self.template.denied_for(decision, rejection.states(), retry_after)
             }
+            Reason::NoPermit(denied) => self.template.no_permit(denied, rejection.retry_after().unwrap_or_default()),
             Reason::Blocked => self.template.blocked(),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, time::Duration};
 
-use tollgate::{Decision, PolicyState};
+use tollgate::{Decision, PermitDenied, PolicyState};
 use tonic::{
     Code, Status,
     metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap},
@@ -46,6 +46,29 @@ impl StatusTemplate {
         ];
         let pushback = self.pushback.then(|| pushback_ms(retry_after));
         Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
+    }
+
+    /// Returns the status of a call whose key has too many calls in flight. The wait is an estimate.
+    pub(super) fn no_permit(&self, denied: &PermitDenied, retry_after: Duration) -> Status {
+        let (name, limit) = (denied.name(), denied.limit());
+        let subject = self.subject.as_deref().map_or_else(|| format!("policy:{name}"), str::to_owned);
+        let mut violation = QuotaViolation::new(subject, format!("{name}: {limit} calls at the same time"));
+        "concurrent-requests".clone_into(&mut violation.quota_metric);
+        name.clone_into(&mut violation.quota_id);
+        violation.quota_value = limit.into();
+        let policy = HashMap::from([("policy".to_owned(), name.to_owned())]);
+        let details = [
+            ErrorDetail::from(RetryInfo::new(Some(retry_after))),
+            QuotaFailure::new([violation]).into(),
+            self.error_info("CONCURRENCY_LIMIT_EXCEEDED", policy),
+        ];
+        let pushback = self.pushback.then(|| pushback_ms(retry_after));
+        Status::with_error_details_vec_and_metadata(
+            self.code,
+            "concurrency limit exceeded",
+            details,
+            metadata(pushback),
+        )
     }
 
     /// Returns the status of a call that no wait lets pass.

@@ -201,3 +201,38 @@ async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
     assert_eq!(status.get_details_error_info().unwrap().reason, "SERVICE_OVERLOADED");
     assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "100");
 }
+
+#[tokio::test]
+async fn a_call_without_a_permit_says_when_to_come_back_and_whose_limit_it_is() {
+    use http::{Request, Response};
+    use tollgate::{Concurrency, ConcurrencyLimiter};
+    use tollgate_tower::{concurrency::ConcurrencyLayer, key::Global};
+    use tonic::body::Body;
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let limiter = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 1));
+    let _permit = limiter.acquire("all").await.unwrap();
+    let service =
+        service_fn(|_: Request<Body>| async { Ok::<_, std::convert::Infallible>(Response::new(Body::default())) });
+    let call = || {
+        let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+        call.body(Body::default()).unwrap()
+    };
+    let builder = || ConcurrencyLayer::builder(limiter.clone(), Global).respond_with(GrpcStatus::new().pushback(true));
+
+    let response = builder().build().layer(service).oneshot(call()).await.unwrap();
+    assert_eq!((response.status(), response.headers().contains_key("retry-after")), (200.try_into().unwrap(), false));
+    let status = Status::from_header_map(response.headers()).unwrap();
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "concurrency limit exceeded"));
+    assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+    assert_eq!(status.get_details_error_info().unwrap().reason, "CONCURRENCY_LIMIT_EXCEEDED");
+    let violation = status.get_details_quota_failure().unwrap().violations.remove(0);
+    assert_eq!((violation.quota_id.as_str(), violation.quota_value), ("streams", 1));
+    assert_eq!(violation.quota_metric, "concurrent-requests");
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
+
+    let response = builder().service_unavailable().build().layer(service).oneshot(call()).await.unwrap();
+    let status = Status::from_header_map(response.headers()).unwrap();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(status.get_details_error_info().unwrap().reason, "SERVICE_OVERLOADED");
+}

@@ -15,6 +15,7 @@ mod message_charges;
 mod observability;
 mod placement;
 mod python;
+mod reservations;
 mod support;
 #[cfg(feature = "client-certificate")]
 mod tls;

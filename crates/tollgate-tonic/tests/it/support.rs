@@ -170,10 +170,11 @@ pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
 }
 
 /// Starts a server that runs until the test ends, and returns its address.
-pub(crate) async fn serve<L>(router: Router<L>) -> SocketAddr
+pub(crate) async fn serve<L, B>(router: Router<L>) -> SocketAddr
 where
     L: tower::Layer<tonic::service::Routes> + Clone + Send + 'static,
-    L::Service: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
+    L::Service: tower::Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     <L::Service as tower::Service<http::Request<Body>>>::Future: Send,
     <L::Service as tower::Service<http::Request<Body>>>::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
 {

@@ -14,17 +14,19 @@ use super::guard::{BodyEnd, BodyGuard};
 pin_project! {
     /// Passes the frames of a body on, and ends a guard when the body ends, fails or is dropped.
     ///
-    /// The guard ends once, and as early as possible: with the last frame when the body says that no further one follows.
-    /// The wrapper allocates nothing, neither for the body nor for a frame. The size hint is that of the body.
+    /// The guard ends once, and as early as possible: with the last frame when the body says that no further one follows. A
+    /// body that is dropped before its end is dropped before its guard ends, so that its work is over by then. The wrapper
+    /// allocates nothing, neither for the body nor for a frame. The size hint is that of the body.
     ///
-    /// The module [describes](self) guards. [`guard_response`] wraps the body of a response.
+    /// The module [describes](crate::body) guards. [`guard_response`] wraps the body of a response.
     pub struct GuardedBody<B, G>
     where
         G: BodyGuard,
     {
         #[pin]
         body: B,
-        guard: Option<G>,
+        // After the body, so that it is dropped after the body.
+        guard: LastGuard<G>,
         // Bytes of the announced `Content-Length` that were not passed on yet.
         missing: Option<u64>,
         // Set while the body is polled, so that a panic is told from a disconnect.
@@ -34,14 +36,39 @@ pin_project! {
     impl<B, G: BodyGuard> PinnedDrop for GuardedBody<B, G> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            let end = match *this.missing {
+            this.guard.on_drop = match *this.missing {
                 _ if *this.is_polled => BodyEnd::Failed,
                 // A server that has sent the announced bytes does not ask for the end of the body.
                 Some(0) => BodyEnd::Complete,
                 _ => BodyEnd::Dropped,
             };
-            finish(this.guard, end);
         }
+    }
+}
+
+/// Holds the guard of a body, and ends it when it is dropped.
+struct LastGuard<G: BodyGuard> {
+    // `None` once the guard has ended.
+    guard: Option<G>,
+    on_drop: BodyEnd,
+}
+
+impl<G: BodyGuard> LastGuard<G> {
+    const fn new(guard: Option<G>) -> Self {
+        Self { guard, on_drop: BodyEnd::Dropped }
+    }
+
+    /// Ends the guard, unless it has ended.
+    fn finish(&mut self, end: BodyEnd) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.on_end(end);
+        }
+    }
+}
+
+impl<G: BodyGuard> Drop for LastGuard<G> {
+    fn drop(&mut self) {
+        self.finish(self.on_drop);
     }
 }
 
@@ -79,9 +106,9 @@ impl<B: Body, G: BodyGuard> GuardedBody<B, G> {
     /// Wraps a body. An empty body ends the guard at once, because a server does not poll it.
     #[must_use]
     pub fn new(body: B, guard: G) -> Self {
-        let mut guard = Some(guard);
+        let mut guard = LastGuard::new(Some(guard));
         if body.is_end_stream() {
-            finish(&mut guard, BodyEnd::Complete);
+            guard.finish(BodyEnd::Complete);
         }
         Self { body, guard, missing: None, is_polled: false }
     }
@@ -91,26 +118,19 @@ impl<B, G: BodyGuard> GuardedBody<B, G> {
     /// Wraps a body without a guard, for a response to which nothing has to be done.
     #[must_use]
     pub fn unguarded(body: B) -> Self {
-        Self { body, guard: None, missing: None, is_polled: false }
+        Self { body, guard: LastGuard::new(None), missing: None, is_polled: false }
     }
 
     /// Returns the guard, until the body ends.
     #[must_use]
     pub fn guard(&self) -> Option<&G> {
-        self.guard.as_ref()
+        self.guard.guard.as_ref()
     }
 
     /// Returns the body.
     #[must_use]
     pub fn get_ref(&self) -> &B {
         &self.body
-    }
-}
-
-/// Ends a guard, unless it has ended.
-fn finish<G: BodyGuard>(guard: &mut Option<G>, end: BodyEnd) {
-    if let Some(mut guard) = guard.take() {
-        guard.on_end(end);
     }
 }
 
@@ -126,11 +146,11 @@ impl<B: Body, G: BodyGuard> Body for GuardedBody<B, G> {
         let next = ready!(next);
         let end = match &next {
             Some(Ok(frame)) => {
-                if let (Some(data), Some(guard)) = (frame.data_ref(), this.guard.as_mut()) {
+                if let (Some(data), Some(guard)) = (frame.data_ref(), this.guard.guard.as_mut()) {
                     *this.missing = this.missing.map(|missing| missing.saturating_sub(data.remaining() as u64));
                     guard.on_data(data);
                 }
-                if let (Some(trailers), Some(guard)) = (frame.trailers_ref(), this.guard.as_mut()) {
+                if let (Some(trailers), Some(guard)) = (frame.trailers_ref(), this.guard.guard.as_mut()) {
                     guard.on_trailers(trailers);
                 }
                 // Trailers are the last frame (RFC 9110, section 6.5).
@@ -140,7 +160,7 @@ impl<B: Body, G: BodyGuard> Body for GuardedBody<B, G> {
             None => Some(BodyEnd::Complete),
         };
         if let Some(end) = end {
-            finish(this.guard, end);
+            this.guard.finish(end);
         }
         Poll::Ready(next)
     }
@@ -172,7 +192,7 @@ impl<B: fmt::Debug, G: BodyGuard> fmt::Debug for GuardedBody<B, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GuardedBody")
             .field("body", &self.body)
-            .field("is_ended", &self.guard.is_none())
+            .field("is_ended", &self.guard.guard.is_none())
             .finish_non_exhaustive()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{StatusCode, request::Parts};
 use tollgate::{Cost, Costs, Decision, Limiter};
 
 use super::RateLimitBuilder;
 use crate::{
     charge::{FinalCost, Outcome},
     options::RequestLimiterSource,
+    reservation::ReservationBuilder,
 };
 
 impl<K, R> RateLimitBuilder<K, R> {
@@ -169,6 +170,23 @@ impl<K, R> RateLimitBuilder<K, R> {
         self.options.final_cost = Some(FinalCost::Each(Arc::new(final_costs)));
         self.options.charges_after = false;
         self
+    }
+
+    /// Charges an estimate before the service is called, and what the service has counted when the response body ends.
+    ///
+    /// Use it where the cost is known at the end of a stream: tokens of a language model, bytes of an upload, rows of an
+    /// export. The closure returns the estimate from the head of the request, as one [`Cost`] or as [`Costs`] for each
+    /// policy. The service counts with the [`Meter`](crate::Meter) in the extensions of the request. The module
+    /// [`reservation`](crate::reservation) lists what each end of a request costs, and
+    /// [`ReservationLayer`](crate::reservation::ReservationLayer) has an example.
+    ///
+    /// Replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost) and all options of their
+    /// kind. [`wait`](Self::wait) has no effect. The store must hold reservations: otherwise requests are answered with 500.
+    pub fn reserve<C: Into<Costs>>(
+        self,
+        estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> ReservationBuilder<K, R> {
+        ReservationBuilder::new(self, Box::new(move |parts| estimate(parts).into()))
     }
 
     /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.

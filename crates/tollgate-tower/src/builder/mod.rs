@@ -13,6 +13,7 @@ use crate::{
     limiters::LimiterSource,
     options::{CostOf, Options},
     rejection::Problem,
+    reservation::{EstimateOf, ReserveOptions},
     shared::Shared,
 };
 
@@ -223,6 +224,17 @@ impl<K, R> RateLimitBuilder<K, R> {
     #[must_use]
     pub fn responder(&self) -> &R {
         &self.responder
+    }
+
+    /// Reserves estimates instead of charging costs.
+    pub(crate) fn reserving(mut self, estimate: EstimateOf, options: ReserveOptions) -> Self {
+        if self.options.wait.is_some() {
+            tracing::warn!(option = "wait", "the option has no effect on requests that reserve");
+        }
+        self.options.cost = Some(CostOf::Estimate(estimate, options));
+        self.options.final_cost = None;
+        self.options.charges_after = false;
+        self
     }
 
     pub(crate) fn into_shared(self) -> Shared<K, R> {

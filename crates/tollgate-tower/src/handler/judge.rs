@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use http::{Response, request::Parts};
-use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter};
+use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter, Reservation, StoreFuture};
 
-use crate::{answer::Admission, limit::LimitRef};
+use crate::{answer::Admission, limit::LimitRef, reservation::ReserveOptions};
 
 /// Checks limiters and answers requests by the options of a layer.
 ///
@@ -17,6 +17,23 @@ pub(crate) trait Judge<B>: Send + Sync {
     fn costs(&self, request: &Parts) -> Costs;
 
     fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture;
+
+    fn reserve(
+        &self,
+        limit: &LimitRef,
+        key: &Key,
+        estimate: Costs,
+        options: ReserveOptions,
+    ) -> StoreFuture<Reservation>;
+
+    /// Returns what is left to do for a request whose estimate is reserved, or the response to a rejected one.
+    fn judge_reservation(
+        self: Arc<Self>,
+        result: Result<Reservation, Error>,
+        limit: LimitRef,
+        key: Key,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>>;
 
     /// Returns what is left to do for an admitted request, or the response to a rejected one.
     fn judge(

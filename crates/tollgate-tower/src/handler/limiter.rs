@@ -4,7 +4,10 @@ use http::request::Parts;
 use tollgate::{Cost, Costs, Decision, Error, Key, Limiter};
 
 use super::{admitted::Admitted, judge::Judge, rejected::Rejected};
-use crate::limit::LimitRef;
+use crate::{
+    limit::LimitRef,
+    reservation::{MeteredReservation, ReserveOptions},
+};
 
 /// Limits requests inside a handler, with the answers of a layer.
 ///
@@ -148,6 +151,22 @@ impl<B> HandlerLimiter<B> {
     ) -> Result<Admitted, Rejected<B>> {
         let cost = result.as_ref().map_or(Cost::ONE, Decision::cost);
         self.judge(request, key.into(), cost.into(), result)
+    }
+
+    /// Reserves, with the options of a builder.
+    pub(crate) async fn reserve_with(
+        &self,
+        request: &mut Parts,
+        key: Key,
+        estimate: Costs,
+        options: ReserveOptions,
+    ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
+        let result = self.judge.reserve(&self.limit, &key, estimate, options).await;
+        let answer = Arc::clone(&self.judge).judge_reservation(result, self.limit.clone(), key, request);
+        let mut admission = answer.map_err(Rejected::new)?;
+        let reservation = admission.take_reservation();
+        let reservation = reservation.unwrap_or_else(|| MeteredReservation::new(self.limiter(), None));
+        Ok((Admitted::new(admission), reservation))
     }
 
     fn judge(

@@ -27,7 +27,7 @@ pub(crate) fn add_headers(
             }
             writer.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
         }
-        (Reason::Blocked, _) if adds_retry_after => missing.add(header::CACHE_CONTROL, NO_STORE),
+        (Reason::Blocked | Reason::NoPermit(_), _) if adds_retry_after => missing.add(header::CACHE_CONTROL, NO_STORE),
         (Reason::CostNeverFits(_), Some(writer)) => {
             if let Some(policies) = writer.policies() {
                 missing.add(RATELIMIT_POLICY, policies.clone());

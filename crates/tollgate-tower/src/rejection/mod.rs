@@ -7,6 +7,7 @@
 //! | [cost never fits](Reason::CostNeverFits) | 413 | none, because waiting does not help |
 //! | [missing key](Reason::MissingKey) | 400, or 500 when the service is misconfigured | none |
 //! | [unavailable](Reason::Unavailable) | 503 | none |
+//! | [no permit](Reason::NoPermit) | 429 | whole seconds, rounded up, at least 1; an estimate |
 //! | [overloaded](Reason::Overloaded) | 503 | whole seconds, rounded up, at least 1; an estimate |
 //!
 //! A [responder](Respond) builds the response. The default is [`Problem`], [`Empty`] has no body, and

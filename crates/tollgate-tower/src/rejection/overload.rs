@@ -2,7 +2,8 @@ use std::{error, fmt, time::Duration};
 
 /// Describes a request that was shed, because as many requests as the service can work on are in flight.
 ///
-/// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it.
+/// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it. A
+/// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) that protects the service reports it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
     pub(crate) in_flight: u32,
@@ -17,7 +18,7 @@ impl Overload {
         self.in_flight
     }
 
-    /// Returns the number of requests in flight that the priority of the request allows.
+    /// Returns the number of requests in flight that the limiter allows, or the priority of the request.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -25,8 +26,9 @@ impl Overload {
 
     /// Returns the time after which the client should try again.
     ///
-    /// It is an estimate, unlike the wait for a quota: no clock says when a service is less busy. It is the
-    /// mean latency of the last window, or the length of a window if that is longer.
+    /// It is an estimate, unlike the wait for a quota: no clock says when a service is less busy. An adaptive limiter
+    /// takes the mean latency of the last window, or the length of a window if that is longer. A concurrency limit takes
+    /// [its own](tollgate::PermitDenied::retry_after).
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

@@ -12,8 +12,8 @@ use crate::{headers::number_value, key::KeyErrorKind};
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
-/// draft-ietf-httpapi-ratelimit-headers describes. An overload has the type `temporary-reduced-capacity`
-/// of the same draft. The document never contains the key.
+/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An overload has the type
+/// `temporary-reduced-capacity` of the same draft. The document never contains the key.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -110,6 +110,11 @@ impl Problem {
             let detail = detail(rejection).unwrap_or_default();
             return format!(r#"{},"detail":"{detail}"}}"#, self.overload);
         }
+        if let Reason::NoPermit(denied) = rejection.reason() {
+            // The name of a limit needs no escapes.
+            let (detail, name) = (detail(rejection).unwrap_or_default(), denied.name());
+            return format!(r#"{},"detail":"{detail}","violated-policies":["{name}"]}}"#, self.denial);
+        }
         let mut json = String::with_capacity(256);
         // Writing to a `String` never fails.
         let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
@@ -196,7 +201,7 @@ fn text(rejection: &Rejection<'_>) -> String {
 
 fn title(rejection: &Rejection<'_>) -> &'static str {
     match rejection.reason() {
-        Reason::Denied(_) | Reason::Blocked => "Quota exceeded",
+        Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => "Quota exceeded",
         Reason::Overloaded(_) => "Temporary reduced capacity",
         _ => rejection.status().canonical_reason().unwrap_or_default(),
     }
@@ -208,6 +213,10 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
         Reason::Denied(_) => {
             let (name, seconds) = (rejection.awaited_policy()?, rejection.retry_after_seconds()?);
             Some(format!("Policy {name}: try again in {seconds} s."))
+        }
+        Reason::NoPermit(denied) => {
+            let (name, limit, seconds) = (denied.name(), denied.limit(), rejection.retry_after_seconds()?);
+            Some(format!("Policy {name}: {limit} requests at the same time; try again in about {seconds} s."))
         }
         Reason::Overloaded(_) => {
             Some(format!("The service is overloaded: try again in {} s.", rejection.retry_after_seconds()?))

@@ -1,7 +1,7 @@
 use std::{fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Decision, Error, PolicyState};
+use tollgate::{Decision, Error, PermitDenied, PolicyState};
 
 use super::overload::Overload;
 use crate::{
@@ -37,13 +37,17 @@ pub enum Reason<'a> {
     MissingKey(&'a KeyError),
     /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
     Unavailable(&'a Error),
-    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded.
+    /// The key holds as many permits as it may: too many of its requests are in flight. A
+    /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.
+    NoPermit(&'a PermitDenied),
+    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded, or all permits of a limit
+    /// that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
     Overloaded(&'a Overload),
 }
 
 impl Reason<'_> {
     /// Returns the stable word for logs and metrics: `denied`, `blocked`, `cost_never_fits`,
-    /// `missing_key`, `unavailable` or `overloaded`.
+    /// `missing_key`, `unavailable`, `no_permit` or `overloaded`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -52,6 +56,7 @@ impl Reason<'_> {
             Self::CostNeverFits(_) => "cost_never_fits",
             Self::MissingKey(_) => "missing_key",
             Self::Unavailable(_) => "unavailable",
+            Self::NoPermit(_) => "no_permit",
             Self::Overloaded(_) => "overloaded",
         }
     }
@@ -68,6 +73,7 @@ impl<'a> Rejection<'a> {
         });
         let own = match reason {
             Reason::Overloaded(overload) => Some(overload.retry_after()),
+            Reason::NoPermit(denied) => Some(denied.retry_after()),
             _ => own,
         };
         let own = own.map(|own| own.saturating_add(jitter));
@@ -97,7 +103,7 @@ impl<'a> Rejection<'a> {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
-            Reason::Denied(_) | Reason::Blocked => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
             Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -135,7 +141,7 @@ impl<'a> Rejection<'a> {
         Some(state.policy().name())
     }
 
-    /// Returns the time until the request fits, if it was denied, or an estimate of it, if it was shed.
+    /// Returns the time until the request fits, if it was denied, or an estimate of it, if it was shed or got no permit.
     ///
     /// For a denial it is exact for this layer, and grows by the
     /// [jitter](crate::RateLimitBuilder::retry_jitter). If an outer layer has no unit left for a longer
@@ -145,7 +151,7 @@ impl<'a> Rejection<'a> {
         self.retry_after
     }
 
-    /// Returns the value of `Retry-After`, if the request was denied or shed: whole seconds, rounded up,
+    /// Returns the value of `Retry-After`, if the request was denied, shed or got no permit: whole seconds, rounded up,
     /// at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {

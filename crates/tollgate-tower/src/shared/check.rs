@@ -107,6 +107,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             None => Cost::ONE,
             Some(CostOf::One(cost)) => cost(parts),
             Some(CostOf::Each(costs)) => return self.check_costs(costs(parts), limit, key, parts),
+            Some(CostOf::Estimate(estimate, options)) => {
+                return self.reserve(estimate(parts), *options, limit, key, parts);
+            }
         };
         let keeps_key =
             options.final_cost.is_some() || options.request_limiter.is_some() || options.partition_secret.is_some();
@@ -115,6 +118,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             key: keeps_key.then(|| Box::new(key.clone())),
             cost,
             costs: None,
+            is_reserved: false,
             labels: LabelIndex::of(parts, &self.labels),
         };
         let limit = context.limit.get(&self.fixed);
@@ -145,8 +149,14 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             checked.check_costs(key, costs, options.wait)
         };
         let labels = LabelIndex::of(parts, &self.labels);
-        let mut context =
-            RequestContext { limit, key: Some(Box::new(key.clone())), cost: Cost::ONE, costs: due, labels };
+        let mut context = RequestContext {
+            limit,
+            key: Some(Box::new(key.clone())),
+            cost: Cost::ONE,
+            costs: due,
+            is_reserved: false,
+            labels,
+        };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
             Some(Err(error)) if error.kind() == ErrorKind::Config => {
@@ -168,7 +178,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, labels } = context;
+        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, is_reserved, labels } =
+            context;
         let (limit, options) = (limit_ref.get(&self.fixed), &self.options);
         let decision = match result {
             Ok(decision) => decision,
@@ -200,9 +211,10 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             let limiter = self.request_limiter(source, limit_ref, key, parts, labels);
             parts.extensions.insert(limiter);
         }
-        let is_charged = options.final_cost.is_some() && decision.is_allowed();
+        let is_charged = options.final_cost.is_some() && !is_reserved && decision.is_allowed();
         let extras = (is_charged || decisions.is_some()).then(|| {
-            self.extras(limit.limiter, decision, costs.take().map_or(Due::One(cost), Due::Each), key.take(), decisions)
+            let key = key.take().filter(|_| is_charged);
+            self.extras(limit.limiter, decision, costs.take().map_or(Due::One(cost), Due::Each), key, decisions)
         });
         let headers = if options.is_shadow {
             HeaderUpdate::EMPTY
@@ -235,7 +247,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
             _ => None,
         };
-        Box::new(Extras { charge, decisions, headers: Vec::new() })
+        Box::new(Extras { charge, decisions, ..Extras::default() })
     }
 
     fn request_limiter(

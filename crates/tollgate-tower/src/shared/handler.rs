@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Response, request::Parts};
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limiter};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Reservation, StoreFuture};
 
 use super::Shared;
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     metrics::LabelIndex,
     options::CostOf,
     rejection::Respond,
+    reservation::ReserveOptions,
 };
 
 impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
@@ -26,7 +27,7 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         match &self.options.cost {
             None => Cost::ONE.into(),
             Some(CostOf::One(cost)) => cost(request).into(),
-            Some(CostOf::Each(costs)) => costs(request),
+            Some(CostOf::Each(costs) | CostOf::Estimate(costs, _)) => costs(request),
         }
     }
 
@@ -39,6 +40,29 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         }
     }
 
+    fn reserve(
+        &self,
+        limit: &LimitRef,
+        key: &Key,
+        estimate: Costs,
+        options: ReserveOptions,
+    ) -> StoreFuture<Reservation> {
+        limit.get(&self.fixed).reserve(key, estimate, options)
+    }
+
+    fn judge_reservation(
+        self: Arc<Self>,
+        result: Result<Reservation, Error>,
+        limit: LimitRef,
+        key: Key,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>> {
+        let labels = LabelIndex::of(request, &self.labels);
+        let mut context =
+            RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs: None, is_reserved: true, labels };
+        into_answer(Self::judge_reservation(&self, result, &mut context, request))
+    }
+
     fn judge(
         self: Arc<Self>,
         result: Result<&Decision, &Error>,
@@ -49,17 +73,23 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
     ) -> Result<Admission, Response<B>> {
         let labels = LabelIndex::of(request, &self.labels);
         let costs = Some(Box::new(costs));
-        let mut context = RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, labels };
+        let mut context =
+            RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, is_reserved: false, labels };
         let verdict = match result {
             Err(error) if error.kind() == ErrorKind::Config => {
                 self.judge_without_key(&KeyError::misconfigured(error.to_string()), request)
             }
             _ => Self::judge(&self, result, &mut context, request),
         };
-        match verdict {
-            Verdict::Admit(admission) => Ok(admission),
-            Verdict::Reject(response) => Err(response),
-            Verdict::Wait(_) => unreachable!("a result is never waited for"),
-        }
+        into_answer(verdict)
+    }
+}
+
+/// Returns the verdict on a result, which is there.
+fn into_answer<B>(verdict: Verdict<B>) -> Result<Admission, Response<B>> {
+    match verdict {
+        Verdict::Admit(admission) => Ok(admission),
+        Verdict::Reject(response) => Err(response),
+        Verdict::Wait(_) => unreachable!("a result is never waited for"),
     }
 }

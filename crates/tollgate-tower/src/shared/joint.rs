@@ -31,7 +31,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         let cost = match &self.options.cost {
             Some(CostOf::One(cost)) => cost(parts),
-            Some(CostOf::Each(_)) | None => Cost::ONE,
+            Some(CostOf::Each(_) | CostOf::Estimate(..)) | None => Cost::ONE,
         };
         match self.deciders[at].decide(parts, cost).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
@@ -94,7 +94,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             });
             Charge::new(charged.collect(), None, final_cost.clone())
         });
-        Verdict::Admit(Admission::with_extras(Box::new(Extras { charge, decisions, headers })))
+        Verdict::Admit(Admission::with_extras(Box::new(Extras { charge, decisions, headers, ..Extras::default() })))
     }
 
     /// Builds the response to a request that several limits deny.

@@ -3,6 +3,7 @@
 mod check;
 mod handler;
 mod joint;
+mod reserve;
 
 use std::{
     fmt,

@@ -100,6 +100,43 @@ fn a_dropped_body_ends_its_guard_as_dropped() {
     assert_eq!(seen.iter().collect::<Vec<_>>(), [Seen::Data("one".to_owned()), Seen::End(BodyEnd::Dropped)]);
 }
 
+/// A body that records when it is dropped, and polls or panics as the other one does.
+struct Recorded<B>(B, std::sync::mpsc::Sender<&'static str>);
+
+impl<B: Body + Unpin> Body for Recorded<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<NextFrame<B>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+}
+
+impl<B> Drop for Recorded<B> {
+    fn drop(&mut self) {
+        self.1.send("dropped").unwrap();
+    }
+}
+
+#[test]
+fn a_body_without_an_end_is_dropped_before_its_guard_ends() {
+    let guarded = || {
+        let (sender, seen) = channel();
+        let end = sender.clone();
+        (Recorded(frames([data("one")]), sender), guard_fn(move |_| end.send("ended").unwrap()), seen)
+    };
+    let (body, guard, seen) = guarded();
+    drop(GuardedBody::new(body, guard));
+    assert_eq!(seen.iter().collect::<Vec<_>>(), ["dropped", "ended"]);
+
+    let (body, guard, seen) = guarded();
+    let mut body = GuardedBody::new(body, guard);
+    while let Poll::Ready(Some(_)) = poll(&mut body) {}
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["ended"], "the whole body was read");
+    drop(body);
+    assert_eq!(seen.iter().collect::<Vec<_>>(), ["dropped"]);
+}
+
 #[test]
 fn the_guard_ends_with_the_last_frame_and_not_with_the_next_poll() {
     let (mut body, seen) = recorded(Full::new(Bytes::from("all")));

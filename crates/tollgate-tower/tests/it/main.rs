@@ -4,6 +4,7 @@
 mod adaptive;
 mod branches;
 mod charging;
+mod concurrency;
 mod connections;
 mod denials;
 mod guarded_bodies;
@@ -16,6 +17,7 @@ mod looked_up;
 mod observability;
 mod placement;
 mod raw_requests;
+mod reservations;
 mod responses;
 mod retry_after;
 mod service;

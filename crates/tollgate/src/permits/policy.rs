@@ -196,7 +196,9 @@ impl Concurrency {
         self.life
     }
 
-    pub(crate) fn loss(&self) -> OnLoss {
+    /// Returns what becomes of work whose permit is lost.
+    #[must_use]
+    pub const fn loss(&self) -> OnLoss {
         self.on_loss
     }
 

@@ -1,0 +1,134 @@
+use std::{fmt, time::Duration};
+
+use tokio::{runtime::Handle, time::sleep};
+use tollgate::{Cost, Costs, Decision, Error, Limiter, Reservation, Settlement};
+
+use crate::{
+    Meter,
+    body::{BodyEnd, BodyGuard},
+    charge::in_background,
+};
+
+/// Holds a reservation with the meter that counts its cost, and settles it once.
+///
+/// As a [`BodyGuard`] it is settled when the body of the response ends, fails or is dropped. Dropping it settles it too. It
+/// is settled at what the [meter](Self::meter) has counted, for each policy that has a count. A policy without a count
+/// keeps what was reserved.
+///
+/// A store outside the process is told in the background, in the runtime in which the reservation was made. A commit that
+/// fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio runtime.
+///
+/// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
+/// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.
+#[must_use = "dropping the reservation settles it"]
+pub struct MeteredReservation {
+    /// `None` once it is settled, and for a request that was admitted without a reservation.
+    reservation: Option<Reservation>,
+    meter: Meter,
+    is_in_process: bool,
+    /// The runtime in which a store outside the process is told.
+    runtime: Option<Handle>,
+}
+
+/// The number of times that a commit is sent at most, and the pause in between.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(250);
+
+impl MeteredReservation {
+    /// Joins a reservation with a new meter. A denied one holds nothing.
+    pub(crate) fn new(limiter: &Limiter, reservation: Option<Reservation>) -> Self {
+        let reservation = reservation.filter(Reservation::is_allowed);
+        let policies = reservation.as_ref().map_or(limiter.policies(), |held| held.decision().policies());
+        let is_in_process = limiter.is_in_process();
+        Self {
+            meter: Meter::for_policies(policies),
+            reservation,
+            is_in_process,
+            runtime: if is_in_process { None } else { Handle::try_current().ok() },
+        }
+    }
+
+    /// Returns the meter, which counts the cost. A clone of it counts together with it.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Returns the decision: what was charged, and what every policy has left.
+    ///
+    /// `None` for a request that [shadow mode](crate::RateLimitBuilder::shadow) has admitted without a reservation.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        self.reservation.as_ref().map(Reservation::decision)
+    }
+
+    /// Settles the reservation now, at this cost instead of the one that the meter has counted.
+    ///
+    /// Returns [`Settlement::Lapsed`] for a request that was admitted without a reservation.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reservation::commit`]. The estimate stays charged then.
+    pub async fn commit(mut self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
+        match self.reservation.take() {
+            Some(reservation) => reservation.commit(costs).await,
+            None => Ok(Settlement::Lapsed),
+        }
+    }
+
+    /// Settles the reservation at what was counted. Only the first call has an effect.
+    fn settle(&mut self) {
+        let Some(reservation) = self.reservation.take() else { return };
+        if !self.meter.has_counted() {
+            return;
+        }
+        let costs = self.meter.costs(charged(reservation.decision()));
+        let _runtime = self.runtime.as_ref().map(Handle::enter);
+        in_background(self.is_in_process, commit(reservation, costs));
+    }
+}
+
+/// Returns what a decision has charged on each policy.
+fn charged(decision: &Decision) -> Costs {
+    let states = decision.states();
+    states.fold(Costs::new(Cost::ZERO), |costs, state| costs.with(state.policy().name().to_owned(), state.cost()))
+}
+
+/// Commits a reservation. Only the first commit counts, so a failed one is repeated.
+async fn commit(reservation: Reservation, costs: Costs) {
+    for attempt in 1..=ATTEMPTS {
+        match reservation.commit(costs.clone()).await {
+            Ok(Settlement::Lapsed) => {
+                tracing::debug!("a reservation has lapsed before its response ended, its estimate stays charged");
+                return;
+            }
+            Ok(_) => return,
+            Err(error) if attempt == ATTEMPTS || error.kind().is_config() => {
+                tracing::debug!(%error, "a commit failed, the estimate stays charged");
+                return;
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+impl BodyGuard for MeteredReservation {
+    fn on_end(&mut self, _: BodyEnd) {
+        self.settle();
+    }
+}
+
+impl Drop for MeteredReservation {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+impl fmt::Debug for MeteredReservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeteredReservation")
+            .field("reservation", &self.reservation)
+            .field("meter", &self.meter)
+            .finish_non_exhaustive()
+    }
+}

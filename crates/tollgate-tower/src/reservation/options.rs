@@ -1,0 +1,45 @@
+use std::time::Duration;
+
+use http::request::Parts;
+use tollgate::{Costs, Key, Limiter, Reservation, StoreFuture};
+
+/// Computes the estimate of a request from its head.
+pub(crate) type EstimateOf = Box<dyn Fn(&Parts) -> Costs + Send + Sync>;
+
+/// Stores the options of reservations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReserveOptions {
+    pub(crate) time_to_live: Option<Duration>,
+    pub(crate) is_capped: bool,
+}
+
+/// The bounds of a time to live.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+impl ReserveOptions {
+    /// Sets the time to live.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it is not between 1 ms and 7 days.
+    pub(super) fn set_time_to_live(&mut self, time_to_live: Duration) {
+        assert!(
+            (SHORTEST..=LONGEST).contains(&time_to_live),
+            "time to live must be {SHORTEST:?} to {LONGEST:?}, got {time_to_live:?}"
+        );
+        self.time_to_live = Some(time_to_live);
+    }
+
+    /// Reserves the estimate.
+    pub(crate) fn reserve(self, limiter: &Limiter, key: &Key, estimate: Costs) -> StoreFuture<Reservation> {
+        let mut reserve = limiter.reserve(key.clone(), estimate);
+        if let Some(time_to_live) = self.time_to_live {
+            reserve = reserve.time_to_live(time_to_live);
+        }
+        if self.is_capped {
+            reserve = reserve.capped();
+        }
+        reserve.into_future()
+    }
+}

@@ -1,0 +1,142 @@
+//! Limits a language model by requests, by tokens and by streams at the same time, for each API key.
+//!
+//! ```text
+//! cargo run --example llm_gateway
+//! ask() { curl -iN -H 'X-Api-Key: acme' --json "{\"prompt\": \"$1\", \"max_tokens\": $2}" http://127.0.0.1:3000/chat; }
+//! ask 'tell me' 200
+//! curl -H 'X-Api-Key: acme' http://127.0.0.1:3000/usage
+//! ask 'long story' 300 & ask 'long story' 300 & sleep 0.2; ask 'tell me' 200; wait
+//! ask 'tell me' 20000
+//! HEADERS=openai cargo run --example llm_gateway
+//! HEADERS=anthropic cargo run --example llm_gateway
+//! ```
+//!
+//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key has 60
+//! requests and 10 000 tokens a minute, and two streams at the same time.
+//!
+//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left. When the
+//! stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the middle of a stream:
+//! only the tokens that were sent by then are charged.
+//!
+//! Of the next three questions at once, the last one gets 429 with the problem document of the limit `streams`: two streams
+//! are open. It is charged nothing. The question with `max_tokens` of 20 000 gets 413, because it can never fit.
+//!
+//! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and `anthropic` the headers of the
+//! permits have the IETF format beside it.
+
+use std::{convert::Infallible, env, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, request::Parts},
+    response::{IntoResponse, Response, Sse, sse::Event},
+    routing::{get, post},
+};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate::{Concurrency, Limiter, Policy, Quota};
+use tollgate_examples::{Failure, listen, serve, store};
+use tollgate_tower::{
+    ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected, body::guard_response,
+    key::Header,
+};
+
+const REQUESTS: Policy = Policy::window_from_first_hit("requests", Quota::per_minute(60));
+const TOKENS: Policy = Policy::window_from_first_hit("tokens", Quota::per_minute(10_000));
+const STREAMS: Concurrency = Concurrency::new("streams", 2).exact();
+
+const API_KEY: &str = "x-api-key";
+
+/// The words that the model repeats, and the number of tokens of a short answer.
+const WORDS: [&str; 8] = ["the", "answer", "is", "a", "stream", "of", "many", "tokens"];
+const SHORT: usize = 40;
+const PAUSE: Duration = Duration::from_millis(25);
+
+#[derive(Deserialize)]
+struct Question {
+    prompt: String,
+    max_tokens: u64,
+}
+
+/// Stands for a model: streams tokens, and counts each one as it is sent.
+fn answer(question: &Question, meter: &Meter) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+    let tokens = meter.counter("tokens");
+    let most = usize::try_from(question.max_tokens).unwrap_or(usize::MAX);
+    let most = if question.prompt.contains("long") { most } else { most.min(SHORT) };
+    let words = stream::iter(WORDS.into_iter().cycle().take(most)).then(move |word| {
+        let tokens = tokens.clone();
+        async move {
+            tokio::time::sleep(PAUSE).await;
+            if let Some(tokens) = tokens {
+                tokens.add(1);
+            }
+            Ok(Event::default().data(word))
+        }
+    });
+    words.chain(stream::iter([Ok(Event::default().data("[DONE]"))]))
+}
+
+/// Reserves the tokens that the answer can have at most, and settles those that it had.
+async fn chat(
+    State(limiter): State<HandlerLimiter<Body>>,
+    mut request: Parts,
+    Json(question): Json<Question>,
+) -> Result<Response, Rejected<Body>> {
+    let prompt_tokens = question.prompt.split_whitespace().count() as u64;
+    let estimate = [("requests", 1), ("tokens", prompt_tokens.saturating_add(question.max_tokens))];
+    let key = api_key(&request.headers);
+    let (admitted, reservation) = limiter.reserve(&mut request, key, estimate).await?;
+
+    // The prompt is charged, whatever becomes of the answer.
+    if let Some(tokens) = reservation.meter().counter("tokens") {
+        tokens.add(prompt_tokens);
+    }
+    let stream = Sse::new(answer(&question, reservation.meter()));
+    let response = admitted.complete(stream.into_response());
+    Ok(guard_response(response, reservation).into_response())
+}
+
+/// Returns what a key has left.
+async fn usage(State(limiter): State<HandlerLimiter<Body>>, headers: HeaderMap) -> Result<Json<Value>, StatusCode> {
+    let state = limiter.limiter().peek(api_key(&headers)).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    let left = |policy| state.state(policy).map(|state| state.remaining());
+    Ok(Json(json!({ "requests": left("requests"), "tokens": left("tokens") })))
+}
+
+/// Returns the key of a request. The layer has rejected requests without one, and a real service has verified it.
+fn api_key(headers: &HeaderMap) -> String {
+    headers.get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let format = match env::var("HEADERS").as_deref() {
+        Ok("openai") => HeaderFormat::OpenAi,
+        Ok("anthropic") => HeaderFormat::Anthropic,
+        Ok("ietf") | Err(env::VarError::NotPresent) => HeaderFormat::Ietf08,
+        other => return Err(format!("HEADERS must be ietf, openai or anthropic, got {other:?}").into()),
+    };
+    let limiter = Limiter::new(store()?, [REQUESTS, TOKENS]);
+    // The estimate is in the body, so the handler reserves it, with the options of this layer.
+    let options = RateLimitLayer::builder(limiter.clone(), Header::new(API_KEY))
+        .header_format(format)
+        .quota_units([("tokens", QuotaUnit::TOKENS)])
+        .build();
+    // A request takes its permit before it is charged, and holds it until its stream ends.
+    let streams = ConcurrencyLayer::new(limiter.concurrency(STREAMS), Header::new(API_KEY));
+    let router = Router::new()
+        .route("/chat", post(chat).layer(streams))
+        .route("/usage", get(usage))
+        .with_state(options.handler_limiter::<Body>(limiter));
+
+    let listener = listen().await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("Listening on {url}: 60 requests and 10000 tokens a minute, two streams at a time, for each X-Api-Key.");
+    println!("Try:");
+    println!("  curl -iN -H 'X-Api-Key: acme' --json '{{\"prompt\": \"tell me\", \"max_tokens\": 200}}' {url}/chat");
+    println!("  curl -H 'X-Api-Key: acme' {url}/usage");
+    serve(listener, router).await
+}

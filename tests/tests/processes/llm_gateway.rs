@@ -1,0 +1,154 @@
+//! The example of a language model: estimates, settlement at the end of a stream, clients that hang up, streams at the same
+//! time, header formats.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use tollgate_tests::{Process, RedisServer, ports, wait};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Gateway {
+    process: Process,
+    address: SocketAddr,
+}
+
+/// A response of which the head was read.
+struct Streamed {
+    status: u16,
+    /// The head in lower case.
+    head: String,
+    rest: BufReader<TcpStream>,
+}
+
+impl Gateway {
+    fn start(redis_url: Option<&str>, headers: &str) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let mut command = Process::example("llm_gateway");
+        command.env("LISTEN", address.to_string()).env("HEADERS", headers);
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url);
+        }
+        Self { process: Process::start(command, "Try"), address }
+    }
+
+    fn stop(mut self) {
+        assert!(self.process.terminate().success());
+    }
+
+    fn send(&self, method: &str, target: &str, api_key: &str, body: &str) -> Streamed {
+        let mut stream = TcpStream::connect(self.address).expect("the example listens");
+        let len = body.len();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {api_key}\r\n");
+        let content = format!("Content-Type: application/json\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
+        write!(stream, "{head}{content}{body}").expect("a request");
+        let (mut rest, mut head) = (BufReader::new(stream), String::new());
+        while !head.ends_with("\r\n\r\n") {
+            assert!(rest.read_line(&mut head).expect("a head") > 0, "{head}");
+        }
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        Streamed { status, head: head.to_ascii_lowercase(), rest }
+    }
+
+    /// Asks the model for a short answer. The prompt has two tokens.
+    fn ask(&self, api_key: &str, max_tokens: u64) -> Streamed {
+        self.prompt(api_key, "tell me", max_tokens)
+    }
+
+    /// Asks the model for an answer of all tokens. The prompt has two tokens.
+    fn ask_for_story(&self, api_key: &str, max_tokens: u64) -> Streamed {
+        self.prompt(api_key, "long story", max_tokens)
+    }
+
+    fn prompt(&self, api_key: &str, prompt: &str, max_tokens: u64) -> Streamed {
+        self.send("POST", "/chat", api_key, &format!(r#"{{"prompt": "{prompt}", "max_tokens": {max_tokens}}}"#))
+    }
+
+    /// Returns the tokens that are charged to a key.
+    fn used(&self, api_key: &str) -> u64 {
+        let text = self.send("GET", "/usage", api_key, "").text();
+        let (_, left) = text.split_once(r#""tokens":"#).expect("a number of tokens");
+        let left: u64 = left.split('}').next().and_then(|left| left.parse().ok()).expect("a number");
+        10_000 - left
+    }
+}
+
+impl Streamed {
+    fn text(mut self) -> String {
+        let mut text = String::new();
+        self.rest.read_to_string(&mut text).expect("a body");
+        text
+    }
+
+    /// Reads this number of events, and hangs up.
+    fn hang_up_after(mut self, events: usize) {
+        let mut line = String::new();
+        for _ in 0..events {
+            line.clear();
+            while !line.starts_with("data:") {
+                line.clear();
+                assert!(self.rest.read_line(&mut line).expect("a line") > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_are_reserved_and_settled_when_the_stream_ends_or_the_client_hangs_up() {
+    let redis = RedisServer::start();
+    for url in [None, Some(redis.url())] {
+        let gateway = Gateway::start(url.as_deref(), "ietf");
+
+        let whole = gateway.ask("whole", 200);
+        assert_eq!(whole.status, 200, "{}", whole.head);
+        let state = whole.head.lines().find_map(|line| line.strip_prefix("ratelimit: ")).expect("a state");
+        assert!(state.contains(r#""tokens";r=9798;t="#) && state.contains(r#""streams";r=1"#), "{state}");
+        assert!(whole.head.contains(r#""tokens";q=10000;qu="tokens";w=60"#), "{}", whole.head);
+        let text = whole.text();
+        assert_eq!(text.matches("data:").count(), 41, "{text}");
+        wait::until("the settlement of a whole stream", PATIENCE, || gateway.used("whole") == 42);
+
+        gateway.ask("short", 3).text();
+        wait::until("the settlement of a short stream", PATIENCE, || gateway.used("short") == 5);
+
+        // The whole story would take two minutes.
+        gateway.ask_for_story("impatient", 5_000).hang_up_after(3);
+        wait::until("the settlement of a stream that was left", PATIENCE, || gateway.used("impatient") < 5_002);
+        let used = gateway.used("impatient");
+        assert!(used >= 5, "{used}");
+
+        let never = gateway.ask("greedy", 20_000);
+        assert!(never.status == 413 && !never.head.contains("retry-after"), "{}", never.head);
+        assert_eq!(gateway.used("greedy"), 0);
+
+        // Two streams are open. The third one is charged nothing.
+        let streams = [gateway.ask_for_story("busy", 4_000), gateway.ask_for_story("busy", 4_000)];
+        let third = gateway.ask("busy", 100);
+        assert_eq!(third.status, 429);
+        assert!(third.head.contains(r#"ratelimit-policy: "streams";q=2;qu="concurrent-requests""#), "{}", third.head);
+        assert!(third.head.contains("retry-after: 1"), "{}", third.head);
+        assert!(third.text().contains(r#""violated-policies":["streams"]"#));
+        streams.into_iter().for_each(|stream| stream.hang_up_after(1));
+        wait::until("a free permit", PATIENCE, || gateway.ask("busy", 0).status == 200);
+        gateway.stop();
+    }
+}
+
+#[test]
+fn headers_have_the_format_of_the_service_that_is_simulated() {
+    for (format, names) in [
+        ("openai", ["x-ratelimit-remaining-requests: 59", "x-ratelimit-remaining-tokens: 9798"]),
+        ("anthropic", ["anthropic-ratelimit-requests-remaining: 59", "anthropic-ratelimit-tokens-remaining: 9798"]),
+    ] {
+        let gateway = Gateway::start(None, format);
+        let answer = gateway.ask("acme", 200);
+        for name in names {
+            assert!(answer.head.contains(name), "{name} in {}", answer.head);
+        }
+        answer.hang_up_after(1);
+        gateway.stop();
+    }
+}
