@@ -14,9 +14,9 @@
 //! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key has 60
 //! requests and 10 000 tokens a minute, and two streams at the same time.
 //!
-//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left. When the
-//! stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the middle of a stream:
-//! only the tokens that were sent by then are charged.
+//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left.
+//! When the stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the
+//! middle of a stream: only the tokens that were sent by then are charged.
 //!
 //! Of the next three questions at once, the last one gets 429 with the problem document of the limit `streams`: two streams
 //! are open. It is charged nothing. The question with `max_tokens` of 20 000 gets 413, because it can never fit.

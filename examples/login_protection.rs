@@ -8,19 +8,19 @@
 //! curl -i http://127.0.0.1:3000/login --json '{"user": "berta", "password": "secret"}'
 //! ```
 //!
-//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After` and a problem document. `ANNA` is the
-//! same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one address, for any users, also
-//! lead to 429, and so do thirty for one user from all addresses. A right password costs nothing, so `berta` can log in as often
-//! as she likes, and thirty log-ins of one office at once all pass.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After` and a problem document.
+//! `ANNA` is the same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one
+//! address, for any users, also lead to 429, and so do thirty for one user from all addresses. A right password costs
+//! nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once all pass.
 //!
-//! A layer sees the head of a request, so it limits by address, before the body is read. The user name is in the body, so the
-//! handler limits by it, with a [`HandlerLimiter`] that has the options of the layer. Both answer alike. The password is in the
-//! body too, because query strings end up in access logs. Redis holds a keyed digest of the name and not the name itself. Set
-//! `KEY_SECRET` to 32 random bytes, the same in all instances.
+//! A layer sees the head of a request, so it limits by address, before the body is read. The user name is in the body,
+//! so the handler limits by it, with a [`HandlerLimiter`] that has the options of the layer. Both answer alike. The
+//! password is in the body too, because query strings end up in access logs. Redis holds a keyed digest of the name and
+//! not the name itself. Set `KEY_SECRET` to 32 random bytes, the same in all instances.
 //!
-//! An attempt is charged after its response (`charge_after`). Attempts that are under way at the same time do not see each
-//! other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges every attempt at
-//! once and refunds the right ones, and so denies right log-ins while too many others are under way.
+//! An attempt is charged after its response (`charge_after`). Attempts that are under way at the same time do not see
+//! each other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges
+//! every attempt at once and refunds the right ones, and so denies right log-ins while too many others are under way.
 //!
 //! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins.
 
@@ -83,8 +83,8 @@ async fn log_in(
     Ok(attempt.complete(response))
 }
 
-/// Returns whether a user has this password. An unknown user takes the same way as a known one, so that the time of the answer
-/// does not show which users exist. A real service compares slow hashes of passwords, such as those of Argon2.
+/// Returns whether a user has this password. An unknown user takes the same way as a known one, so that the time of the
+/// answer does not show which users exist. A real service compares slow hashes of passwords, such as those of Argon2.
 fn is_right(user: &str, password: &str) -> bool {
     const USERS: [(&str, &str); 2] = [("anna", "secret"), ("berta", "secret")];
     let known = USERS.iter().find(|(name, _)| *name == user);

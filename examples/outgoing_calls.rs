@@ -4,13 +4,13 @@
 //! cargo run --example outgoing_calls
 //! ```
 //!
-//! The program contains both sides. The server listens on `LISTEN` and denies more than 5 calls per second. The client makes 20
-//! calls. Its own limiter makes each call wait for its turn, so that the server denies none of them. This takes about four
-//! seconds. With the same `REDIS_URL` two instances share the client's limit: start the second one with another `LISTEN`, and
-//! both take twice as long.
+//! The program contains both sides. The server listens on `LISTEN` and denies more than 5 calls per second. The client
+//! makes 20 calls. Its own limiter makes each call wait for its turn, so that the server denies none of them. This
+//! takes about four seconds. With the same `REDIS_URL` two instances share the client's limit: start the second one
+//! with another `LISTEN`, and both take twice as long.
 //!
-//! Then the client makes 8 calls without its limiter, through `RetryAfterLayer`. When a response says that nothing is left, the
-//! layer delays the next call until the server allows it. It also obeys `Retry-After`.
+//! Then the client makes 8 calls without its limiter, through `RetryAfterLayer`. When a response says that nothing is
+//! left, the layer delays the next call until the server allows it. It also obeys `Retry-After`.
 
 use std::time::{Duration, Instant};
 

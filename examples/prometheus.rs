@@ -8,13 +8,13 @@
 //! curl http://127.0.0.1:3000/denied
 //! ```
 //!
-//! The rules allow each tenant 10 requests a minute, so the last two of twelve get 429. `trial-…` tenants have a lower limit in
-//! shadow mode: their requests pass, and `tollgate_rule_units_shadow_total` shows what the limit would deny. `/login` has a
-//! limit in code. `/denied` lists the keys that are denied most. They are digests with a random secret, because tenants may be
-//! people: with `SECRET` set, the digest of a tenant is the same in all instances.
+//! The rules allow each tenant 10 requests a minute, so the last two of twelve get 429. `trial-…` tenants have a lower
+//! limit in shadow mode: their requests pass, and `tollgate_rule_units_shadow_total` shows what the limit would deny.
+//! `/login` has a limit in code. `/denied` lists the keys that are denied most. They are digests with a random secret,
+//! because tenants may be people: with `SECRET` set, the digest of a tenant is the same in all instances.
 //!
-//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana. In a real service, serve both pages at
-//! an address of their own that clients cannot reach.
+//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana. In a real service, serve both
+//! pages at an address of their own that clients cannot reach.
 
 use std::{env, fmt::Write, time::Duration};
 

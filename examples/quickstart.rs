@@ -6,8 +6,9 @@
 //! curl -i http://127.0.0.1:3000/
 //! ```
 //!
-//! The bucket holds ten units and gains one every 200 ms. The first ten requests get 200. The others get 429, except that one
-//! more passes for each 200 ms that the loop takes. After one second of rest five more pass. `curl -i` shows the header fields that report the limit to the client.
+//! The bucket holds ten units and gains one every 200 ms. The first ten requests get 200. The others get 429, except
+//! that one more passes for each 200 ms that the loop takes. After one second of rest five more pass. `curl -i` shows
+//! the header fields that report the limit to the client.
 //!
 //! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both.
 

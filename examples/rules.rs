@@ -13,8 +13,8 @@
 //! tenant. The tenant `internal` has only the limit of its address. After the change of the file, `acme` has 45 requests
 //! left: the five that it has spent stay spent. A file with a mistake changes nothing, and the log names its line.
 //!
-//! `RULES` is the path of another file. In a gRPC server, `tollgate_tonic::layer(limiter.for_requests("shop"), Global)` limits
-//! calls by the same file.
+//! `RULES` is the path of another file. In a gRPC server, `tollgate_tonic::layer(limiter.for_requests("shop"), Global)`
+//! limits calls by the same file.
 
 use std::{env, path::Path};
 

@@ -1,8 +1,8 @@
 //! Contains what all examples share: the listener, the store and the shutdown.
 //!
-//! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to Redis, where all instances
-//! with the same URL share them. It accepts every URL of `tollgate::open`. Without it the counts stay in the process. The
-//! examples log events of level `info` and above.
+//! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to Redis, where all
+//! instances with the same URL share them. It accepts every URL of `tollgate::open`. Without it the counts stay in the
+//! process. The examples log events of level `info` and above.
 
 use std::{env, net::SocketAddr, sync::Arc};
 
@@ -69,8 +69,8 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure>
 
 /// Sets `TCP_NODELAY` on each accepted connection.
 ///
-/// Without the option, an HTTP/2 response that follows another write waits until the client has acknowledged that write. The
-/// client may delay its acknowledgement by 40 ms.
+/// Without the option, an HTTP/2 response that follows another write waits until the client has acknowledged that
+/// write. The client may delay its acknowledgement by 40 ms.
 fn without_delay(listener: TcpListener) -> TapIo<TcpListener, fn(&mut TcpStream)> {
     listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {

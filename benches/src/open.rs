@@ -132,7 +132,8 @@ impl Results {
         self.burst().filter(|sample| sample.is_good()).count() as f64 * 1e6 / f64::from(self.burst_us)
     }
 
-    /// Returns the share of the requests of the burst that the store decided in time, for the flooded key or for the others.
+    /// Returns the share of the requests of the burst that the store decided in time, for the flooded key or for the
+    /// others.
     pub(crate) fn share_good(&self, is_flood: bool) -> f64 {
         let group = || self.burst().filter(|sample| sample.is_flood == is_flood);
         group().filter(|sample| sample.is_good()).count() as f64 / group().count() as f64

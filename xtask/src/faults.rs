@@ -6,8 +6,8 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the server; the program receives the
-/// other arguments.
+/// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the server; the program
+/// receives the other arguments.
 ///
 /// # Errors
 ///

@@ -30,7 +30,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
             complete(&scripts, &packed)?;
         }
     }
-    // The crates above the core name a version of it that is not published yet, so only the core can be built, with its macros.
+    // The crates above the core name a version of it that is not published yet, so only the core can be built, with its
+    // macros.
     let mut package = workspace.cargo("package");
     package.args(["--package", MACROS, "--package", CORE, "--allow-dirty"]);
     // Shares the compiled dependencies of the workspace.

@@ -64,8 +64,8 @@ pub(super) fn many_limiters(pace: &Pace) -> Table {
 
 /// Measures tenants or limiters, in a process of its own.
 ///
-/// Returns the bytes of each, its bytes after the first checks, the decisions per second in the first seconds, and the share
-/// of the decisions that were made without the store.
+/// Returns the bytes of each, its bytes after the first checks, the decisions per second in the first seconds, and the
+/// share of the decisions that were made without the store.
 pub(super) fn probe(kind: &str, count: &str) -> [f64; 4] {
     machine::stay_on_the_client_core();
     let count: usize = count.parse().expect("a number");

@@ -16,8 +16,9 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// Returns the routes `GET /healthcheck` and `POST /json`.
 ///
-/// `/healthcheck` answers with 200 and `OK`, or with 500. `/json` takes a `RateLimitRequest` in the JSON form of protobuf, and
-/// answers with a `RateLimitResponse`: 200 when the request passes, 429 when it does not, and 400 when it cannot be decided.
+/// `/healthcheck` answers with 200 and `OK`, or with 500. `/json` takes a `RateLimitRequest` in the JSON form of
+/// protobuf, and answers with a `RateLimitResponse`: 200 when the request passes, 429 when it does not, and 400 when it
+/// cannot be decided.
 pub fn router(service: RateLimitService, health: Health) -> Router {
     Router::new()
         .route("/json", post(decide).with_state(service))

@@ -1,8 +1,9 @@
 //! A rate limit service for Envoy, in place of `envoyproxy/ratelimit`.
 //!
-//! Envoy, Istio and Gloo ask such a service whether a request passes. This one reads the same files, has the same metrics and
-//! gives the same answers, and adds every algorithm of Tollgate, exact waits, denied requests that cost nothing, and a stated
-//! answer while Redis is away. Use `tollgate-tower` or `tollgate-tonic` for limits inside of a Rust service.
+//! Envoy, Istio and Gloo ask such a service whether a request passes. This one reads the same files, has the same
+//! metrics and gives the same answers, and adds every algorithm of Tollgate, exact waits, denied requests that cost
+//! nothing, and a stated answer while Redis is away. Use `tollgate-tower` or `tollgate-tonic` for limits inside of a
+//! Rust service.
 //!
 //! [`RateLimitService`] is the gRPC service, to be mounted in a server of your own. The program `tollgate-envoy` is a whole
 //! server: `docs/envoy.md` says how to run it. With the feature `server`, its parts can be used alone: [`Server`],

@@ -36,7 +36,8 @@ use proc_macro::TokenStream;
 ///
 /// # Options
 ///
-/// All values are expressions. They may use the arguments of the function, `self` included, and are evaluated with each call.
+/// All values are expressions. They may use the arguments of the function, `self` included, and are evaluated with each
+/// call.
 ///
 /// | option | type | meaning |
 /// |---|---|---|
@@ -75,9 +76,9 @@ use proc_macro::TokenStream;
 ///
 /// # Errors
 ///
-/// The function must return a `Result`. Its error type must implement `From<tollgate::Denied>`, for a call that is denied, and
-/// `From<tollgate::Error>`, for a call without a decision: `Box<dyn Error + Send + Sync>` and `anyhow::Error` do. The body does
-/// not run then.
+/// The function must return a `Result`. Its error type must implement `From<tollgate::Denied>`, for a call that is
+/// denied, and `From<tollgate::Error>`, for a call without a decision: `Box<dyn Error + Send + Sync>` and
+/// `anyhow::Error` do. The body does not run then.
 ///
 /// # Cancellation
 ///

@@ -2,8 +2,9 @@ use std::fmt;
 
 /// Selects the meaning of rules where Tollgate and Envoy's rate limit service differ.
 ///
-/// A file says it with the field `compat: native` or `compat: envoy` at its root. A file without the field has the mode of
-/// [`RuleSetBuilder::compat`](crate::RuleSetBuilder::compat), which is native by default. All files of one set have one mode.
+/// A file says it with the field `compat: native` or `compat: envoy` at its root. A file without the field has the mode
+/// of [`RuleSetBuilder::compat`](crate::RuleSetBuilder::compat), which is native by default. All files of one set have
+/// one mode.
 ///
 /// A file of Envoy's service means the same in both modes, apart from these points:
 ///
@@ -24,9 +25,9 @@ use std::fmt;
 /// | `metadata` with `detailed_metric` or `value_to_metric` | is returned | is lost |
 /// | additions: `quota`, `window`, `algorithm`, `burst`, `limits`, `prefix_v6`, `on_outage`, `rate_limits` | are allowed | are refused |
 ///
-/// Some files that Envoy's service accepts are refused in both modes, with the place: a field that appears twice in one mapping
-/// (the service takes the last one), a known field in the wrong mapping (the service ignores it), a second document (the
-/// service ignores it), and numbers such as `1_000` and `0b11` of YAML 1.1.
+/// Some files that Envoy's service accepts are refused in both modes, with the place: a field that appears twice in one
+/// mapping (the service takes the last one), a known field in the wrong mapping (the service ignores it), a second
+/// document (the service ignores it), and numbers such as `1_000` and `0b11` of YAML 1.1.
 ///
 /// The field `compat` itself is unknown to Envoy's service. Set the mode in code for a file that both read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,10 +1,10 @@
 //! Rate limits in files, which change while the service runs.
 //!
-//! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree of
-//! descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run,
-//! and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC (`RequestRules`). Use the
-//! `tollgate` crate alone for limits that are constants, and its `TenantLimiters` for limits that a database holds. The module
-//! [`spring`] reads the limits of a Spring Cloud Gateway.
+//! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree
+//! of descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while
+//! requests run, and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC
+//! (`RequestRules`). Use the `tollgate` crate alone for limits that are constants, and its `TenantLimiters` for limits
+//! that a database holds. The module [`spring`] reads the limits of a Spring Cloud Gateway.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -43,8 +43,8 @@
 //!
 //! # Files
 //!
-//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field, and refuses the whole
-//! load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
+//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field, and refuses the
+//! whole load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
 //!
 //! | field | of | meaning |
 //! |---|---|---|
@@ -72,12 +72,12 @@
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
-//! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30 days. With
-//! one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its first day. Write
-//! `time_zone: UTC` for calendar months in UTC.
+//! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
+//! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
+//! first day. Write `time_zone: UTC` for calendar months in UTC.
 //!
-//! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit, or else
-//! the path of the descriptor. A rule whose amount changes therefore continues its counters.
+//! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit,
+//! or else the path of the descriptor. A rule whose amount changes therefore continues its counters.
 //!
 //! # Features
 //!
@@ -93,10 +93,11 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install the
-//! recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name), of the file alone: no
-//! label value comes from a request. The first 1000 names of a [`Rules`] are told apart, and further ones are `other`. The
-//! limits that requests bring along are `override`. The counters are those of Envoy's service: see [`Usage`].
+//! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install
+//! the recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name), of the file
+//! alone: no label value comes from a request. The first 1000 names of a [`Rules`] are told apart, and further ones are
+//! `other`. The limits that requests bring along are `override`. The counters are those of Envoy's service: see
+//! [`Usage`].
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|

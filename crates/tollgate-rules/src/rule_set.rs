@@ -6,8 +6,8 @@ use crate::{Compat, Rule, matching::Level, rule::Origin, selector::Selector};
 
 /// Holds the checked rules of one or more domains.
 ///
-/// It is immutable. A load either returns a whole set, or every mistake that was found. [`Rules`](crate::Rules) replaces one
-/// set by another while requests run.
+/// It is immutable. A load either returns a whole set, or every mistake that was found. [`Rules`](crate::Rules)
+/// replaces one set by another while requests run.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet};

@@ -4,8 +4,8 @@
 //! from the same quota, with one atomic script call per decision. With a [`MemoryStore`] the same algorithms decide
 //! inside the process. [`connect`] and [`open`] choose the store by URL.
 //!
-//! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC server. Use this crate alone
-//! for work that is not a request: jobs, e-mails, calls to an external API.
+//! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC server. Use this crate
+//! alone for work that is not a request: jobs, e-mails, calls to an external API.
 //!
 //! ```
 //! use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -26,7 +26,8 @@
 //!
 //! A [`ConcurrencyLimiter`] limits how many permits of a key are held at the same time: streams, exports, jobs.
 //!
-//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real cost.
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real
+//! cost.
 //!
 //! [`DeniedKeys`] shows which keys are denied most.
 //!

@@ -22,7 +22,8 @@ pub(crate) use inner::Inner;
 /// Checks keys against policies that are decided together on one store.
 ///
 /// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
-/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one. Threads without a runtime use [`blocking`](Self::blocking).
+/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one. Threads without a runtime use
+/// [`blocking`](Self::blocking).
 ///
 /// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their policies alone: see
 /// [`with_policies`](Self::with_policies). Put limits on the same key into one limiter: they are decided in
@@ -60,8 +61,9 @@ impl Limiter {
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
     /// [`Outage`](crate::Outage) always decides.
     ///
-    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the store is outside the process. No
-    /// `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for such threads.
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
+    /// store is outside the process. No `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for
+    /// such threads.
     ///
     /// # Cancellation
     ///
@@ -74,10 +76,11 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when the cost is above the burst of
-    /// a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a policy meters; the
-    /// store is not asked then. Fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a cluster
-    /// has all branches of the key: see [`can_decide`](Self::can_decide).
+    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when
+    /// the cost is above the burst of a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the
+    /// key has fewer levels or branches than a policy meters; the store is not asked then. Fails with
+    /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a cluster has all branches of the key:
+    /// see [`can_decide`](Self::can_decide).
     pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
         self.check_key(&key.into(), cost)
     }
@@ -137,7 +140,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than 64 bytes.
+    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of
+    /// more than 64 bytes.
     pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
         self.inner.check(&self.policies, &key.into(), cost.into(), tag.as_ref())
     }
@@ -238,9 +242,9 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that the
-    /// branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of a limiter
-    /// [with the policies](Self::with_policies) of the branch.
+    /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that
+    /// the branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of
+    /// a limiter [with the policies](Self::with_policies) of the branch.
     ///
     /// # Errors
     ///
@@ -256,9 +260,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log or the store lists no entries.
-    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy meters. Any other kind when the store cannot
-    /// be reached before the deadline.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log or the store lists no
+    /// entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy
+    /// meters. Any other kind when the store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
         self.policies.reaches(&key)?;

@@ -21,9 +21,9 @@ use crate::{
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
-/// One request can thus be limited per second, per hour and per day in one atomic step. The
-/// policies may use different algorithms, and meter different levels and branches of a [`Key`]. A set is made from one policy,
-/// an array or a vector, and is cheap to clone. Two sets are equal if they hold equal policies in the same order.
+/// One request can thus be limited per second, per hour and per day in one atomic step. The policies may use different
+/// algorithms, and meter different levels and branches of a [`Key`]. A set is made from one policy, an array or a
+/// vector, and is cheap to clone. Two sets are equal if they hold equal policies in the same order.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota};

@@ -203,11 +203,11 @@ impl Quota {
     /// server that allows 100 in any minute. A unit that is late on its way arrives closer to the next one, so that up to
     /// 104 of 100 may arrive in a minute without a margin.
     ///
-    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog) at most `amount`
-    /// units arrive in any period of the length before the call, while the longest and the shortest time on the way differ by
-    /// at most `margin`. The way begins when the unit is due, and contains the answer of the store, the wait, the scheduler and
-    /// the network. Measure the longest such time under load, and choose a margin above it; 3 % of the period is a good start.
-    /// The margin costs throughput: 3 % of the period is 3 % fewer units.
+    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog) at most
+    /// `amount` units arrive in any period of the length before the call, while the longest and the shortest time on
+    /// the way differ by at most `margin`. The way begins when the unit is due, and contains the answer of the store,
+    /// the wait, the scheduler and the network. Measure the longest such time under load, and choose a margin above it;
+    /// 3 % of the period is a good start. The margin costs throughput: 3 % of the period is 3 % fewer units.
     ///
     /// ```
     /// use std::time::Duration;

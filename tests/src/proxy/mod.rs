@@ -138,8 +138,8 @@ impl Proxy {
         self.change(|orders| orders.resets += 1);
     }
 
-    /// Resets all open connections and waits until they are closed, then forwards everything. Replies that were held back are
-    /// lost.
+    /// Resets all open connections and waits until they are closed, then forwards everything. Replies that were held
+    /// back are lost.
     ///
     /// # Panics
     ///

@@ -75,7 +75,8 @@ impl Builder {
             .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
     }
 
-    /// Listens at this address instead of 127.0.0.1: a local one, or that of a [`NetworkNamespace`](crate::NetworkNamespace).
+    /// Listens at this address instead of 127.0.0.1: a local one, or that of a
+    /// [`NetworkNamespace`](crate::NetworkNamespace).
     pub fn address(mut self, address: Ipv4Addr) -> Self {
         self.address = Some(address);
         self

@@ -183,8 +183,8 @@ pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies.collect::<Vec<_>>())
 }
 
-/// Draws a key of three branches, of which each has one or two levels. Few parts are drawn, so keys often have a branch or a
-/// level in common, also at other places.
+/// Draws a key of three branches, of which each has one or two levels. Few parts are drawn, so keys often have a branch
+/// or a level in common, also at other places.
 pub fn branched_key(dice: &mut Dice) -> Key {
     let branch = |dice: &mut Dice| {
         let outer = Key::from(dice.below(3));

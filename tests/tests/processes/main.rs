@@ -1,6 +1,6 @@
-//! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart, the log-in
-//! example, the examples whose limits come from a database, that defers jobs, of a language model, of long exports, and with
-//! metrics for Prometheus.
+//! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart, the
+//! log-in example, the examples whose limits come from a database, that defers jobs, of a language model, of long
+//! exports, and with metrics for Prometheus.
 
 mod bound;
 mod clocks;

@@ -1,8 +1,9 @@
 //! Feeds the parsers of untrusted input with millions of generated inputs, and checks each result against a law.
 //!
-//! Run it as `cargo xtask fuzz [--executions N] [--seed N] [TARGET…]`. The inputs come from grammars that know the syntax and
-//! how to break it, because random bytes are refused at the first one. An input that fails is reduced before it is shown.
-//! Each law is an oracle that was written independently of the code, or the parser of the standard library.
+//! Run it as `cargo xtask fuzz [--executions N] [--seed N] [TARGET…]`. The inputs come from grammars that know the
+//! syntax and how to break it, because random bytes are refused at the first one. An input that fails is reduced before
+//! it is shown. Each law is an oracle that was written independently of the code, or the parser of the standard
+//! library.
 
 use std::{env, process::ExitCode, time::Instant};
 

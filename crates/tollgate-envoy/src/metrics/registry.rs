@@ -30,8 +30,9 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit.service.global_shadow_mode` | requests that pass only because of the global shadow mode |
 /// | `ratelimit_server.ShouldRateLimit.total_requests`, `.response_time` | gRPC calls, and their times in milliseconds |
 ///
-/// `RULE` is the domain, and the keys and values of the rule: see [`Match::metric_name`](tollgate_rules::Match::metric_name).
-/// The first 10 000 names are told apart, and further ones are `other`.
+/// `RULE` is the domain, and the keys and values of the rule: see
+/// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names are told apart, and further ones
+/// are `other`.
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]

@@ -90,8 +90,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how long calls that are under way may take when the server ends. The default is 20 seconds, which is less than the
-    /// 30 seconds after which Kubernetes kills a program.
+    /// Sets how long calls that are under way may take when the server ends. The default is 20 seconds, which is less
+    /// than the 30 seconds after which Kubernetes kills a program.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.options.drain_timeout = timeout;
         self

@@ -20,9 +20,9 @@ use crate::{
 
 /// Answers the requests of Envoy's rate limit protocol, version 3.
 ///
-/// It is the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your own, or use the program
-/// `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. The rules and the store are those of a
-/// [`RuleLimiter`].
+/// It is the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your own, or use the
+/// program `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. The rules and the store
+/// are those of a [`RuleLimiter`].
 ///
 /// ```
 /// use tollgate::MemoryStore;

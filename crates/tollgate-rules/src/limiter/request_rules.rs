@@ -11,9 +11,9 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.
 ///
-/// Give it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or to `tollgate_tonic::layer` for gRPC, in place
-/// of a limiter. Answers are those of a layer with fixed limits: the status, `Retry-After`, the rate limit header fields and
-/// the problem document, or the gRPC status with its details. A reload is in force with the next request.
+/// Give it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or to `tollgate_tonic::layer` for gRPC, in
+/// place of a limiter. Answers are those of a layer with fixed limits: the status, `Retry-After`, the rate limit header
+/// fields and the problem document, or the gRPC status with its details. A reload is in force with the next request.
 ///
 /// The rules make the keys, so the key extractor of the layer is not asked. Pass [`Global`](tollgate_tower::key::Global).
 ///
@@ -53,15 +53,15 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, Verdict};
 ///
 /// # What is told
 ///
-/// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists those
-/// that deny it. Rules in shadow mode, and quota rules that alone do not deny, are counted in the metrics with the outcome
-/// `shadowed`, and clients do not see them. A rule of 0 requests denies with 429 and without `Retry-After`.
+/// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists
+/// those that deny it. Rules in shadow mode, and quota rules that alone do not deny, are counted in the metrics with
+/// the outcome `shadowed`, and clients do not see them. A rule of 0 requests denies with 429 and without `Retry-After`.
 ///
 /// A request without a descriptor, or whose descriptors match no limit, passes without header fields.
 ///
 /// The [cost](tollgate_tower::RateLimitBuilder::cost) of the layer is what each descriptor spends that has no
-/// [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no unit left.
-/// [`LimiterSource::from_decider`] lists the options that have no effect.
+/// [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no
+/// unit left. [`LimiterSource::from_decider`] lists the options that have no effect.
 #[derive(Clone, Debug)]
 #[must_use = "the rules limit nothing until a layer uses them"]
 pub struct RequestRules {

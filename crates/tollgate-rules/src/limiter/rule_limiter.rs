@@ -13,9 +13,9 @@ use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
-/// In native mode, every descriptor with a limit is checked, and a denied request is free. Up to four descriptors with up to
-/// eight policies are decided in one atomic step: all are charged, or none. Some descriptors have a step of their own, which
-/// is taken at the same time:
+/// In native mode, every descriptor with a limit is checked, and a denied request is free. Up to four descriptors with
+/// up to eight policies are decided in one atomic step: all are charged, or none. Some descriptors have a step of their
+/// own, which is taken at the same time:
 ///
 /// - those in shadow mode, and quota descriptors, because they do not deny the request alone;
 /// - those with another `on_outage`, or with a policy of the same name as another one;
@@ -26,9 +26,9 @@ use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 /// units of its other steps, and another request may be denied for them. A refund that does not reach the store leaves them
 /// spent.
 ///
-/// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the rest of
-/// the window. Decisions are those of Envoy's service, apart from one point: a check of 0 units is denied when no unit is
-/// left, and not only after the limit was exceeded.
+/// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the
+/// rest of the window. Decisions are those of Envoy's service, apart from one point: a check of 0 units is denied when
+/// no unit is left, and not only after the limit was exceeded.
 ///
 /// ```
 /// use tollgate::MemoryStore;

@@ -69,9 +69,9 @@ impl Steps {
 
     /// Returns the steps that charge these descriptors.
     ///
-    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. A descriptor
-    /// in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has every descriptor in
-    /// the mode `envoy`, where a denied request is charged.
+    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. A
+    /// descriptor in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has
+    /// every descriptor in the mode `envoy`, where a denied request is charged.
     fn of<'p, 'l>(
         &self,
         plan: &Plan<'_>,

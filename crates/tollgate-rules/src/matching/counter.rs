@@ -10,9 +10,9 @@ use crate::{Entry, selector::Selector};
 impl Match<'_> {
     /// Returns the key of the counter.
     ///
-    /// In native mode, two keys are equal only for the same domain and the same entries. The values of a shared pattern have
-    /// one key, which differs from the key of every value. IPv6 addresses of one network have one key when the rule has a
-    /// `prefix_v6`.
+    /// In native mode, two keys are equal only for the same domain and the same entries. The values of a shared pattern
+    /// have one key, which differs from the key of every value. IPv6 addresses of one network have one key when the
+    /// rule has a `prefix_v6`.
     ///
     /// In the mode `envoy`, the key is the text `domain_key_value_…`, so that some different descriptors have one key.
     ///

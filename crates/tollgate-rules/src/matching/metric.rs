@@ -14,9 +14,9 @@ use crate::{
 impl Match<'_> {
     /// Returns the name in metrics: the domain, and for each entry the key and the value of the rule.
     ///
-    /// The value is that of the file, a pattern included, and a default has none. With `value_to_metric` it is the value of the
-    /// request at that level, and with `detailed_metric` at every level. A pattern with `share_threshold` keeps its own text.
-    /// `:`, `|` and the dots of IPv4 addresses become `_`.
+    /// The value is that of the file, a pattern included, and a default has none. With `value_to_metric` it is the
+    /// value of the request at that level, and with `detailed_metric` at every level. A pattern with `share_threshold`
+    /// keeps its own text. `:`, `|` and the dots of IPv4 addresses become `_`.
     ///
     /// **A name with values of requests has as many series as clients choose.** [`Rule::metric_name`](crate::Rule::metric_name)
     /// is bounded. Overrides have values of requests.

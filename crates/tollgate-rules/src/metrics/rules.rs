@@ -16,8 +16,8 @@ const SHADOW: &str = "tollgate_rule_units_shadow_total";
 const LOADS: &str = "tollgate_rule_loads_total";
 const REFUSED: &str = "tollgate_rules_refused";
 
-/// Bounds the names of rules that become label values of one [`Rules`](crate::Rules), over all its reloads. Further rules are
-/// counted together.
+/// Bounds the names of rules that become label values of one [`Rules`](crate::Rules), over all its reloads. Further
+/// rules are counted together.
 const MAX_NAMES: usize = 1_000;
 
 const OTHER: &str = "other";

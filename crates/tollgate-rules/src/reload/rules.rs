@@ -13,9 +13,9 @@ use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetr
 
 /// Holds the rules in force, and replaces them while requests run.
 ///
-/// Each request takes the [`current`](Self::current) set once and decides by it alone, so no request is decided by a mixture
-/// of two sets. A reload that fails leaves the rules in force. It is logged with the file, the line and the field of each
-/// mistake, counted, and returned by [`last_error`](Self::last_error) until a later reload succeeds.
+/// Each request takes the [`current`](Self::current) set once and decides by it alone, so no request is decided by a
+/// mixture of two sets. A reload that fails leaves the rules in force. It is logged with the file, the line and the
+/// field of each mistake, counted, and returned by [`last_error`](Self::last_error) until a later reload succeeds.
 ///
 /// Clones share the rules.
 ///
@@ -90,8 +90,8 @@ impl Rules {
 
     /// Creates a handle without rules: no domain is known until rules are loaded.
     ///
-    /// Call [`reload`](Self::reload) when the files are there, or [`replace`](Self::replace) when rules come from elsewhere.
-    /// [`loads`](Self::loads) tells whether any were loaded.
+    /// Call [`reload`](Self::reload) when the files are there, or [`replace`](Self::replace) when rules come from
+    /// elsewhere. [`loads`](Self::loads) tells whether any were loaded.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet, Rules};

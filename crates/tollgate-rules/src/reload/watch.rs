@@ -32,10 +32,10 @@ const LATEST: Duration = Duration::from_secs(1);
 impl Rules {
     /// Reloads the rules when their file or directory changes, until the guard is dropped.
     ///
-    /// A file may be written in place, replaced by a rename, or reached through symbolic links that are swapped, as in a
-    /// Kubernetes config map. A change is loaded 50 ms after the last of several, and at the latest after one second. A file
-    /// that is replaced by a rename is never read half-way. One that is written in place may be, when the writer pauses: its
-    /// rules are then refused, or in force until the rest is written.
+    /// A file may be written in place, replaced by a rename, or reached through symbolic links that are swapped, as in
+    /// a Kubernetes config map. A change is loaded 50 ms after the last of several, and at the latest after one second.
+    /// A file that is replaced by a rename is never read half-way. One that is written in place may be, when the writer
+    /// pauses: its rules are then refused, or in force until the rest is written.
     ///
     /// Other files in the same directory may change as often as they like: rules are loaded again only when what is read
     /// differs. The first change is always loaded.
@@ -79,7 +79,8 @@ impl Rules {
             while has_changed(&messages) {
                 // Links may lead elsewhere now. Watch that place before the files are read, so that no change is missed.
                 watches.renew();
-                // Another file of the directory may have changed, such as a log. A change after the digest is another event.
+                // Another file of the directory may have changed, such as a log. A change after the digest is another
+                // event.
                 let digest = rules.digest();
                 if known.replace(digest) == Some(digest) {
                     continue;

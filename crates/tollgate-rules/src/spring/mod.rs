@@ -37,8 +37,8 @@
 //!
 //! # Settings
 //!
-//! All of them stand under `spring.cloud.gateway` or `spring.cloud.gateway.server.webflux`. Names are read in kebab case and in
-//! camel case, nested or joined by dots, as Spring Boot binds them.
+//! All of them stand under `spring.cloud.gateway` or `spring.cloud.gateway.server.webflux`. Names are read in kebab
+//! case and in camel case, nested or joined by dots, as Spring Boot binds them.
 //!
 //! | setting | of | meaning |
 //! |---|---|---|
@@ -51,10 +51,10 @@
 //! | `redis-rate-limiter.config.ROUTE.…` | gateway | the three numbers of a route whose filter has none |
 //! | `filter.request-rate-limiter.deny-empty-key`, `….empty-key-status-code` | gateway | defaults for all filters |
 //!
-//! Settings that do not concern limits are skipped. These are refused, with their place: a misspelt argument of the filter, a
-//! limiter that is a bean or Bucket4j, and arguments behind the name of the filter (`RequestRateLimiter=10, 20`), which the
-//! gateway ignores. A [placeholder](GatewayBuilder::placeholders) `${…}` is refused until it is resolved, and a document for a
-//! [profile](GatewayBuilder::profile) is skipped until the profile is active.
+//! Settings that do not concern limits are skipped. These are refused, with their place: a misspelt argument of the
+//! filter, a limiter that is a bean or Bucket4j, and arguments behind the name of the filter (`RequestRateLimiter=10,
+//! 20`), which the gateway ignores. A [placeholder](GatewayBuilder::placeholders) `${…}` is refused until it is
+//! resolved, and a document for a [profile](GatewayBuilder::profile) is skipped until the profile is active.
 //!
 //! Limits that are set in Java are not in the file.
 //!

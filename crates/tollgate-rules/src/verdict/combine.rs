@@ -63,8 +63,8 @@ pub struct LimitHeaders {
 impl Plan<'_> {
     /// Combines the outcomes of all descriptors that were charged.
     ///
-    /// The request is over its limit when a descriptor exceeds a limit that is no quota, or when there are quota descriptors
-    /// and all of them exceed theirs. A rule in shadow mode never exceeds its limit.
+    /// The request is over its limit when a descriptor exceeds a limit that is no quota, or when there are quota
+    /// descriptors and all of them exceed theirs. A rule in shadow mode never exceeds its limit.
     ///
     /// `outcomes` has one element for each descriptor. Elements of descriptors that were not
     /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one without a limit.

@@ -41,8 +41,8 @@ pub struct AsyncRateLimitInterceptor {
 impl AsyncRateLimitInterceptor {
     /// Creates an interceptor that checks `limiters` with the key that `key` finds.
     ///
-    /// `limiters` is a [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`] that does not need the method of a call: a
-    /// [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
+    /// `limiters` is a [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`] that does not need the method of
+    /// a call: a [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
     #[must_use]
     pub fn new(limiters: impl Into<LimiterSource>, key: impl KeyExtractor) -> Self {
         Self { limiter: Arc::new(KeyedLimiter::new(limiters.into(), key)), responder: Arc::new(GrpcStatus::new()) }

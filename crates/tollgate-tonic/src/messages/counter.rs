@@ -7,9 +7,9 @@ use super::boundaries::MessageBoundaries;
 
 /// Counts the messages of a response body, as a [`BodyGuard`].
 ///
-/// The closure receives the number of messages that begin in a frame, before the frame is passed on. Trailers of gRPC-Web in
-/// the body are no message. Use it for bodies whose data is [`Bytes`](bytes::Bytes), such as those of tonic and axum. The
-/// messages of `application/grpc-web-text` are encoded in base64, and are not counted correctly.
+/// The closure receives the number of messages that begin in a frame, before the frame is passed on. Trailers of
+/// gRPC-Web in the body are no message. Use it for bodies whose data is [`Bytes`](bytes::Bytes), such as those of tonic
+/// and axum. The messages of `application/grpc-web-text` are encoded in base64, and are not counted correctly.
 ///
 /// [`MessageCounterLayer`](super::MessageCounterLayer) counts with the meter of a call.
 ///

@@ -10,8 +10,8 @@
 //! | cost of a message | one unit; the first message comes with the call | [any cost](ChargedStream::cost), from the first message on |
 //! | changes to handlers | none | yes |
 //!
-//! Both hold a message back until the store has decided, and deny messages in the middle of a stream. [`MessageCounterLayer`]
-//! only counts the messages of a response as they pass, for a cost that is
+//! Both hold a message back until the store has decided, and deny messages in the middle of a stream.
+//! [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost that is
 //! [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response ends.
 //!
 //! The other types of this module are named only in the signatures of wrapping code.

@@ -22,8 +22,8 @@ use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 /// Limits the requests in flight in this process, by the latency of the service.
 ///
 /// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the latencies of finished
-/// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request is shed at once:
-/// there is no queue.
+/// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request
+/// is shed at once: there is no queue.
 ///
 /// Clones share the slots and the limit. Give clones to several layers whose requests share one resource, such as a
 /// database. Services with different resources, or with latencies that differ by an order of magnitude, have a limiter

@@ -139,8 +139,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the final cost for each policy after the response. The differences to the initial charge are refunded.
     ///
     /// The closure receives the [`Outcome`] and the decision, of which each state has its initial
-    /// [cost](tollgate::PolicyState::cost). A policy without a cost in the result keeps its initial charge. All else is as with
-    /// [`final_cost`](Self::final_cost), which this option replaces.
+    /// [cost](tollgate::PolicyState::cost). A policy without a cost in the result keeps its initial charge. All else is
+    /// as with [`final_cost`](Self::final_cost), which this option replaces.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -181,7 +181,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// [`ReservationLayer`](crate::reservation::ReservationLayer) has an example.
     ///
     /// Replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost) and all options of their
-    /// kind. [`wait`](Self::wait) has no effect. The store must hold reservations: otherwise requests are answered with 500.
+    /// kind. [`wait`](Self::wait) has no effect. The store must hold reservations: otherwise requests are answered with
+    /// 500.
     pub fn reserve<C: Into<Costs>>(
         self,
         estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,

@@ -19,8 +19,8 @@ use crate::{
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
-/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by default, or has the default that it
-/// describes.
+/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by default, or has the
+/// default that it describes.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RateLimitBuilder<K, R = Problem> {
     limiters: LimiterSource,
@@ -64,8 +64,8 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Sets the cost of a request for each policy: one request and so many tokens. Replaces [`cost`](Self::cost).
     ///
-    /// One step charges all policies, or none. See [`Costs`]. Costs that name a policy which the limiter does not have, or that
-    /// do not name each of its policies, are answered with 500 and logged once.
+    /// One step charges all policies, or none. See [`Costs`]. Costs that name a policy which the limiter does not have,
+    /// or that do not name each of its policies, are answered with 500 and logged once.
     ///
     /// ```
     /// # use http::{Request, Response};

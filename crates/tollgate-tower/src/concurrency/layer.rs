@@ -8,9 +8,9 @@ use crate::{key::KeyExtractor, rejection::Problem};
 
 /// Limits the requests of each key that a service works on at the same time.
 ///
-/// The permits belong to a [`ConcurrencyLimiter`]. A request waits for one for up to the
-/// [longest wait](tollgate::Concurrency::max_wait) of the limit, which is zero by default, and in a
-/// [bounded number](tollgate::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the response is a
+/// The permits belong to a [`ConcurrencyLimiter`]. A request waits for one for up to the [longest
+/// wait](tollgate::Concurrency::max_wait) of the limit, which is zero by default, and in a [bounded
+/// number](tollgate::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the response is a
 /// [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an example.
 ///
 /// [`builder`](Self::builder) offers the options:

@@ -49,9 +49,9 @@
 //! # Lost permits
 //!
 //! A permit is lost when the store could not be reached for a whole [life](tollgate::Concurrency::life). With
-//! [`OnLoss::Cancel`](tollgate::OnLoss::Cancel) the request ends then: the future of the service is dropped and the client
-//! receives 503, or the body ends with an error. With [`OnLoss::Finish`](tollgate::OnLoss::Finish), the default, the request
-//! goes on.
+//! [`OnLoss::Cancel`](tollgate::OnLoss::Cancel) the request ends then: the future of the service is dropped and the
+//! client receives 503, or the body ends with an error. With [`OnLoss::Finish`](tollgate::OnLoss::Finish), the default,
+//! the request goes on.
 
 mod body;
 mod builder;

@@ -13,8 +13,9 @@ use crate::{
 ///
 /// A layer sees the head of a request. A key in the body, such as a user name in JSON, is known to the handler alone.
 /// [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) joins a limiter with the options of a
-/// layer. A request that the handler limiter rejects receives the same response as from the layer, byte for byte: status,
-/// problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted as those of the layer.
+/// layer. A request that the handler limiter rejects receives the same response as from the layer, byte for byte:
+/// status, problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted as
+/// those of the layer.
 ///
 /// The options apply as in the layer, with these exceptions. The key comes from the handler. The
 /// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as

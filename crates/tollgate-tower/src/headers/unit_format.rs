@@ -147,8 +147,8 @@ impl UnitNames {
 }
 
 impl UnitLines {
-    /// Adds the headers to a response, unless a stricter layer inside has set those of this unit. The three headers of a unit
-    /// stay or go as a whole.
+    /// Adds the headers to a response, unless a stricter layer inside has set those of this unit. The three headers of
+    /// a unit stay or go as a whole.
     pub(super) fn add_to(self, headers: &mut HeaderMap) {
         let inside = self.names.read(self.format, headers);
         let is_kept = inside.is_some_and(|inside| {

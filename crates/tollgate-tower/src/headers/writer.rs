@@ -90,7 +90,8 @@ impl HeaderWriter {
         }
     }
 
-    /// Writes the headers of a decision, whose states are `states`. An open limiter that reaches no store has checked no policy and writes none.
+    /// Writes the headers of a decision, whose states are `states`. An open limiter that reaches no store has checked
+    /// no policy and writes none.
     // Inlined by force, as all of the default format is: the values are built inside the response future.
     #[inline(always)]
     pub(crate) fn update<'a>(

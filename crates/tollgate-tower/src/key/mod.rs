@@ -1,7 +1,7 @@
 //! Finds the [`Key`](tollgate::Key) of a request.
 //!
-//! Requests with the same key share a quota. There is no default extractor. Choose one, and read in its description how a client could avoid a
-//! limit by that key:
+//! Requests with the same key share a quota. There is no default extractor. Choose one, and read in its description how
+//! a client could avoid a limit by that key:
 //!
 //! | extractor | requests with the same quota |
 //! |---|---|

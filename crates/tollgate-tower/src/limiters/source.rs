@@ -133,8 +133,8 @@ impl LimiterSource {
 
     /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
     ///
-    /// The decider finds the keys, so the key extractor of the layer is not asked. Pass
-    /// [`Global`](crate::key::Global). The options that need one key have no effect, and the layer logs them once at `warn`:
+    /// The decider finds the keys, so the key extractor of the layer is not asked. Pass [`Global`](crate::key::Global).
+    /// The options that need one key have no effect, and the layer logs them once at `warn`:
     /// [`wait`](crate::RateLimitBuilder::wait), [`partition_key`](crate::RateLimitBuilder::partition_key) and
     /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter).
     /// [`charge_after`](crate::RateLimitBuilder::charge_after) charges as

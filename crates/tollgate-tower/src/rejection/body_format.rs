@@ -9,8 +9,8 @@ pub(super) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text. A HEAD request
-    /// has the format of a GET request.
+    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text. A HEAD
+    /// request has the format of a GET request.
     pub(super) fn of(request: &Parts) -> Self {
         if request.method == Method::CONNECT {
             return Self::Empty;

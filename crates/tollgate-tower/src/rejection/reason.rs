@@ -40,8 +40,8 @@ pub enum Reason<'a> {
     /// The key holds as many permits as it may: too many of its requests are in flight. A
     /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.
     NoPermit(&'a PermitDenied),
-    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded, or all permits of a limit
-    /// that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
+    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded, or all permits of a
+    /// limit that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
     Overloaded(&'a Overload),
 }
 

@@ -20,7 +20,7 @@ impl<K, R> ReservationBuilder<K, R> {
 
     /// Lowers an estimate above the burst of a policy to that burst. By default such a request is answered with 413.
     ///
-    /// What the meter counts beyond the burst is charged as a debt.
+    /// Units that the meter counts beyond the burst are charged as a debt.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -25,11 +25,11 @@ pub struct HandlerReserve<'a, B> {
 impl<B> HandlerLimiter<B> {
     /// Charges an estimate, for a request whose estimate is in its body and whose cost is known when its response ends.
     ///
-    /// Await the returned builder. It returns what completes the response, and a [`MeteredReservation`]. Put the reservation
-    /// into the body with [`guard_response`](crate::body::guard_response), or settle it with
-    /// [`commit`](MeteredReservation::commit). The extensions of the request receive its [`Meter`](crate::Meter). The options
-    /// [`cost`](crate::RateLimitBuilder::cost), [`final_cost`](crate::RateLimitBuilder::final_cost) and their kind do not
-    /// apply. A request does not [wait](crate::RateLimitBuilder::wait) for quota.
+    /// Await the returned builder. It returns what completes the response, and a [`MeteredReservation`]. Put the
+    /// reservation into the body with [`guard_response`](crate::body::guard_response), or settle it with
+    /// [`commit`](MeteredReservation::commit). The extensions of the request receive its [`Meter`](crate::Meter). The
+    /// options [`cost`](crate::RateLimitBuilder::cost), [`final_cost`](crate::RateLimitBuilder::final_cost) and their
+    /// kind do not apply. A request does not [wait](crate::RateLimitBuilder::wait) for quota.
     ///
     /// ```
     /// use http::{Request, Response};

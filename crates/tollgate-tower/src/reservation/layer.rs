@@ -7,10 +7,10 @@ use crate::{RateLimitLayer, rejection::Problem};
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
-/// It is a [`RateLimitLayer`] that charges an estimate, and settles what the [`Meter`](crate::Meter) in the extensions of the
-/// request has counted when the body of the response ends, fails or is dropped. The [module](crate::reservation) lists all ends. The body of
-/// the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service: its frames and trailers pass
-/// unchanged.
+/// It is a [`RateLimitLayer`] that charges an estimate, and settles what the [`Meter`](crate::Meter) in the extensions
+/// of the request has counted when the body of the response ends, fails or is dropped. The [module](crate::reservation)
+/// lists all ends. The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service:
+/// its frames and trailers pass unchanged.
 ///
 /// The rate limit headers show the state after the reservation. A difference of the final cost is not in them.
 ///

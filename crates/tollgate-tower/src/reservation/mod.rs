@@ -15,7 +15,7 @@
 //! A service that fails before it spends anything sets its meter to 0, and nothing is charged. Each policy counts on its
 //! own: one that has no count keeps its part of the estimate.
 //!
-//! What is counted after the end is not charged. A task that goes on without its client keeps the
+//! Units that are counted after the end are not charged. A task that goes on without its client keeps the
 //! [`MeteredReservation`] of a [`HandlerLimiter`](crate::HandlerLimiter) itself.
 
 mod builder;

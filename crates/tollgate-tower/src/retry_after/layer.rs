@@ -93,7 +93,8 @@ impl RetryAfterLayer {
     /// delay until `X-RateLimit-Reset`, with and without this option. Where neither header is present, GitHub asks for
     /// one minute: set the [`fallback`](Self::fallback) to 60 s for a 429 of such a kind.
     ///
-    /// Source: [Rate limits for the REST API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
+    /// Source: [Rate limits for the REST
+    /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
     ///
     /// ```
     /// use http::{Request, Response, StatusCode};

@@ -9,8 +9,8 @@ use crate::headers::{QuotaUnit, UnitFormat};
 /// Returns the reset of the limit that has rejected a request.
 ///
 /// A limit is full later than the next request fits, so the reset is an upper bound of the delay. A response without
-/// `Retry-After` names no better one. A response that accepts a request is not asked: its resets would delay the next request
-/// for no reason.
+/// `Retry-After` names no better one. A response that accepts a request is not asked: its resets would delay the next
+/// request for no reason.
 pub(super) fn reset(headers: &HeaderMap) -> Option<Duration> {
     let formats = [UnitFormat::OpenAi, UnitFormat::Anthropic];
     let readings = formats.into_iter().flat_map(|format| format.units().iter().map(move |names| (format, names)));

@@ -19,14 +19,15 @@ use sketch::Sketch;
 /// random in each process. [`with_secret`](Self::with_secret) makes digests that are the same in all replicas, and
 /// [`with_plain_keys`](Self::with_plain_keys) shows the keys.
 ///
-/// The counts are those of the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation of frequent and
-/// top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key with more than n/m denials
-/// is found. A count is never too small, and too large by at most [`overcount`](DeniedKey::overcount), which is at most n/m.
+/// The counts are those of the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation of
+/// frequent and top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key with
+/// more than n/m denials is found. A count is never too small, and too large by at most
+/// [`overcount`](DeniedKey::overcount), which is at most n/m.
 ///
 /// Of a key with [branches](Key::beside), the branches that deny are counted.
 ///
-/// A sketch takes about 150 bytes for each key of its capacity. Only a denied check has work: it takes a lock, and a new key
-/// is copied.
+/// A sketch takes about 150 bytes for each key of its capacity. Only a denied check has work: it takes a lock, and a
+/// new key is copied.
 ///
 /// ```
 /// use tollgate::{DeniedKeys, Key, KeySecret, Limiter, MemoryStore, Policy, Quota};

@@ -8,8 +8,8 @@ use crate::Key;
 
 /// Holds up to `capacity` keys with their counts.
 ///
-/// The slots are sorted by count, greatest first. A count that grows by one changes places with the first slot of its count, so
-/// the order is kept by one swap.
+/// The slots are sorted by count, greatest first. A count that grows by one changes places with the first slot of its
+/// count, so the order is kept by one swap.
 pub(super) struct Sketch {
     slots: Vec<Slot>,
     /// The places in `slots`, by the hash of the key.

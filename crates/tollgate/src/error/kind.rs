@@ -24,9 +24,9 @@ pub enum ErrorKind {
     PermissionDenied,
     /// A key of the limiter holds data of another program. Word: `wrongtype`.
     WrongType,
-    /// The branches of a key lie in different slots of a cluster, so that no server can decide over all of them in one step.
-    /// Nothing was charged. Nest the branches in one outermost level ([`Key::child`](crate::Key::child)), or check each branch
-    /// with a limiter of its own. Word: `crossslot`.
+    /// The branches of a key lie in different slots of a cluster, so that no server can decide over all of them in one
+    /// step. Nothing was charged. Nest the branches in one outermost level ([`Key::child`](crate::Key::child)), or
+    /// check each branch with a limiter of its own. Word: `crossslot`.
     CrossSlot,
     /// The server is a cluster and the store was not built for one, or the reverse. Word: `cluster`.
     ClusterMismatch,

@@ -17,8 +17,8 @@ impl Key {
     /// its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`] meters
     /// the first branch by default, and another one with [`Policy::at_branch`]. Each branch may have [levels](Self::child).
     ///
-    /// The state of a policy on a branch is that of the branch's key alone. So a check of an address beside an API key and a
-    /// check of the address spend from one counter.
+    /// The state of a policy on a branch is that of the branch's key alone. So a check of an address beside an API key
+    /// and a check of the address spend from one counter.
     ///
     /// In a Redis Cluster, all branches that a decision meters must lie in one slot: see
     /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot).

@@ -25,8 +25,8 @@ use crate::{
 ///
 /// A method that has to wait panics in an async task, with tokio's message *Cannot start a runtime from within a
 /// runtime*, before anything is sent: a wait there would stop the other tasks of the thread. Await the method of
-/// [`Limiter`] there. Inside `tokio::task::spawn_blocking` the methods work. A store in the process has nothing to wait for,
-/// so its checks work everywhere.
+/// [`Limiter`] there. Inside `tokio::task::spawn_blocking` the methods work. A store in the process has nothing to wait
+/// for, so its checks work everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockingLimiter<'a>(&'a Limiter);
 

@@ -112,10 +112,10 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// After the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline. While it
-    /// takes more, checks are decided by the `Outage` at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a
-    /// longer deadline for a far server. A store in the process answers at once, so no deadline applies
-    /// to it.
+    /// After the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
+    /// While it takes more, checks are decided by the `Outage` at once, with
+    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a longer deadline for a far server. A store in the
+    /// process answers at once, so no deadline applies to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

@@ -152,7 +152,8 @@ pub(super) fn commit(
     settlement
 }
 
-/// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh after a refund is removed.
+/// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh after a refund is
+/// removed.
 fn change(
     tables: &mut impl Tables,
     check: Check<'_>,

@@ -1,7 +1,7 @@
 //! The in-process store.
 //!
-//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`decision`] decides over
-//! several policies.
+//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`decision`]
+//! decides over several policies.
 
 mod decision;
 #[cfg(feature = "testing")]

@@ -62,8 +62,8 @@ impl<S> Shards<S> {
         LockedShards { locked: places.into_iter().map(|at| (at, lock(&self.0[at].0))).collect(), count: self.0.len() }
     }
 
-    /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is never
-    /// before the latest decision of any of them, unless the clock went back.
+    /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is
+    /// never before the latest decision of any of them, unless the clock went back.
     pub(super) fn lock_all_at(&self, hashes: &[u64], clock: impl Fn() -> u64) -> (LockedShards<'_, S>, u64) {
         let mut now_us = clock();
         let mut shards = self.lock_all(hashes);

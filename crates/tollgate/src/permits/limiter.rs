@@ -19,12 +19,13 @@ use crate::{Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, Store,
 ///
 /// Calls to a store outside the process need a tokio runtime with timers. A clone is cheap and shares everything.
 ///
-/// The bound: the permits that the store has granted for a key never exceed the limit. A permit that could not be renewed
-/// for a whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
-/// [`OnLoss::Cancel`](crate::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or stalls. With
-/// [`OnLoss::Finish`](crate::OnLoss::Finish) the work of lost permits is added to it. When the server loses its data, or its
-/// clock jumps forward, replicas state what they hold with their next renewal, a third of a life later. It is counted again
-/// if it fits, and is lost otherwise. Up to then, the work in progress may reach twice the limit.
+/// The bound: the permits that the store has granted for a key never exceed the limit. A permit that could not be
+/// renewed for a whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another
+/// replica. So with [`OnLoss::Cancel`](crate::OnLoss::Cancel) the work in progress never exceeds the limit, whatever
+/// crashes or stalls. With [`OnLoss::Finish`](crate::OnLoss::Finish) the work of lost permits is added to it. When the
+/// server loses its data, or its clock jumps forward, replicas state what they hold with their next renewal, a third of
+/// a life later. It is counted again if it fits, and is lost otherwise. Up to then, the work in progress may reach
+/// twice the limit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

@@ -1,5 +1,5 @@
-//! A model of the schedules: the pure functions of the server and of the replicas, with crashes, stalls, calls that are lost,
-//! late or repeated, replies that are lost or late, clocks that differ, and servers that lose their state.
+//! A model of the schedules: the pure functions of the server and of the replicas, with crashes, stalls, calls that are
+//! lost, late or repeated, replies that are lost or late, clocks that differ, and servers that lose their state.
 
 mod parts;
 

@@ -1,8 +1,8 @@
 //! The store in Redis.
 //!
-//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `sampler` and `replicas`; these use `backend`;
-//! `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`;
-//! `connect` uses `protocol`.
+//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `sampler` and `replicas`; these use
+//! `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use
+//! `connect`; `connect` uses `protocol`.
 
 mod backend;
 mod builder;

@@ -43,9 +43,9 @@ use crate::{Error, ErrorKind};
 ///
 /// A pool is asked for one connection, which all checks share. It is asked again only when that connection ended. (To
 /// recycle a connection takes a round trip, which a checkout for each decision would pay each time.) A Sentinel pool
-/// finds the master only when it makes a connection: it notices a planned fail-over some ten seconds late, and meanwhile
-/// both masters spend. [`RedisSource::sentinel`] notices within milliseconds. A pool for a cluster is not accepted: its calls
-/// wait without a limit, and are repeated although they may have been executed.
+/// finds the master only when it makes a connection: it notices a planned fail-over some ten seconds late, and
+/// meanwhile both masters spend. [`RedisSource::sentinel`] notices within milliseconds. A pool for a cluster is not
+/// accepted: its calls wait without a limit, and are repeated although they may have been executed.
 #[derive(Clone)]
 pub struct RedisSource(pub(super) SourceKind);
 
@@ -84,11 +84,11 @@ impl RedisSource {
     /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for those
     /// that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
     ///
-    /// Every server that has slots has one connection, one queue and one breaker, so a server that is away affects only its
-    /// own slots. All policies of a key lie in one slot. When a slot moves, a check follows it within its deadline. A check is
-    /// sent again only if the server says that it was not executed. Checks of one key are decided in order as long as
-    /// the slot of the key does not move. A set of several policies waits for the end of the move when its keys are on both
-    /// servers.
+    /// Every server that has slots has one connection, one queue and one breaker, so a server that is away affects only
+    /// its own slots. All policies of a key lie in one slot. When a slot moves, a check follows it within its deadline.
+    /// A check is sent again only if the server says that it was not executed. Checks of one key are decided in order
+    /// as long as the slot of the key does not move. A set of several policies waits for the end of the move when its
+    /// keys are on both servers.
     ///
     /// ```
     /// use tollgate::{RedisSource, RedisStore};

@@ -34,8 +34,8 @@ use crate::{
 /// branch's key alone. Every state expires by itself.
 ///
 /// In a cluster, a check of branches in different slots fails with
-/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing. [`Limiter::can_decide`](crate::Limiter::can_decide)
-/// tells it before.
+/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing.
+/// [`Limiter::can_decide`](crate::Limiter::can_decide) tells it before.
 ///
 /// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///

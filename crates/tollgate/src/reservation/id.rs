@@ -9,8 +9,8 @@ use crate::{Error, random};
 /// A random id is the default. Choose the id of a request instead to charge a repeated request once. Do not take an id
 /// from a client: a client that repeats an id is charged once for many requests.
 ///
-/// The text of an id has 1 to 64 letters, digits and the signs `-`, `_`, `.`. Other bytes, and more of them, are replaced by a
-/// digest: 160 bits of their SHA-256.
+/// The text of an id has 1 to 64 letters, digits and the signs `-`, `_`, `.`. Other bytes, and more of them, are
+/// replaced by a digest: 160 bits of their SHA-256.
 ///
 /// ```
 /// use tollgate::ReservationId;

@@ -24,9 +24,10 @@ use crate::{
 ///
 /// # Contract
 ///
-/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part of
-/// the key that the policy meters: all [levels](crate::Policy::at_level) of the first [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W`
-/// its period. Every store keeps these laws, for every algorithm:
+/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part
+/// of the key that the policy meters: all [levels](crate::Policy::at_level) of the first
+/// [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W` its period. Every
+/// store keeps these laws, for every algorithm:
 ///
 /// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
 ///    any number of threads and processes.
@@ -145,8 +146,8 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for these policies, each branch as the key of that branch alone. A policy that meters other levels
-    /// than the whole branch is left out.
+    /// Makes the key fresh for these policies, each branch as the key of that branch alone. A policy that meters other
+    /// levels than the whole branch is left out.
     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
 
     /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the
@@ -186,8 +187,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns whether one step can decide over these policies for this key. `true` by default.
     ///
-    /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A check
-    /// then fails with [`ErrorKind::CrossSlot`].
+    /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A
+    /// check then fails with [`ErrorKind::CrossSlot`].
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
         let _ = (policies, key);
         true

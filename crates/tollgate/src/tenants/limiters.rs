@@ -79,9 +79,10 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SourceUnavailable`](crate::ErrorKind::SourceUnavailable) when the cache has no limits of the tenant, the fetch failed, and the source is
-    /// [`Closed`](crate::SourceOutage::Closed) in an outage. [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when a fetch is needed, and the future is
-    /// polled outside a tokio runtime.
+    /// [`ErrorKind::SourceUnavailable`](crate::ErrorKind::SourceUnavailable) when the cache has no limits of the
+    /// tenant, the fetch failed, and the source is [`Closed`](crate::SourceOutage::Closed) in an outage.
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when a fetch is needed, and the future is polled outside a
+    /// tokio runtime.
     pub fn limiter_for(&self, tenant: &T) -> LimiterFuture {
         let fetcher = &self.fetcher;
         let entry = self.entry(tenant);

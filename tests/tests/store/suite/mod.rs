@@ -1,7 +1,7 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`] or [`replicas`], and is a test on each deployment:
-//! `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
+//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`] or [`replicas`], and is a
+//! test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;

@@ -1,4 +1,5 @@
-//! Kinds of requests: GET, HEAD, OPTIONS, POST with a body, an upgrade to WebSocket. One unit per minute for the key in `x-key`.
+//! Kinds of requests: GET, HEAD, OPTIONS, POST with a body, an upgrade to WebSocket. One unit per minute for the key in
+//! `x-key`.
 
 use axum::{
     Router,

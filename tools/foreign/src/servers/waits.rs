@@ -1,5 +1,5 @@
-//! One unit each two seconds for the key in `x-key`, in every header format: `GET /FORMAT`. `GET /seen/KEY` returns how many
-//! requests for the key arrived, denied ones included.
+//! One unit each two seconds for the key in `x-key`, in every header format: `GET /FORMAT`. `GET /seen/KEY` returns how
+//! many requests for the key arrived, denied ones included.
 
 use std::{
     collections::HashMap,

@@ -174,7 +174,8 @@ impl Part {
     }
 }
 
-/// Reads the text of a key: `,` between parts, `( )` around several, `%xx` for bytes, `#` before numbers, `*` before networks.
+/// Reads the text of a key: `,` between parts, `( )` around several, `%xx` for bytes, `#` before numbers, `*` before
+/// networks.
 fn decode(text: &str) -> Option<Part> {
     let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
     for (at, byte) in text.bytes().chain([b',']).enumerate() {

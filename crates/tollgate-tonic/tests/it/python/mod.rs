@@ -1,7 +1,7 @@
 //! Denials as seen by the standard Python client: `grpcio`, with `grpcio-status` for the details.
 //!
-//! `cargo xtask test` and `cargo xtask foreign` install the client from PyPI into the target directory. Without it, the tests
-//! print a line that says so, and pass. More rows of this client are in `tools/foreign`.
+//! `cargo xtask test` and `cargo xtask foreign` install the client from PyPI into the target directory. Without it, the
+//! tests print a line that says so, and pass. More rows of this client are in `tools/foreign`.
 
 use std::{
     env,

@@ -17,9 +17,9 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// others wait for about half of the service time.
 ///
 /// The form is that of `Gradient2Limit` in Netflix'
-/// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There it is a mean of
-/// all windows, and a service that is always saturated gets a limit that grows up to its maximum. Here windows with a
-/// queue do not raise the baseline. When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit
+/// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There it is a mean of all
+/// windows, and a service that is always saturated gets a limit that grows up to its maximum. Here windows with a queue
+/// do not raise the baseline. When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit
 /// falls to a third until no more requests are in flight, usually for two windows, and the baseline is measured anew.
 ///
 /// ```
@@ -89,7 +89,8 @@ impl Gradient {
         self
     }
 
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The default is 600.
+    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The
+    /// default is 600.
     ///
     /// `u32::MAX` turns the probes off.
     #[must_use]

@@ -50,7 +50,8 @@ impl Vegas {
         self
     }
 
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The default is 600.
+    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The
+    /// default is 600.
     ///
     /// `u32::MAX` turns the probes off.
     #[must_use]

@@ -31,9 +31,9 @@ pub use trusted::TrustedProxies;
 /// of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
 /// `use_remote_address: true` and leave `skip_xff_append` unset.
 ///
-/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
-/// length, and [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is not an address
-/// (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
+/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another length, and
+/// [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is
+/// not an address (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
 ///
 /// ```
 /// use http::Request;

@@ -21,8 +21,9 @@ use crate::{
 /// reset, the quota is raised, the state is lost, or the clock steps. A refund or a reset in this process clears the
 /// entry. For all other cases an entry is kept no longer than the cap.
 ///
-/// A denial is remembered for a whole key. When the policies meter an outer level or a branch too, the entry also depends on
-/// the other keys that share it: it holds as long as the epochs of the outermost levels are those from before the check.
+/// A denial is remembered for a whole key. When the policies meter an outer level or a branch too, the entry also
+/// depends on the other keys that share it: it holds as long as the epochs of the outermost levels are those from
+/// before the check.
 ///
 /// The memory is allocated once. A lookup takes no lock.
 pub(in crate::redis) struct DenyCache {
@@ -41,7 +42,8 @@ pub(in crate::redis) struct Epoch {
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct KeyHash {
     pub(in crate::redis) whole: u64,
-    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with branches, that of the first.
+    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with branches, that of the
+    /// first.
     pub(in crate::redis) outermost: u64,
     /// Makes the hashes of other levels and branches.
     pub(in crate::redis) hasher: RandomState,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::{Error, ErrorKind};
 
-/// Describes a setting of a server that an operator should change. See [`RedisStore::diagnose`](crate::RedisStore::diagnose).
+/// Describes a setting of a server that an operator should change. See
+/// [`RedisStore::diagnose`](crate::RedisStore::diagnose).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     code: &'static str,

@@ -15,9 +15,9 @@ use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, runtime
 
 /// Resolves to the decision of one server.
 ///
-/// The check is queued when it is first polled, or sent at once if nothing else keeps the server busy. A caller that gives
-/// up before its batch left takes the check out of the queue, and nothing is charged. Afterwards the charge stands. A caller
-/// that gives up at its deadline counts as a miss.
+/// The check is queued when it is first polled, or sent at once if nothing else keeps the server busy. A caller that
+/// gives up before its batch left takes the check out of the queue, and nothing is charged. Afterwards the charge
+/// stands. A caller that gives up at its deadline counts as a miss.
 ///
 /// It is a hand-written future: the state of an `async` block is moved each time another block is put around it, and a
 /// check was moved seven times.

@@ -25,8 +25,8 @@ use crate::{
 ///
 /// It costs one wake-up less before the call and one less after it. A second check that comes meanwhile takes the queue.
 ///
-/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. When the caller gives
-/// up before, a call that the connection has not written yet is not sent.
+/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. When the caller
+/// gives up before, a call that the connection has not written yet is not sent.
 pub(super) struct DirectCheck {
     sender: ReplySender,
     outcome: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,

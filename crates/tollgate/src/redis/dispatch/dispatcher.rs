@@ -57,8 +57,9 @@ impl Dispatcher {
 
     /// Queues a check. Returns the epoch of the breaker at that time.
     ///
-    /// A check that would not be answered within its deadline fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind).
-    /// When the checks of one key are many, they fail sooner than others: half of the wait is kept for the other keys.
+    /// A check that would not be answered within its deadline fails at once with
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind). When the checks of one key are many, they fail sooner than others:
+    /// half of the wait is kept for the other keys.
     pub(super) fn push(&self, sender: ReplySender) -> Result<u64, Error> {
         let admit = |waiting: &mut Waiting<QueuedCheck>, sender: &ReplySender| self.admit(waiting, sender.request());
         let mut epoch = 0;

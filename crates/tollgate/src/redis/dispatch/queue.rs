@@ -58,8 +58,8 @@ impl<Q: Queued> Queue<Q> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Adds a check that `admit` accepts. `queued` is given the epoch of the breaker, under the lock: so the check is either
-    /// refused here, or found by [`Waiting::take_overtaken`].
+    /// Adds a check that `admit` accepts. `queued` is given the epoch of the breaker, under the lock: so the check is
+    /// either refused here, or found by [`Waiting::take_overtaken`].
     pub(in crate::redis) fn push<C, E>(
         &self,
         breaker: &Breaker,

@@ -174,8 +174,8 @@ impl CheckRequest {
         self.hash.outermost
     }
 
-    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one that
-    /// did not wait.
+    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one
+    /// that did not wait.
     pub(super) fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
         self.deadline.is_some_and(|deadline| {
             deadline.timeout() > round_trip && deadline.instant().is_some_and(|end| end < now + round_trip)

@@ -194,7 +194,8 @@ impl Worker {
     async fn send_all(&mut self, connection: Connection) {
         for batches in 1.. {
             if batches % MOST_AT_ONCE == 0 {
-                // A connection of a pool accepts 50 calls until its task has written them. Later ones would wait for answers.
+                // A connection of a pool accepts 50 calls until its task has written them. Later ones would wait for
+                // answers.
                 requeue().await;
             }
             let now = now();

@@ -1,8 +1,9 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`) filled with the sections of each policy's
-//! algorithm. So the script for one policy and the script for a set consist of the same source lines. Parameters are
-//! never part of the text, so all sets of the same algorithms run the same scripts: those of their [`Shape`](super::Shape).
+//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`) filled with
+//! the sections of each policy's algorithm. So the script for one policy and the script for a set consist of the same
+//! source lines. Parameters are never part of the text, so all sets of the same algorithms run the same scripts: those
+//! of their [`Shape`](super::Shape).
 
 /// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
 /// instead of the file.

@@ -20,8 +20,8 @@ impl Filter {
             "@type": format!("{TYPES}.filters.http.ratelimit.v3.RateLimit"),
             "domain": "shop",
             "rate_limit_service": {
-                // Envoy sends the name of the cluster as the authority, unless another one is set. Servers in Rust refuse an
-                // authority with such characters.
+                // Envoy sends the name of the cluster as the authority, unless another one is set. Servers in Rust
+                // refuse an authority with such characters.
                 "grpc_service": {"envoy_grpc": {"cluster_name": cluster_name(service), "authority": "ratelimit"}},
                 "transport_api_version": "V3",
             },

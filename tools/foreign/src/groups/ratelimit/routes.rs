@@ -48,7 +48,8 @@ pub(super) fn all() -> Vec<Value> {
     ]
 }
 
-/// Returns a route whose limits are those of the filter's own settings, which have units and the moment when they are spent.
+/// Returns a route whose limits are those of the filter's own settings, which have units and the moment when they are
+/// spent.
 fn per_route(prefix: &str, limits: &[Value]) -> Value {
     json!({
         "match": {"prefix": prefix},

@@ -165,7 +165,8 @@ fn record_lines(parts: &[Part]) -> Vec<String> {
     lines
 }
 
-/// Returns the lines that compare the final cost of each policy with its cost in the record. The cost becomes the difference.
+/// Returns the lines that compare the final cost of each policy with its cost in the record. The cost becomes the
+/// difference.
 fn held_lines(parts: &[Part]) -> Vec<String> {
     let of_policy = |(at, part): (usize, &Part)| {
         let place = format!("places[ARGV[2]:sub({}, {})]", at * 8 - 7, at * 8);

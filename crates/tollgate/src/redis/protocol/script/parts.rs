@@ -53,8 +53,8 @@ pub(super) fn named(name: &str) -> &'static str {
     }
 }
 
-/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are whole numbers below 2^53, so a
-/// double holds them exactly.
+/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
+/// whole numbers below 2^53, so a double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let quota = policy.quota_ref();
     let (second, third) = match policy.algorithm() {
