@@ -31,6 +31,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn metrics_in_code() -> BTreeSet<String> {
     let crates = fs::read_dir(root().join("crates")).expect("the crates");
     let sources = crates.flat_map(|entry| sources(&entry.expect("a crate").path().join("src")));
+    let sources = sources.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let is_metric = |text: &&str| text.starts_with("tollgate_") && words(text).count() == 1;
     let texts = |path: PathBuf| {
         let code = fs::read_to_string(path).expect("a source file");
