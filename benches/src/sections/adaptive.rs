@@ -46,8 +46,11 @@ const LOAD: [f64; 3] = [150.0, 725.0, 725.0];
 /// The time that a client waits for its response.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The limits at the start. The lowest one of an adaptive limit is the number of workers.
+/// The limits at the start.
 const LIMIT: usize = 96;
+
+/// The lowest adaptive limit. The usual load needs 32 requests in flight, so a limit that falls as low has to rise again.
+const LOWEST: usize = 8;
 
 type Stack = BoxCloneSyncService<Request<()>, Response<Body>, BoxError>;
 
@@ -146,7 +149,7 @@ fn contestants() -> [(&'static str, Build); 4] {
 }
 
 fn tollgate(service: Simulated) -> Stack {
-    let limits = WORKERS as u32..=1000;
+    let limits = LOWEST as u32..=1000;
     let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(limits).initial_limit(LIMIT as u32).build();
     let priority = |parts: &http::request::Parts| *parts.extensions.get().expect("each request has a priority");
     let layer = AdaptiveLayer::builder(limiter).priority(priority).build();
@@ -154,7 +157,7 @@ fn tollgate(service: Simulated) -> Stack {
 }
 
 fn resilience(service: Simulated) -> Stack {
-    let algorithm = Gradient2::builder().initial_limit(LIMIT).min_limit(WORKERS).max_limit(1000).build();
+    let algorithm = Gradient2::builder().initial_limit(LIMIT).min_limit(LOWEST).max_limit(1000).build();
     let layer = AdaptiveLimiterLayer::new(algorithm.expect("the bounds are in order"));
     boxed(ServiceBuilder::new().layer(LoadShedLayer::new()).layer(layer).service(service).map_err(Into::into))
 }

@@ -10,6 +10,9 @@ use super::window::SampleWindow;
 /// follows the queue, and the limit grows without an end. So the baseline rises only with windows in which the limit keeps
 /// the queue away: those that used less than half of the limit, those at the lowest limit, and those of a probe.
 /// It falls with every window that shows it to be far too high.
+///
+/// A service that has become slow is told from a queue by fewer requests: a queue becomes shorter with them, and the
+/// latency with it. When a third fewer requests in flight leave the latency as it is, the latency is that of the service.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     /// The weight of one window.
@@ -25,6 +28,15 @@ pub(super) struct Baseline {
     /// Probes that followed each other soon.
     row: u32,
     probe: Option<Probe>,
+    reference: Reference,
+}
+
+/// Stores the window with which later ones are compared.
+#[derive(Clone, Debug)]
+struct Reference {
+    in_flight: u32,
+    /// In seconds.
+    latency: f64,
 }
 
 /// Lowers the limit to a third for a short time.
@@ -68,7 +80,16 @@ const PROBE_WINDOWS: u32 = 10;
 impl Baseline {
     pub(super) const fn new(windows: u32, probe_after: u32) -> Self {
         let weight = 2.0 / (windows as f64 + 1.0);
-        Self { weight, probe_after, seconds: None, recent: 0.0, unmeasured: 0, row: 0, probe: None }
+        Self {
+            weight,
+            probe_after,
+            seconds: None,
+            recent: 0.0,
+            unmeasured: 0,
+            row: 0,
+            probe: None,
+            reference: Reference::of(0, 0.0),
+        }
     }
 
     pub(super) const fn windows(mut self, windows: u32) -> Self {
@@ -138,6 +159,11 @@ impl Baseline {
         } else {
             self.unmeasured = self.unmeasured.saturating_add(1);
         }
+        if self.reference.keeps_latency(window, latency) && latency > SLOWER * next {
+            // While the latency still rises, this may be wrong, and a probe will tell.
+            next = latency;
+            self.unmeasured = self.unmeasured.max(self.probe_after.saturating_sub(DOUBT));
+        }
         // The service is much faster than the baseline says: it was slow for some time.
         if next > 2.0 * self.recent {
             next = (0.9 * next).max(self.recent);
@@ -153,6 +179,35 @@ impl Baseline {
         }
         self.probe = Some(Probe { limit, windows_left: PROBE_WINDOWS });
         (limit / 3.0).max(f64::from(window.lowest_limit()))
+    }
+}
+
+/// The share of the requests in flight of the reference at which a window is compared with it.
+const FEWER: f64 = 2.0 / 3.0;
+
+/// The share of the latency of the reference that a service without a queue keeps.
+const KEPT: f64 = 0.85;
+
+/// The multiple of the baseline from which on a service has become slow.
+const SLOWER: f64 = 1.5;
+
+/// Windows after which a probe checks the baseline of a service that has become slow. A probe costs such a service much.
+const DOUBT: u32 = 100;
+
+impl Reference {
+    const fn of(in_flight: u32, latency: f64) -> Self {
+        Self { in_flight, latency }
+    }
+
+    /// Returns whether fewer requests in flight have left the latency as it was.
+    fn keeps_latency(&mut self, window: &SampleWindow, latency: f64) -> bool {
+        let in_flight = window.in_flight();
+        let is_fewer = f64::from(in_flight) <= FEWER * f64::from(self.in_flight);
+        if !is_fewer && in_flight < self.in_flight {
+            return false;
+        }
+        let before = std::mem::replace(self, Self::of(in_flight, latency)).latency;
+        is_fewer && latency >= KEPT * before
     }
 }
 

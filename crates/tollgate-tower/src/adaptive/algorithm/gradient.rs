@@ -21,6 +21,8 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// windows, and a service that is always saturated gets a limit that grows up to its maximum. Here windows with a queue
 /// do not raise the baseline. When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit
 /// falls to a third until no more requests are in flight, usually for two windows, and the baseline is measured anew.
+/// When a third fewer requests in flight leave the latency as it was, the service itself has become slow. The baseline
+/// becomes this latency, and the limit falls no further.
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient};

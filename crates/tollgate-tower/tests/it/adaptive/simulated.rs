@@ -83,12 +83,13 @@ fn a_service_that_is_not_saturated_keeps_its_limit_and_sheds_nothing() {
 fn critical_requests_pass_while_the_service_is_slow_and_the_limit_comes_back() {
     // 3200 requests per second fit, and 320 while the service is slow.
     let load = [150.0, 700.0, 700.0];
-    for (name, algorithm) in [
-        ("gradient", Box::new(Gradient::new()) as Box<dyn LimitAlgorithm>),
-        ("vegas", Box::new(Vegas::new())),
-        ("aimd", Box::new(Aimd::new(Duration::from_millis(25)))),
+    // A fixed bound on the latency knows nothing of a service that became slow: its lowest limit has to do.
+    for (name, lowest, algorithm) in [
+        ("gradient", 4, Box::new(Gradient::new()) as Box<dyn LimitAlgorithm>),
+        ("vegas", 4, Box::new(Vegas::new())),
+        ("aimd", 30, Box::new(Aimd::new(Duration::from_millis(25)))),
     ] {
-        let limiter = AdaptiveLimiter::builder(algorithm).limits(30..=500).initial_limit(40);
+        let limiter = AdaptiveLimiter::builder(algorithm).limits(lowest..=500).initial_limit(40);
         let mut simulation = Simulation::new(limiter, 32, &load);
         simulation.run(30.0);
         let before = simulation.mean_limit(5);
