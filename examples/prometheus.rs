@@ -13,8 +13,14 @@
 //! `/login` has a limit in code. `/denied` lists the keys that are denied most. They are digests with a random secret,
 //! because tenants may be people: with `SECRET` set, the digest of a tenant is the same in all instances.
 //!
-//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana. In a real service, serve both
-//! pages at an address of their own that clients cannot reach.
+//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana. `examples/grafana` starts both
+//! in containers. `tollgate top` shows the figures on a terminal:
+//!
+//! ```text
+//! tollgate top --redis $REDIS_URL --metrics http://127.0.0.1:3000/metrics --denied http://127.0.0.1:3000/denied
+//! ```
+//!
+//! In a real service, serve both pages at an address of their own that clients cannot reach.
 
 use std::{env, fmt::Write, time::Duration};
 

@@ -58,6 +58,9 @@ if cost_1 > 0 then
   --@ store
 end
 
+--@ ends
+local ends = last + 2 * (end_1 - start_1)
+
 --@ refund
 if spent >= start_1 then
   count_1 = count_1 - cost_1

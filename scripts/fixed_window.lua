@@ -51,6 +51,18 @@ if cost_1 > 0 then
   --@ store
 end
 
+--@ spend
+--@ include charge
+
+--@ held
+local count_1 = count_1 + book_1[4] + book_1[5]
+
+--@ free
+free = amount_1 - count_1
+
+--@ ends
+local ends = last + period_1
+
 --@ refund
 if spent >= start_1 then
   count_1 = count_1 - cost_1

@@ -64,6 +64,18 @@ cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
 --@ include charge
 --@ include store_owed
 
+--@ spend
+--@ include charge
+
+--@ held
+local used_1 = used_1 + book_1[4] + book_1[5]
+
+--@ free
+free = burst_1 - used_1
+
+--@ ends
+local ends = math.max(last, start_1 + math.ceil(used_1 / amount_1) * period_1) + math.ceil(burst_1 / amount_1) * period_1
+
 --@ refund
 if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
   used_1 = used_1 - cost_1

@@ -83,6 +83,24 @@ if cost_1 > 0 then
   --@ store
 end
 
+--@ spend
+--@ include charge
+
+--@ held
+local used_1, newest_1, from_1, state_1 = used_1, newest_1, from_1, state_1
+do
+  local cost_1 = book_1[4] + book_1[5]
+  if cost_1 > 0 then
+    --@ charge
+  end
+end
+
+--@ free
+free = amount_1 - used_1
+
+--@ ends
+local ends = last + (buckets_1 + 2) * width_1
+
 --@ refund
 if used_1 > 0 then
   local at_spent, exact = (spent - spent % width_1) / width_1, 0

@@ -119,6 +119,38 @@ if cost_1 > 0 then
   --@ store
 end
 
+--@ spend
+--@ include charge
+
+--@ told
+do
+  local tag = ''
+  --@ store
+end
+used_1, size_1, add_1, mended_1 = used_1 + add_1, used_1 + add_1, 0, false
+
+--@ held
+local amount_1 = amount_1 - book_1[4] - book_1[5]
+
+--@ held_words
+local held = book_1[4] + book_1[5]
+if held > 0 then
+  third_1 = math.max(third_1, period_1)
+  if not fits_1 and cost_1 > amount_1 then
+    second_1 = third_1
+  end
+  if first_1 == 0 or amount_1 == 0 then
+    fourth_1 = third_1
+  end
+  first_1 = first_1 + held
+end
+
+--@ free
+free = amount_1 - used_1 - add_1
+
+--@ ends
+local ends = last + period_1
+
 --@ refund
 if used_1 > 0 then
   local at, past, exact = 0, used_1, 0

@@ -88,6 +88,18 @@ if cost_1 > 0 then
   --@ store_owed
 end
 
+--@ spend
+--@ include charge
+
+--@ held
+local current_1 = current_1 + book_1[4] + book_1[5]
+
+--@ free
+free = math.floor(amount_1 - current_1 - previous_1 * math.min(left_1, period_1) / period_1)
+
+--@ ends
+local ends = last + 2 * period_1
+
 --@ refund
 if spent >= start_1 then
   current_1 = math.max(current_1 - cost_1, 0)

@@ -122,11 +122,31 @@ else
   --@ store
 end
 
---@ owe
+--@ add
 ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
 if part_1 >= amount_1 then
   ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
 end
+
+--@ spend
+--@ include step
+--@ include add
+
+--@ held
+local ahead_1, part_1 = ahead_1, part_1
+do
+  local cost_1 = book_1[4] + book_1[5]
+  --@ spend
+end
+
+--@ free
+free = math.floor((top_1 - ahead_1) / pace_1)
+
+--@ ends
+local ends = math.max(last, now + ahead_1) + top_1
+
+--@ owe
+--@ include add
 local most, most_part
 --@ include most
 if ahead_1 > most or ahead_1 == most and part_1 > most_part then

@@ -37,7 +37,7 @@ pub use client::Client;
 pub use clock::WallClock;
 pub use log::Log;
 pub use network_namespace::NetworkNamespace;
-pub use process::Process;
+pub use process::{Process, forget_package};
 pub use proxy::{Mode, Proxy};
 pub use refusing_state::RefusingState;
 pub use reply::Reply;

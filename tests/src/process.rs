@@ -190,7 +190,9 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
 
 fn build_example(name: &str) {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut build = Command::new(cargo);
+    forget_package(&mut build);
+    let status = build
         .args(["build", "--quiet", "--workspace", "--exclude", "tollgate-benches"])
         .args(["--all-features", "--example", name])
         .current_dir(workspace())
@@ -198,6 +200,16 @@ fn build_example(name: &str) {
         .status()
         .expect("cargo can be started");
     assert!(status.success(), "the example {name} does not build");
+}
+
+/// Removes the variables by which cargo names the package of this program from those of a command that builds.
+///
+/// Build scripts of some dependencies watch them, and would run again each time that cargo is started from another package.
+pub fn forget_package(build: &mut Command) {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+        build.env_remove(name);
+    }
 }
 
 /// Returns the root of the workspace, the parent of this crate.

@@ -9,7 +9,7 @@ use std::{
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tollgate::{
-    Algorithm, Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    Algorithm, Concurrency, ConcurrencyLimiter, Cost, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
     TenantLimiters,
 };
 use tollgate_test_support::{
@@ -270,5 +270,34 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
         })
         .await;
         drop(limiter);
+    });
+}
+
+#[test]
+fn leased_units_are_counted() {
+    record(async |snapshotter| {
+        let server = RedisServer::start();
+        let store = RedisStore::builder(server.url()).prefix("shop").connect().await.expect("a store");
+        let policy = Policy::token_bucket("hot", Quota::per_hour(10_000)).leased(Lease::new());
+        let limiter = Limiter::builder(store.clone()).policies(policy).deadline(Duration::from_secs(2)).build();
+        let mut leased = 0;
+        for _ in 0..600 {
+            leased += u64::from(limiter.check("acme").await.expect("a decision").is_leased());
+        }
+        let count = |series: &Series, name: &str| series.count(&format!("tollgate_lease_{name}_total store=shop"));
+        wait::until_async("the counts of the leases", PATIENCE, async || {
+            let series = Series::of(&snapshotter);
+            let held = series.gauge("tollgate_lease_held store=shop").map_or(0, |held| held as u64);
+            held > 0 && count(&series, "trips_saved") == leased && count(&series, "granted") == leased + held
+        })
+        .await;
+        store.release_leases().await.expect("the units are returned");
+        wait::until_async("the units to be returned", PATIENCE, async || {
+            let series = Series::of(&snapshotter);
+            series.gauge("tollgate_lease_held store=shop") == Some(0.0)
+                && count(&series, "granted") == leased + count(&series, "returned")
+                && count(&series, "lapsed") == 0
+        })
+        .await;
     });
 }

@@ -3,13 +3,11 @@
 use std::process::Command;
 
 use crate::{
-    circles,
+    circles, deny, documentation,
     failure::{self, Failure},
-    package,
+    metadata, package, release,
     workspace::{BENCHES, Workspace},
 };
-
-const INSTALL_DENY: &str = "cargo-deny is not installed, deny.toml is not checked: `cargo install --locked cargo-deny`";
 
 /// Runs every lint, also after one has failed, so that one run shows all findings.
 ///
@@ -39,9 +37,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         step("clippy on the benches", clippy(&workspace, benches));
     }
     step("circles", circles::check(&workspace));
-    step("documentation", documentation(&workspace));
+    step("documentation", documentation::check(&workspace));
     step("packages", package::check(&workspace));
-    step("dependencies", dependencies(&workspace));
+    step("metadata", metadata::check(&workspace));
+    step("unused dependencies", release::unused(&workspace));
+    step("dependencies", deny::check_if_installed(&workspace));
 
     if failed.is_empty() {
         println!("the lints found nothing");
@@ -59,32 +59,6 @@ fn formatting(workspace: &Workspace) -> Result<(), Failure> {
 fn clippy(workspace: &Workspace, mut command: Command) -> Result<(), Failure> {
     available(workspace, "clippy", "clippy")?;
     failure::run(command.args(["--all-targets", "--all-features", "--", "-D", "warnings"]))
-}
-
-fn documentation(workspace: &Workspace) -> Result<(), Failure> {
-    let mut doc = workspace.cargo_workspace("doc");
-    doc.args(["--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "-D warnings");
-    failure::run(&mut doc)
-}
-
-/// Checks licences, bans, sources and advisories by deny.toml. Without cargo-deny, or without the database of advisories,
-/// a line says what is not checked.
-fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
-    let deny = |words: &[&str]| {
-        let mut deny = workspace.cargo("deny");
-        deny.args(words);
-        deny
-    };
-    if !failure::succeeds(&mut deny(&["--version"])) {
-        eprintln!("{INSTALL_DENY}");
-        return Ok(());
-    }
-    failure::run(&mut deny(&["check", "bans", "licenses", "sources"]))?;
-    if let Err(unreachable) = failure::run(&mut deny(&["fetch", "db"])) {
-        eprintln!("{unreachable}: the advisories are not checked");
-        return Ok(());
-    }
-    failure::run(&mut deny(&["check", "advisories"]))
 }
 
 fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), Failure> {

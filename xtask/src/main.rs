@@ -6,17 +6,26 @@
 use std::{env, process::ExitCode};
 
 mod bench;
+mod browser;
+mod cargo_tool;
 mod circles;
+mod copy;
+mod deny;
+mod documentation;
+#[cfg(test)]
+mod documents;
 mod failure;
 mod faults;
 mod foreign;
 mod fuzz;
 mod lint;
+mod metadata;
 mod mutants;
 mod need;
 mod package;
 mod plots;
 mod pypi;
+mod release;
 mod servers;
 mod simulate;
 mod tally;
@@ -47,6 +56,13 @@ Tasks:
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within four minutes. A full run writes
         docs/benchmarks.md.
+  browser [--write] [--optional]
+        Drives the page of the playground in headless Chromium, with Playwright
+        from npm: the plot, shared limits, an outage, refused input, keyboard,
+        axe-core, light and dark, phone width. Installs chromium, node and npm
+        by the package manager if they are not found; CHROMIUM may name a
+        binary. --write copies the screenshots into docs. --optional prints a
+        loud line and succeeds where a browser cannot be had.
   faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
         and prints what each costs, with its target; --quick ends within three
@@ -71,8 +87,9 @@ Tasks:
         checks each result against a law. The tests run a short form.
   lint [--benches]
         Formatting, clippy, circles of imports, documentation, what the crates
-        would publish, and the dependency rules of deny.toml. All of them run
-        before it ends; --benches adds clippy on the benches and their peers.
+        would publish, unused dependencies, and the dependency rules of
+        deny.toml. All of them run before it ends; --benches adds clippy on the
+        benches and their peers.
   mutants [--minutes N | --whole] [--seed N] [--file GLOB] [CRATE…]
         Breaks the published crates in small ways, and lists the faults that no
         test notices: a sample that fits into an hour, or all of them in a night
@@ -83,10 +100,19 @@ Tasks:
   plots
         Draws the pictures in docs/plots again, from the functions that decide;
         the tests compare them.
-  simulate [--write]
+  release [STEP…]
+        Checks what has to hold before a release: metadata, documentation as
+        docs.rs builds it, unused dependencies, deny.toml, features alone and
+        in pairs, the smallest versions of dependencies, the oldest Rust,
+        semantic versions, and a rehearsal of the publication. Takes the better
+        part of an hour the first time. Tools are installed into the target
+        directory. docs/release.md is the checklist.
+  simulate [--write] | simulate leases [SCHEDULES]
         Simulates how processes share a server, with the code of the store that
         limits what is under way. Takes seconds of a minute, and gives the same
         figures in each run. --write writes docs/simulation.md.
+        `leases` runs random schedules of leases, a million by default, and
+        fails when one of them exceeds a bound.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -96,12 +122,14 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
+        Some("browser") => browser::run(&rest),
         Some("faults") => faults::run(&rest),
         Some("foreign") => foreign::run(&rest),
         Some("fuzz") => fuzz::run(&rest),
         Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
+        Some("release") => release::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -34,17 +34,19 @@ struct Need {
     fallback: Option<Fallback>,
 }
 
+const REDIS: Need = Need {
+    name: "a Redis server",
+    binaries: &["redis-server", "valkey-server"],
+    variable: "REDIS_SERVER",
+    apt: "redis-server",
+    brew: "redis",
+    is_required: true,
+    fallback: None,
+};
+
 /// All programs that the tests start.
 const NEEDS: &[Need] = &[
-    Need {
-        name: "a Redis server",
-        binaries: &["redis-server", "valkey-server"],
-        variable: "REDIS_SERVER",
-        apt: "redis-server",
-        brew: "redis",
-        is_required: true,
-        fallback: None,
-    },
+    REDIS,
     Need {
         name: "a C compiler",
         binaries: &["cc", "gcc", "clang"],
@@ -77,6 +79,38 @@ const FAULT_NEEDS: &[Need] = &[Need {
     fallback: None,
 }];
 
+/// Lists the programs that `cargo xtask browser` starts.
+const BROWSER_NEEDS: &[Need] = &[
+    REDIS,
+    Need {
+        name: "a browser",
+        binaries: &["chromium", "chromium-browser", "google-chrome"],
+        variable: "CHROMIUM",
+        apt: "chromium",
+        brew: "chromium",
+        is_required: true,
+        fallback: None,
+    },
+    Need {
+        name: "Node.js",
+        binaries: &["node"],
+        variable: "NODE",
+        apt: "nodejs",
+        brew: "node",
+        is_required: true,
+        fallback: None,
+    },
+    Need {
+        name: "npm",
+        binaries: &["npm"],
+        variable: "NPM",
+        apt: "npm",
+        brew: "node",
+        is_required: true,
+        fallback: None,
+    },
+];
+
 /// Finds or installs all programs that the tests start; `target` is the target directory.
 ///
 /// Returns the environment of the tests: the variable of each program found, and its path.
@@ -99,6 +133,15 @@ pub(crate) fn provide_for_faults(target: &Path) -> Result<Vec<(&'static str, Pat
         found.extend(provide_all(FAULT_NEEDS, target)?);
     }
     Ok(found)
+}
+
+/// As [`provide`], with the programs that the browser tests start, and no others.
+///
+/// # Errors
+///
+/// As [`provide`].
+pub(crate) fn provide_for_browser(target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    provide_all(BROWSER_NEEDS, target)
 }
 
 fn provide_all(needs: &[Need], target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {

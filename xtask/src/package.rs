@@ -4,10 +4,11 @@
 //! the files only if it is a link. In a checkout where it is a text file, the crate would be published without its
 //! scripts. So this compares the list of packed files with the directory.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use crate::{
     failure::{self, Failure},
+    metadata,
     workspace::Workspace,
 };
 
@@ -20,23 +21,46 @@ const MACROS: &str = "tollgate-macros";
 ///
 /// # Errors
 ///
-/// When a script is not packed, when a crate cannot be packed, or when the packed core does not build.
+/// When a script, a README or a licence is not packed, when a crate cannot be packed, or when the packed core does not build.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    check_lists(workspace)?;
+    // The others take minutes: `rehearse` builds all of them.
+    let mut package = workspace.cargo("package");
+    package.args(["--package", MACROS, "--package", CORE, "--allow-dirty"]);
+    failure::run(share(workspace, &mut package))
+}
+
+/// Checks the list of packed files of every published crate.
+fn check_lists(workspace: &Workspace) -> Result<(), Failure> {
     let scripts = scripts(&workspace.root().join("scripts"))?;
     for name in workspace.published() {
         let packed = list(workspace, name)?;
+        let packed = packed.lines().collect();
+        complete(name, metadata::FILES, &packed)?;
         if name == CORE {
-            let packed = packed.lines().collect();
-            complete(&scripts, &packed)?;
+            complete(name, &scripts, &packed)?;
         }
     }
-    // The crates above the core name a version of it that is not published yet, so only the core can be built, with its
-    // macros.
-    let mut package = workspace.cargo("package");
-    package.args(["--package", MACROS, "--package", CORE, "--allow-dirty"]);
-    // Shares the compiled dependencies of the workspace.
-    package.env("CARGO_TARGET_DIR", workspace.target());
-    failure::run(&mut package)
+    Ok(())
+}
+
+/// Rehearses the publication of all crates: packs them in their order, and builds each from the packed ones below it.
+///
+/// Nothing is uploaded. Needs cargo 1.90 or newer, and a tree without changes, as the publication itself does.
+///
+/// # Errors
+///
+/// When a crate cannot be packed, or does not build from its packed files.
+pub(crate) fn rehearse(workspace: &Workspace) -> Result<(), Failure> {
+    check_lists(workspace)?;
+    let mut publish = workspace.cargo("publish");
+    publish.args(["--workspace", "--dry-run", "--locked"]);
+    failure::run(share(workspace, &mut publish))
+}
+
+/// Lets cargo use the compiled dependencies of the workspace. A packed crate does not have the profile of the workspace.
+fn share<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
+    command.env("CARGO_TARGET_DIR", workspace.target()).env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
 }
 
 /// Returns the scripts by their packed names: `scripts/NAME.lua`.
@@ -62,15 +86,19 @@ fn list(workspace: &Workspace, name: &str) -> Result<String, Failure> {
     failure::output(&mut list)
 }
 
-fn complete(scripts: &[String], packed: &BTreeSet<&str>) -> Result<(), Failure> {
-    let absent: Vec<_> =
-        scripts.iter().filter(|script| !packed.contains(script.as_str())).map(String::as_str).collect();
+/// Checks that a crate packs all of the wanted files.
+fn complete(
+    name: &str,
+    wanted: impl IntoIterator<Item = impl AsRef<str>>,
+    packed: &BTreeSet<&str>,
+) -> Result<(), Failure> {
+    let wanted = wanted.into_iter();
+    let absent: Vec<_> = wanted.map(|file| file.as_ref().to_owned()).filter(|file| !packed.contains(&**file)).collect();
     if absent.is_empty() {
-        eprintln!("{CORE} packs {}", scripts.join(", "));
         Ok(())
     } else {
         Err(Failure::new(format!(
-            "{CORE} would be published without {}: is crates/{CORE}/scripts still a link to ../../scripts?",
+            "{name} would be published without {}: are the links in its folder still links?",
             absent.join(", ")
         )))
     }
@@ -84,9 +112,9 @@ mod tests {
     fn a_script_that_is_not_packed_is_named() {
         let scripts = ["scripts/a.lua".to_owned(), "scripts/b.lua".to_owned()];
         let all = BTreeSet::from(["src/lib.rs", "scripts/a.lua", "scripts/b.lua"]);
-        assert!(complete(&scripts, &all).is_ok());
+        assert!(complete(CORE, &scripts, &all).is_ok());
         let part = BTreeSet::from(["src/lib.rs", "scripts/a.lua"]);
-        let failure = complete(&scripts, &part).expect_err("b is absent");
+        let failure = complete(CORE, &scripts, &part).expect_err("b is absent");
         assert!(failure.to_string().contains("without scripts/b.lua:"), "{failure}");
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Workspace {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) is_published: bool,
+    /// The package in the form of `cargo metadata`.
+    pub(crate) package: Value,
 }
 
 impl Workspace {
@@ -47,6 +49,7 @@ impl Workspace {
                 name: package["name"].as_str()?.to_owned(),
                 // Null is "to any registry", a list is "to these", an empty list is `publish = false`.
                 is_published: package["publish"].as_array().is_none_or(|to| !to.is_empty()),
+                package: package.clone(),
             })
         });
         Some(Self {
@@ -68,14 +71,26 @@ impl Workspace {
         self.members.iter().any(|member| member.name == name)
     }
 
+    pub(crate) fn published_members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.is_published)
+    }
+
     pub(crate) fn published(&self) -> impl Iterator<Item = &str> {
-        self.members.iter().filter(|member| member.is_published).map(|member| member.name.as_str())
+        self.published_members().map(|member| member.name.as_str())
     }
 
     /// Returns the command `cargo <subcommand>` at the root of the workspace.
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let mut command = Command::new(cargo());
         command.arg(subcommand).current_dir(&self.root);
+        forget_package(&mut command);
+        command
+    }
+
+    /// Returns the command that runs a program at the root of the workspace.
+    pub(crate) fn tool(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
         command
     }
 
@@ -87,6 +102,15 @@ impl Workspace {
             command.args(["--exclude", BENCHES]);
         }
         command
+    }
+}
+
+/// Removes the variables by which cargo names the package of a program that it runs. Build scripts of some dependencies
+/// watch them, and would run again each time that cargo is started from another place.
+fn forget_package(command: &mut Command) {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+        command.env_remove(name);
     }
 }
 

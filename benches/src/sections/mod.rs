@@ -9,6 +9,7 @@ mod grpc;
 mod http;
 mod latency;
 mod layer;
+mod leases;
 mod memory;
 mod overload;
 mod repeat;
@@ -41,6 +42,7 @@ pub(crate) const ALL: &[Section] = &[
     },
     Section { name: "overload", about: "more requests than the server can decide", run: overload::run },
     Section { name: "latency", about: "one caller through Redis, and a pool as the source", run: latency::run },
+    Section { name: "leases", about: "hot keys that are leased", run: leases::run },
     Section { name: "denied", about: "clients that are denied again and again", run: repeat::run },
     Section { name: "scripts", about: "server time of a decision, for each script", run: scripts::run },
     Section { name: "memory", about: "a million keys in process", run: memory::run },
@@ -55,6 +57,7 @@ pub(crate) fn probe(words: &[String]) {
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
     let figures = match word(0) {
         "tenants" | "limiters" => tenants::probe(word(0), word(1)),
+        leases::PROBE => leases::probe(word(1), word(2), word(3)),
         name => memory::probe(name),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));

@@ -14,6 +14,11 @@ impl Failure {
         Self(message.to_string())
     }
 
+    /// Returns the message.
+    pub(crate) fn message(&self) -> &str {
+        &self.0
+    }
+
     /// Prints the message, one line for each of its lines.
     pub(crate) fn print(&self) -> ExitCode {
         for line in self.0.lines() {

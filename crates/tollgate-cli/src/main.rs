@@ -10,6 +10,7 @@ mod redis;
 mod rules;
 mod simulate;
 mod trace;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,8 @@
 //! |---|---|---|
 //! | `server` | yes | the program, and all parts of its server |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "server")]
 mod ads;
 #[cfg(feature = "server")]
@@ -41,3 +43,8 @@ pub use metrics::{Statsd, StatsdProtocol, prometheus_text};
 #[cfg(feature = "server")]
 pub use server::{GrpcListen, Server, ServerBuilder, ServerError, TlsFiles};
 pub use service::{LimitHeaderNames, RateLimitService, RateLimitServiceBuilder};
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -101,3 +101,8 @@ pub fn limited(options: TokenStream, function: TokenStream) -> TokenStream {
         }
     }
 }
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

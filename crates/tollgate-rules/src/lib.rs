@@ -111,6 +111,8 @@
 //!
 //! [`RuleLimiterBuilder::denied_keys`] shows which keys are denied most.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "http")]
 mod actions;
 mod builder;
@@ -158,3 +160,8 @@ pub use verdict::{
     Code, CurrentLimit, GlobalModes, LimitHeaders, Outcome, Plan, Planned, RequestError, Status, Treatment, Usage,
     Verdict,
 };
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

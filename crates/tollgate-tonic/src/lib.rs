@@ -1,6 +1,9 @@
 //! Limits the rate of calls to tonic servers, and denies calls with a status that every gRPC client
 //! understands.
 //!
+//! **Start with the guides** of [`tollgate`](tollgate::guide), about algorithms, outages and production, and of
+//! [`tollgate_tower`](tollgate_tower::guide), about keys, several limits, and types to write down.
+//!
 //! This crate is the middleware of [`tollgate_tower`] with a gRPC [responder](GrpcStatus) and gRPC
 //! [key extractors](key). A denied call ends with the status `RESOURCE_EXHAUSTED`. The status
 //! details hold `RetryInfo`, `QuotaFailure` and `ErrorInfo`. The response is a single HTTP/2 frame
@@ -39,6 +42,37 @@
 //!
 //! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!
+//! # Test a service
+//!
+//! The feature `test-util` has a store with fixed answers, and one that fails on command. The
+//! [guide](tollgate_tower::guide::testing_your_service) shows both. The address of the client is an extension of the request.
+//!
+//! ```
+//! use std::{convert::Infallible, net::SocketAddr, time::Duration};
+//!
+//! use http::{Request, Response};
+//! use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
+//! use tollgate_tonic::key::PeerIp;
+//! use tonic::{Status, body::Body};
+//! use tonic_types::StatusExt;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = ScriptedStore::deny(Duration::from_secs(7));
+//! let limiter = Limiter::new(store.clone(), Policy::token_bucket("burst", Quota::per_second(5)));
+//! let service = tollgate_tonic::layer(limiter, PeerIp::new())
+//!     .layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
+//!
+//! let peer: SocketAddr = ([192, 0, 2, 7], 50_000).into();
+//! let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc").extension(peer);
+//! let response = service.oneshot(call.body(Body::default()).unwrap()).await.unwrap();
+//! let status = Status::from_header_map(response.headers()).unwrap();
+//! assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+//! assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(7)));
+//! assert_eq!(store.checks()[0].key(), &"192.0.2.7".parse::<std::net::IpAddr>().unwrap().into());
+//! # }
+//! ```
+//!
 //! # Metrics and logs
 //!
 //! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
@@ -56,8 +90,11 @@
 //! | `metrics` | counters and histograms through the `metrics` facade |
 //! | `client-certificate` | `key::ClientCertificate`, the subject of the client's TLS certificate as the key |
 //! | `async-interceptor` | `AsyncRateLimitInterceptor`, an interceptor that waits for the store |
+//! | `test-util` | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
 //! To count in Redis, enable the feature `redis` of the crate `tollgate`.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod interceptor;
 pub mod key;
@@ -80,6 +117,8 @@ pub use method_limiters::MethodLimiters;
 pub use metric_labels::metric_labels;
 pub use services::{health_and_reflection, services};
 pub use status::{GrpcStatus, error_status, status};
+#[cfg(feature = "test-util")]
+pub use tollgate_tower::test_util;
 
 /// Returns a layer that limits gRPC calls, with the default options.
 ///
@@ -145,3 +184,8 @@ pub fn builder<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> Rat
         },
     )
 }
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

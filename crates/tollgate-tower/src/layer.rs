@@ -6,7 +6,7 @@ use tower_layer::Layer;
 use crate::{
     builder::RateLimitBuilder,
     handler::{HandlerLimiter, Judge},
-    key::KeyExtractor,
+    key::{BoxedKey, KeyExtractor},
     limiters::LimiterSource,
     rejection::{Problem, Respond},
     service::RateLimit,
@@ -62,7 +62,7 @@ use crate::{
 /// assert_eq!(response.into_body(), "");
 /// # }
 /// ```
-pub struct RateLimitLayer<K, R = Problem> {
+pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     shared: Arc<Shared<K, R>>,
 }
 

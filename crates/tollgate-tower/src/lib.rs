@@ -1,5 +1,8 @@
 //! Limits requests as Tower middleware.
 //!
+//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls, tests of your service, types
+//! to write down. The [guide of `tollgate`](tollgate::guide) is about algorithms, outages and production.
+//!
 //! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service. When
 //! the quota is spent, the layer responds with 429, `Retry-After`, the rate limit headers and a problem
 //! document, and the service is not called. A [key extractor](key) says which requests share a quota.
@@ -38,6 +41,7 @@
 //! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
+//! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
 //! # Stacked layers
 //!
@@ -99,6 +103,8 @@
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
 //! metrics.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod adaptive;
 mod answer;
 pub mod body;
@@ -108,6 +114,7 @@ pub mod concurrency;
 mod decisions;
 mod double_count;
 pub mod future;
+pub mod guide;
 mod handler;
 mod headers;
 mod joint;
@@ -147,3 +154,11 @@ pub use request_limiter::RequestLimiter;
 pub use reservation::{MeteredReservation, ReservationLayer};
 pub use retry_after::RetryAfterLayer;
 pub use service::RateLimit;
+
+#[cfg(feature = "test-util")]
+pub use tollgate::test_util;
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ use tower_service::Service;
 use crate::{
     answer::Verdict,
     future::{PendingRequest, ResponseFuture},
-    key::KeyExtractor,
+    key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
     shared::Shared,
 };
@@ -30,7 +30,7 @@ use crate::{
 /// assert_eq!(*service.get_ref(), "inner service");
 /// assert_eq!(service.into_inner(), "inner service");
 /// ```
-pub struct RateLimit<S, K, R = Problem> {
+pub struct RateLimit<S, K = BoxedKey, R = Problem> {
     inner: S,
     shared: Arc<Shared<K, R>>,
 }

@@ -4,6 +4,8 @@
 //! from the same quota, with one atomic script call per decision. With a [`MemoryStore`] the same algorithms decide
 //! inside the process. [`connect`] and [`open`] choose the store by URL.
 //!
+//! **Start with the [guide]**: whether to use this, which algorithm, several limits, waiting, outages, production.
+//!
 //! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC server. Use this crate
 //! alone for work that is not a request: jobs, e-mails, calls to an external API.
 //!
@@ -36,7 +38,8 @@
 //!
 //! # Tests
 //!
-//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`] that the test moves.
+//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`] that the test moves. The feature
+//! `test-util` adds a store with fixed answers, and one that fails on command.
 //!
 //! ```
 //! use std::time::Duration;
@@ -64,7 +67,10 @@
 //! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
 //! | `macros` | no | the attribute `limited`, for async functions |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
+//! | `test-util` | no | stores for the tests of applications: fixed answers, and outages on command |
 //! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 //!
 //! # Metrics
@@ -96,6 +102,11 @@
 //! | `tollgate_store_queued` | `store` | checks that wait to be sent |
 //! | `tollgate_store_round_trip_seconds` | `store` | time of the last call that counted the replicas |
 //! | `tollgate_store_replicas` | `store` | processes that were counted last |
+//! | `tollgate_lease_held` | `store` | units of [leased](Policy::leased) policies that this process may spend |
+//! | `tollgate_lease_granted_total` | `store` | units that the server has granted to this process |
+//! | `tollgate_lease_returned_total` | `store` | leased units that were given back |
+//! | `tollgate_lease_lapsed_total` | `store` | leased units that ended unspent |
+//! | `tollgate_lease_trips_saved_total` | `store` | checks that leased units decided without a trip |
 //!
 //! The gauges of a store are set once a second, from the first check on.
 
@@ -108,7 +119,9 @@ mod decision;
 mod denied_keys;
 mod entry;
 mod error;
+pub mod guide;
 mod key;
+mod lease;
 mod limiter;
 mod memory;
 mod metrics;
@@ -128,6 +141,8 @@ mod selection;
 mod serde;
 mod store;
 mod tenants;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod url;
@@ -143,6 +158,7 @@ pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeySecret};
+pub use lease::Lease;
 pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use outage::{Outage, ReplicaCount, Replicas};
@@ -167,3 +183,8 @@ pub use tollgate_macros::limited;
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,11 +1,12 @@
 mod branch;
 mod constructors;
+mod leased;
 mod level;
 mod validity;
 
 use std::{fmt, hash::Hash, sync::Arc};
 
-use crate::{Algorithm, Error, Quota, algorithm::Buckets};
+use crate::{Algorithm, Error, Quota, algorithm::Buckets, lease::Terms};
 use validity::check;
 
 /// The most policies of a set. With more, one script call would block the Redis server for too long.
@@ -45,10 +46,10 @@ pub struct Policy {
     // Fields are compared in this order. Tenants have one policy with many quotas, so the name comes last.
     quota: Quota,
     algorithm: Algorithm,
-    /// The number of levels of the key that are metered; 0 for the whole key.
-    depth: u8,
-    /// The branch of the key that is metered, counted from 0.
-    branch: u8,
+    /// The branch of the key that is metered, counted from 0, in the upper four bits. The number of its levels that are
+    /// metered in the lower ones; 0 for the whole branch.
+    reach: u8,
+    lease: Terms,
     /// Separates the states of one key in the in-process store. Computed once, because every check needs it.
     name_hash: u64,
     name: Name,
@@ -73,7 +74,7 @@ impl Policy {
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => {
                 let name_hash = name_hash(name.as_bytes());
-                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, depth: 0, branch: 0, name_hash })
+                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, reach: 0, lease: Terms::NONE, name_hash })
             }
             Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
         }
@@ -104,11 +105,14 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the algorithm. The
-    /// constructor of each algorithm lists its conditions under "Panics".
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the algorithm, or is too
+    /// small for the [lease](Self::leased) of the policy. The constructor of each algorithm lists its conditions under
+    /// "Panics".
     pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
         match check(self.name().as_bytes(), self.algorithm, quota) {
-            Ok(()) => Ok(Self { quota, ..self.clone() }),
+            Ok(()) => self
+                .lease()
+                .map_or(Ok(Self { quota, ..self.clone() }), |lease| Self { quota, ..self.clone() }.try_leased(lease)),
             Err(invalid) => Err(invalid.error(self.name(), self.algorithm, quota)),
         }
     }
@@ -118,7 +122,14 @@ impl Policy {
         if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", invalid.text());
         }
-        Self { name: Name::Literal(name), algorithm, quota, depth: 0, branch: 0, name_hash: name_hash(name.as_bytes()) }
+        Self {
+            name: Name::Literal(name),
+            algorithm,
+            quota,
+            reach: 0,
+            lease: Terms::NONE,
+            name_hash: name_hash(name.as_bytes()),
+        }
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
@@ -166,24 +177,33 @@ impl Policy {
         }
     }
 
-    /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the quota.
+    /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the quota, not leased.
     pub(crate) fn share(&self, replicas: u32) -> Self {
         let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
-        Self { quota, ..self.clone() }
+        Self { quota, lease: Terms::NONE, ..self.clone() }
     }
 
     /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
     pub(crate) fn shares_state(&self, other: &Self) -> bool {
-        self.algorithm.reads(other.algorithm) && self.name() == other.name()
+        self.algorithm.reads(other.algorithm)
+            && self.lease.is_leased() == other.lease.is_leased()
+            && self.name() == other.name()
+    }
+
+    /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy
+    /// has another form, and so another end.
+    #[cfg(feature = "redis")]
+    pub(crate) fn tag(&self) -> [&'static str; 2] {
+        [self.algorithm.tag(), if self.lease.is_leased() { "l1" } else { "" }]
     }
 
     /// Returns bytes that stand for the name, the level and the algorithm in the record of a reservation. They are the same
     /// in all processes.
     pub(crate) fn mark(&self) -> [u8; 8] {
-        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth), |all, byte| all << 8 | u64::from(byte));
+        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth()), |all, byte| all << 8 | u64::from(byte));
         (self.name_hash ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
     }
 
@@ -209,10 +229,10 @@ impl fmt::Debug for Policy {
         if let Some(level) = self.level() {
             write!(f, ", level {level}")?;
         }
-        match self.branch {
-            0 => Ok(()),
-            _ => write!(f, ", branch {}", self.branch()),
+        if self.branch() > 1 {
+            write!(f, ", branch {}", self.branch())?;
         }
+        if self.lease.is_leased() { f.write_str(", leased") } else { Ok(()) }
     }
 }
 

@@ -1,3 +1,5 @@
+#[cfg(feature = "test-util")]
+use crate::algorithm::Numbers;
 use crate::{Policy, PolicySet, algorithm::PolicyLevel, cost::EachCost};
 
 /// Holds the levels of all policies of a set at one instant, in the order of the set.
@@ -21,6 +23,9 @@ struct More {
     words: [u64; MORE],
     /// The cost for each policy, when the costs differ.
     costs: Option<EachCost>,
+    /// The numbers of each policy, when a test has set them and no state has them.
+    #[cfg(feature = "test-util")]
+    numbers: Option<Vec<Numbers>>,
 }
 
 /// The number of words that are stored without an allocation.
@@ -85,6 +90,19 @@ impl PolicyLevels {
     #[inline]
     pub(crate) fn costs(&self) -> Option<&EachCost> {
         self.more.as_ref().and_then(|more| more.costs.as_ref())
+    }
+
+    /// Sets the numbers of each policy, whatever the levels say.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn with_numbers(mut self, numbers: Vec<Numbers>) -> Self {
+        self.more.get_or_insert_default().numbers = Some(numbers);
+        self
+    }
+
+    /// Returns the numbers that a test has set for the policy at this place of the set.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn set_numbers(&self, at: usize) -> Option<Numbers> {
+        self.more.as_ref()?.numbers.as_ref()?.get(at).copied()
     }
 
     /// Returns `true` when no policy denies.

@@ -46,6 +46,8 @@ struct Set {
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
     reach: u8,
+    /// Tells whether the policies are leased: all of them are, or none.
+    is_leased: bool,
     /// Tells whether a policy is a sliding log, so that a check has a tag.
     #[cfg(feature = "redis")]
     is_tagged: bool,
@@ -65,13 +67,16 @@ struct Share {
     policies: PolicySet,
 }
 
+/// The most leased policies of a set. A script may have 200 local variables.
+const MAX_LEASED: usize = 4;
+
 impl PolicySet {
     /// Creates a set of policies that are known only at run time.
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, or when
-    /// two have the same name.
+    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, when two have the same name,
+    /// when some are [leased](Policy::leased) and others not, and when more than 4 are leased.
     ///
     /// ```
     /// use tollgate::{Policy, PolicySet, Quota};
@@ -96,6 +101,16 @@ impl PolicySet {
                 )));
             }
         }
+        let leased = policies.iter().filter(|policy| policy.lease().is_some()).count();
+        if leased > 0 && leased < policies.len() {
+            return Err(Error::config(format!(
+                "policies of a set must all be leased or none, got {leased} leased of {}: the others need a trip for each check",
+                policies.len()
+            )));
+        }
+        if leased > MAX_LEASED {
+            return Err(Error::config(format!("leased policies must be 1 to {MAX_LEASED} in a set, got {leased}")));
+        }
         Ok(Self::of(policies))
     }
 
@@ -109,6 +124,12 @@ impl PolicySet {
     #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
         self.0.policies.len()
+    }
+
+    /// Returns whether replicas take units in advance.
+    #[inline]
+    pub(crate) fn is_leased(&self) -> bool {
+        self.0.is_leased
     }
 
     pub(crate) fn shared(&self) -> &[Arc<Policy>] {
@@ -196,6 +217,7 @@ impl PolicySet {
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
+            is_leased: policies.iter().any(|policy| policy.lease().is_some()),
             #[cfg(feature = "redis")]
             is_tagged: policies.iter().any(|policy| redis::is_tagged(policy.algorithm())),
             #[cfg(feature = "redis")]

@@ -4,11 +4,13 @@
 //! This crate knows Tollgate: it builds limiters, drives both stores on a clock that the test moves, generates streams
 //! of checks, and starts the deployments of Redis that a suite runs on.
 
+mod alteration;
 mod clock_jumps;
 mod clock_skew;
 mod deployment;
 mod described;
 mod dice;
+mod leases;
 mod limiters;
 pub mod lost_settlements;
 pub mod mixed;
@@ -19,11 +21,15 @@ mod stores;
 pub mod stream;
 mod subject;
 
+pub use alteration::Alteration;
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
+pub use leases::{
+    Admission, LEASED_ALGORITHMS, LEASED_PER_SECOND, LeaseReplicas, compare_leases, most_above, run_lease_replica,
+};
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
 pub use subject::{InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands, stored_state};

@@ -1,14 +1,16 @@
-//! Tests that start other programs: several processes at one server, processes with wrong clocks, the quickstart, the
-//! log-in example, the examples whose limits come from a database, that defers jobs, of a language model, of long
-//! exports, and with metrics for Prometheus.
+//! Tests that start other programs: several processes at one server, also with leases, processes with wrong clocks, the
+//! quickstart, the log-in example, the examples whose limits come from a database, that defers jobs, of a language
+//! model, of long exports, and with metrics for Prometheus, and the playground.
 
 mod bound;
 mod clocks;
 mod deferred_jobs;
 mod export_permits;
+mod leases;
 mod linear;
 mod llm_gateway;
 mod login;
+mod playground;
 mod prometheus;
 mod queue;
 mod quickstart;

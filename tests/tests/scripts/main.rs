@@ -5,6 +5,7 @@ mod batches;
 mod decimal_arguments;
 mod large_quotas;
 mod largest_sets;
+mod leases;
 mod mistakes;
 mod mixed;
 mod mutations;

@@ -1,15 +1,13 @@
 //! A mixed batch decides as the same checks one by one: with quotas and costs that differ from key to key, several runs
 //! of one key, damaged states, and quotas that were changed. Mistakes that are built into its script are found.
 
-use std::cell::Cell;
-
 use tollgate::{
     Algorithm::{self, FixedWindow, SlidingLog, SlidingWindow, TokenBucket},
     CalendarUnit, TimeZone,
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, InMemory, InRedis, Kind, Subject,
+    Alteration, Deployment, InMemory, InRedis, Kind, Subject,
     mixed::{MixedStream, compare},
 };
 
@@ -149,17 +147,13 @@ fn every_mutant_of_a_mixed_batch_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
     for &(mistake, algorithm, right, wrong) in MUTANTS {
-        let is_seen = Cell::new(false);
-        let alter = |text: &str| {
-            let changed = text.replace(right, wrong);
-            is_seen.set(is_seen.get() || changed != text);
-            changed
-        };
+        let alteration = Alteration::new(right, wrong);
+        let alter = |text: &str| alteration.apply(text);
         let is_found = (0..20).any(|seed| {
             let mut stream = MixedStream::new(seed, algorithm);
             compare(&mut redis, &mut InMemory::new(), &mut stream, 60, &alter).is_err()
         });
-        assert!(is_seen.get(), "the script has no such text: {mistake}");
+        assert!(alteration.was_applied(), "the script has no such text: {mistake}");
         if !is_found {
             survivors.push(mistake);
         }

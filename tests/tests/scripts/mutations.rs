@@ -3,7 +3,7 @@
 
 use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{
-    InRedis,
+    Alteration, InRedis,
     stream::{self, Stream},
 };
 
@@ -332,16 +332,11 @@ fn every_mutant_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
     for mutant in MUTANTS {
-        let seen = std::cell::Cell::new(false);
-        let alter = |text: &str| {
-            let text = text.to_owned();
-            let changed = text.replace(mutant.right, mutant.wrong);
-            seen.set(seen.get() || changed != text);
-            changed
-        };
+        let alteration = Alteration::new(mutant.right, mutant.wrong);
+        let alter = |text: &str| alteration.apply(text);
         let is_found =
             (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::new(seed, mutant.algorithm), &alter).is_err());
-        assert!(seen.get(), "the script has no such text: {}", mutant.mistake);
+        assert!(alteration.was_applied(), "the script has no such text: {}", mutant.mistake);
         if !is_found {
             survivors.push(mutant.mistake);
         }

@@ -1,7 +1,7 @@
 //! The scripts of reservations and the Rust functions agree, bit for bit, on hostile streams: on keys in debt, on ids that
 //! are used twice, on commits that come late or again, and on changed policies. Mistakes in the scripts are found.
 
-use std::{cell::Cell, ops::Range};
+use std::ops::Range;
 
 use tollgate::{
     Algorithm::{
@@ -11,7 +11,7 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, InRedis, Kind,
+    Alteration, Deployment, InRedis, Kind,
     stream::{self, Stream},
 };
 
@@ -160,15 +160,11 @@ fn every_mistake_in_the_scripts_of_reservations_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
     for &(mistake, algorithm, right, wrong) in MUTANTS {
-        let seen = Cell::new(false);
-        let alter = |text: &str| {
-            let changed = text.replace(right, wrong);
-            seen.set(seen.get() || changed != text);
-            changed
-        };
+        let alteration = Alteration::new(right, wrong);
+        let alter = |text: &str| alteration.apply(text);
         let is_found =
             (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), &alter).is_err());
-        assert!(seen.get(), "the script has no such text: {mistake}");
+        assert!(alteration.was_applied(), "the script has no such text: {mistake}");
         if !is_found {
             survivors.push(mistake);
         }

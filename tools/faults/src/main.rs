@@ -39,6 +39,7 @@ const PARTS: &[(&str, Part)] = &[
     ("isolated", rows::sentinel::isolated),
     (rows::outage::REPLICA, rows::outage::replica),
     (rows::permits::REPLICA, rows::permits::replica),
+    (rows::leases::REPLICA, rows::leases::replica),
 ];
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! Simulates how processes share a server: `cargo xtask simulate [--write]`.
+//! Simulates how processes share a server: `cargo xtask simulate [--write]`, and how replicas lease units of a limit:
+//! `cargo xtask simulate leases`.
 //!
 //! The model has a server with a time for each call and for each key, lines with a delay and a jitter, and processes with
 //! callers. Each process runs the controller of the Redis store, the same lines as in production. The run is
@@ -7,6 +8,7 @@
 use std::{env, fs, path::Path, process::ExitCode};
 
 mod controller;
+mod leases;
 mod line;
 mod page;
 mod process;
@@ -26,15 +28,18 @@ const MS: Nanos = 1_000_000;
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
+    if let ["leases", ref rest @ ..] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return leases(rest);
+    }
     let write = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => false,
         ["--write"] => true,
         _ => {
-            eprintln!("Usage: cargo xtask simulate [--write]\n\n  --write  writes docs/simulation.md and its pictures");
-            return ExitCode::FAILURE;
+            return usage();
         }
     };
-    let parts = scenarios::all();
+    let mut parts = scenarios::all();
+    parts.extend(leases::parts());
     let text = page::markdown(&parts);
     println!("{text}");
     if !write {
@@ -49,4 +54,31 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Runs random schedules of leases. Fails when one of them exceeds a bound.
+fn leases(words: &[&str]) -> ExitCode {
+    let count = match words {
+        [] => Some(1_000_000),
+        [count] => count.parse().ok(),
+        _ => None,
+    };
+    let Some(count) = count else { return usage() };
+    for (mistake, seed) in leases::mistakes(count.min(20_000)) {
+        println!("mistake {mistake:?}: the first schedule that finds it is {seed:?}");
+    }
+    leases::print_efficiency();
+    let (sum, exceeded) = leases::run(0..count);
+    println!("{count} schedules, {} units admitted, {} of them leased", sum.admitted, sum.leased);
+    println!("{} schedules above the bound {:?}", exceeded.len(), exceeded.iter().take(20).collect::<Vec<_>>());
+    if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "Usage: cargo xtask simulate [--write]\n       cargo xtask simulate leases [SCHEDULES]\n\n  \
+         --write  writes docs/simulation.md and its pictures\n  \
+         leases   runs random schedules of leases, a million by default"
+    );
+    ExitCode::FAILURE
 }

@@ -58,6 +58,9 @@ pub(crate) fn markdown(parts: &[Part]) -> String {
     let mut page = HEAD.to_owned();
     for part in parts {
         let _ = writeln!(page, "\n## {}\n\n{}\n\n![{}](plots/{}.svg)", part.title, part.text, part.title, part.name);
+        if part.heads.is_empty() {
+            continue;
+        }
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let heads: Vec<String> = part.heads.iter().map(|&head| head.to_owned()).collect();
         page += &format!("\n{}{}", line(&heads), line(&vec!["---".to_owned(); heads.len()]));

@@ -17,6 +17,21 @@ impl Random {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// Returns a whole number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.share() * bound as f64) as u64
+    }
+
+    /// Returns `true` with this probability.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        self.share() < probability
+    }
+
+    /// Returns one of the values.
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
     /// Returns a number with this mean. Small numbers are frequent, large ones are rare.
     pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -(1.0 - self.share()).ln() * mean

@@ -16,7 +16,7 @@ pub(super) const ROOMS: &[&[&str]] = &[
     &["backend"],
     &["cluster"],
     &["dispatch"],
-    &["deny_cache", "server"],
+    &["deny_cache", "pots", "server"],
     &["connect"],
     &["protocol"],
 ];

@@ -1,6 +1,5 @@
 //! `cargo xtask mutants`: breaks the code in small ways, and counts the faults that no test notices.
 
-mod copy;
 mod options;
 mod results;
 mod sample;
@@ -8,7 +7,7 @@ mod tool;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
-use crate::{failure::Failure, need, workspace::Workspace};
+use crate::{copy, failure::Failure, need, workspace::Workspace};
 use options::Options;
 use results::Results;
 use tool::{Scope, Tool};

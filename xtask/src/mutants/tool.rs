@@ -5,10 +5,13 @@ use std::{
 };
 
 use super::{Binaries, results::Outcome};
-use crate::failure::{self, Failure};
+use crate::{
+    cargo_tool::CargoTool,
+    failure::{self, Failure},
+};
 
-/// The release of `cargo-mutants` that is installed.
-const VERSION: &str = "27.1.0";
+/// The tool that makes the mutants.
+const MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0" };
 
 /// The most seconds that the tests of one mutant may take. A mutant that takes longer hangs, which is noticed.
 const TIMEOUT: &str = "1200";
@@ -57,14 +60,7 @@ impl Scope {
 impl Tool {
     /// Installs the tool under `target` if it is missing. `home` holds the copy, its build and the results.
     pub(super) fn provide(target: &Path, home: &Path, binaries: Binaries) -> Result<Self, Failure> {
-        let root = target.join("tools").join(format!("cargo-mutants-{VERSION}"));
-        let binary = root.join("bin/cargo-mutants");
-        if !binary.is_file() {
-            let mut install = Command::new("cargo");
-            install.args(["install", "--locked", "--version", VERSION, "--root"]).arg(&root);
-            failure::run(install.arg("cargo-mutants"))?;
-        }
-        Ok(Self { binary, home: home.to_owned(), binaries })
+        Ok(Self { binary: MUTANTS.provide(target)?, home: home.to_owned(), binaries })
     }
 
     /// Returns the copy of the workspace.

@@ -1,6 +1,13 @@
-//! `tollgate top`: shows the keys with the most use.
+//! `tollgate top`: watches a prefix, or shows the keys with the most use once.
 
-use std::{cmp::Ordering, fmt::Write as _};
+use std::{
+    cmp::Ordering,
+    env,
+    fmt::Write as _,
+    io::{self, IsTerminal as _},
+    mem,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -9,21 +16,30 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
+    redis::{Entry, LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
+    watch::{self, Collector, EndpointOptions, NameOptions, Names, Pace, Plain, Ranking, Screen},
 };
 
-/// Shows the keys with the most use.
+/// Watches a prefix: what each policy spends, the keys with the most use, and the state of the store.
+///
+/// On a terminal the figures are renewed until q or Ctrl-C. With --once, with --format json, or when the output is no
+/// terminal, the keys with the most use are printed once.
+///
+/// Redis tells what is spent. --metrics also tells decisions, outages and latencies, as the running services count them.
+/// A server or a service that is away is shown as such.
 ///
 /// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The memory of this command
 /// does not grow with the number of keys.
 ///
-/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see shares.
+/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see shares and limited keys.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tollgate top --redis redis://127.0.0.1
-  tollgate top --redis redis://127.0.0.1 --number 50 --count 200
-  tollgate top --redis redis://127.0.0.1 --rules rules.yaml --by share")]
+  tollgate top --redis redis://127.0.0.1 --metrics http://127.0.0.1:9090/metrics --rules rules.yaml
+  tollgate top --redis redis://127.0.0.1 --plain --interval 10 --format json
+  tollgate top --redis redis://127.0.0.1 --once --number 50 --count 200
+  tollgate top --redis redis://127.0.0.1 --once --rules rules.yaml --by share")]
 pub(crate) struct Top {
     /// Sets how many keys are shown
     #[arg(long, short, default_value_t = 20, value_name = "KEYS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -33,6 +49,28 @@ pub(crate) struct Top {
     #[arg(long, value_enum, default_value_t)]
     by: Order,
 
+    /// Prints the keys with the most use, and ends
+    #[arg(long, conflicts_with_all = ["plain", "metrics", "denied"])]
+    once: bool,
+
+    /// Prints the figures as lines at each refresh, instead of drawing a screen
+    #[arg(long)]
+    plain: bool,
+
+    /// Sets the time between two refreshes, in seconds
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    interval: u64,
+
+    /// Ends after this many refreshes; rates need two
+    #[arg(long, value_name = "REFRESHES", value_parser = clap::value_parser!(u32).range(1..))]
+    refreshes: Option<u32>,
+
+    #[command(flatten)]
+    endpoints: EndpointOptions,
+
+    #[command(flatten)]
+    names: NameOptions,
+
     #[command(flatten)]
     limits: LimitOptions,
 
@@ -41,6 +79,13 @@ pub(crate) struct Top {
 
     #[command(flatten)]
     redis: RedisOptions,
+}
+
+/// The ways to show the figures.
+enum Manner {
+    Once,
+    Plain,
+    Screen,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -65,18 +110,65 @@ impl Top {
             return Err(Failure::new("--by share needs the limits, tell them with --rules or --policy"));
         }
         let limits = self.limits.load()?;
-        let mut first = First { states: Vec::new(), most: self.number as usize, by: self.by };
+        let names = self.names.load()?;
+        match self.manner(format)? {
+            Manner::Once => self.print_once(format, &limits, &names),
+            Manner::Plain => self.watch(&limits, names, || Ok(Plain(format))),
+            Manner::Screen => self.watch(&limits, names, Screen::open),
+        }
+    }
+
+    fn manner(&self, format: Format) -> Result<Manner, Failure> {
+        let is_terminal = || {
+            let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
+            format == Format::Text && io::stdout().is_terminal() && !is_dumb
+        };
+        if self.plain {
+            Ok(Manner::Plain)
+        } else if !self.once && is_terminal() {
+            Ok(Manner::Screen)
+        } else if self.endpoints.is_empty() {
+            Ok(Manner::Once)
+        } else {
+            Err(Failure::new("--metrics and --denied need a terminal, or --plain"))
+        }
+    }
+
+    fn print_once(&self, format: Format, limits: &Limits, names: &Names) -> Result<Report, Failure> {
+        let mut first = self.first();
         let scan = run_async(async {
             let mut server = self.redis.connect().await?;
-            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
+            Scan::new(&mut server, limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
         })?;
-        let topped = Topped { scan, states: first.states };
+        let mut states = first.take();
+        states.iter_mut().for_each(|state| names.apply(state));
+        let topped = Topped { scan, states };
         Ok(Report::new(format, &topped, || {
             let mut text = StateTable::of(&topped.states);
             // Writing to memory cannot fail.
             let _ = writeln!(text, "{}", topped.scan.line());
             text
         }))
+    }
+
+    fn watch<V: watch::View>(
+        &self,
+        limits: &Limits,
+        names: Names,
+        open: impl FnOnce() -> io::Result<V>,
+    ) -> Result<Report, Failure> {
+        let first = self.first();
+        let collector = Collector::new(&self.redis, limits, &self.scan, &self.endpoints, names, first)?;
+        let pace = Pace { interval: Duration::from_secs(self.interval), refreshes: self.refreshes };
+        run_async(async {
+            let view = open().map_err(|error| Failure::new(format_args!("cannot use the terminal: {error}")))?;
+            watch::run(collector, pace, view).await
+        })?;
+        Ok(Report::of_text(String::new()))
+    }
+
+    fn first(&self) -> First {
+        First { states: Vec::new(), most: self.number as usize, by: self.by }
     }
 }
 
@@ -87,7 +179,7 @@ struct First {
     by: Order,
 }
 
-impl First {
+impl Ranking for First {
     fn add(&mut self, state: Entry) {
         let is_before = |other: &Entry| self.compare(&state, other) != Ordering::Greater;
         let at = self.states.iter().rposition(|other| !is_before(other)).map_or(0, |last| last + 1);
@@ -98,6 +190,12 @@ impl First {
         }
     }
 
+    fn take(&mut self) -> Vec<Entry> {
+        mem::take(&mut self.states)
+    }
+}
+
+impl First {
     /// Compares so that the most used state comes first.
     fn compare(&self, a: &Entry, b: &Entry) -> Ordering {
         let by_spent = || b.spent.cmp(&a.spent).then_with(|| a.redis_key.cmp(&b.redis_key));

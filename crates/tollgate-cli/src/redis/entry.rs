@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tollgate::Quota;
 
-use super::state_key::StateKey;
+use super::{reading::Reading, state_key::StateKey};
 
 /// Describes the state of a policy for a subject at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -22,10 +22,22 @@ pub(crate) struct Entry {
     /// The milliseconds until the state expires. Nothing is spent then.
     pub(crate) expires_ms: u64,
     pub(crate) redis_key: String,
+    /// What was read, to compare it with the next scan.
+    #[serde(skip)]
+    pub(crate) reading: Reading,
+    #[serde(skip)]
+    pub(crate) known_quota: Option<Quota>,
 }
 
 impl Entry {
-    pub(super) fn new(key: &StateKey, prefix: &str, spent: u64, quota: Option<&Quota>, expires_ms: u64) -> Self {
+    pub(super) fn new(
+        key: &StateKey,
+        prefix: &str,
+        spent: u64,
+        quota: Option<&Quota>,
+        expires_ms: u64,
+        reading: Reading,
+    ) -> Self {
         Self {
             subject: key.subject.clone(),
             policy: key.policy.clone(),
@@ -35,7 +47,17 @@ impl Entry {
             quota: quota.map(ToString::to_string),
             expires_ms,
             redis_key: key.redis_key(prefix),
+            reading,
+            known_quota: quota.copied(),
         }
+    }
+
+    /// Shows another name in the place of the key.
+    pub(crate) fn rename(&mut self, name: String) {
+        // The Redis key has the outermost level in braces and the inner ones behind.
+        let (outermost, inner) = self.subject.split_at(self.subject.find('>').unwrap_or(self.subject.len()));
+        self.redis_key = self.redis_key.replacen(&format!("{{{outermost}}}{inner}:"), &format!("{{{name}}}:"), 1);
+        self.subject = name;
     }
 
     /// Returns the share of the limit that is spent, when the limit is known.
@@ -58,5 +80,16 @@ impl Entry {
             3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
             _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
         }
+    }
+
+    /// Creates the state of a fixed window of the year 1970.
+    #[cfg(test)]
+    pub(crate) fn of_window(subject: &str, policy: &str, count: u64, limit: Option<u64>) -> Self {
+        use super::{state_key::Kind, stored::Stored};
+
+        let key = StateKey { subject: subject.to_owned(), policy: policy.to_owned(), kind: Kind::FixedWindow };
+        let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
+        let stored = Stored::Window { start_us: 0, count, period_us: 60_000_000 };
+        Self::new(&key, "tollgate", count, quota.as_ref(), 60_000, Reading::new(stored, count, 0))
     }
 }

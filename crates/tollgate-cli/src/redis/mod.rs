@@ -6,13 +6,15 @@ mod entry;
 mod limits;
 mod lookup;
 mod progress;
+mod reading;
 mod scan;
 mod server;
 mod state_key;
 mod stored;
 
 pub(crate) use entry::Entry;
-pub(crate) use limits::LimitOptions;
+pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};
+pub(crate) use reading::Reading;
 pub(crate) use scan::{Scan, ScanOptions, ScanReport, Wanted};
-pub(crate) use server::RedisOptions;
+pub(crate) use server::{RedisOptions, Server};

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::{Args, ValueEnum};
 
 /// The option of commands that scan.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ProgressOptions {
     /// Tells how far the scan is, on the standard error
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
@@ -33,6 +33,10 @@ pub(super) struct Progress {
 const STEP: u64 = 10_000;
 
 impl ProgressOptions {
+    pub(super) fn never() -> Self {
+        Self { progress: When::Never }
+    }
+
     pub(super) fn start(&self) -> Progress {
         let is_terminal = io::stderr().is_terminal();
         let is_shown = match self.progress {

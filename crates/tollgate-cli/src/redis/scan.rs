@@ -9,6 +9,7 @@ use super::{
     entry::Entry,
     limits::Limits,
     progress::ProgressOptions,
+    reading::Reading,
     server::Server,
     state_key::{Kind, StateKey},
     stored::Stored,
@@ -16,7 +17,7 @@ use super::{
 use crate::failure::Failure;
 
 /// The options of commands that scan.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ScanOptions {
     /// Sets how many keys the server looks at in one step, during which it does nothing else
     #[arg(long, default_value_t = 1_000, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -48,6 +49,13 @@ pub(crate) struct ScanReport {
     pub(crate) other_keys: u64,
     /// The states whose limit is not known.
     pub(crate) without_limit: u64,
+}
+
+impl ScanOptions {
+    /// Returns the options of a scan that tells nothing on the standard error.
+    pub(crate) fn without_progress(&self) -> Self {
+        Self { progress: ProgressOptions::never(), ..self.clone() }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -136,7 +144,8 @@ impl<'a> Scan<'a> {
             let spent = spent(&stored, &marked, now_us, expires_ms, quota.as_ref());
             report.states += 1;
             report.without_limit += u64::from(quota.is_none());
-            visit(Entry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms));
+            let reading = Reading::new(stored, spent, now_us);
+            visit(Entry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms, reading));
         }
         Ok(())
     }

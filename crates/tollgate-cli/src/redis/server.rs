@@ -35,19 +35,40 @@ pub(crate) struct Server {
 }
 
 impl RedisOptions {
+    /// Returns the address of the server, without user and password, if the options are valid.
+    pub(crate) fn address(&self) -> Result<String, Failure> {
+        self.check_prefix()?;
+        Ok(self.client()?.get_connection_info().addr().to_string())
+    }
+
+    /// Returns the prefix of the store's keys.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Returns how long a server may take to connect and to answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
     /// Connects to the server.
     pub(crate) async fn connect(&self) -> Result<Server, Failure> {
-        if self.prefix.is_empty() || !self.prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
-            let message = format!("--prefix must be printable ASCII without braces and spaces, got {:?}", self.prefix);
-            return Err(Failure::new(message));
-        }
+        self.check_prefix()?;
         let client = self.client()?;
         let address = client.get_connection_info().addr().to_string();
-        let timeout = Some(Duration::from_secs(self.timeout));
+        let timeout = Some(self.timeout());
         let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
         Ok(Server { connection, address, prefix: self.prefix.clone() })
+    }
+
+    fn check_prefix(&self) -> Result<(), Failure> {
+        if self.prefix.is_empty() || !self.prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
+            let message = format!("--prefix must be printable ASCII without braces and spaces, got {:?}", self.prefix);
+            return Err(Failure::new(message));
+        }
+        Ok(())
     }
 
     /// Reads the URL. No message shows it, because it may hold a password.

@@ -125,7 +125,7 @@ impl Stored {
     }
 }
 
-fn period_us(quota: &Quota) -> u64 {
+pub(super) fn period_us(quota: &Quota) -> u64 {
     u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX).max(1)
 }
 

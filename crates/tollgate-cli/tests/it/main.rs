@@ -5,10 +5,16 @@ mod arguments;
 mod check;
 mod explain;
 mod peek;
+mod readme;
 mod redis_failures;
 mod rights;
+#[cfg(target_os = "linux")]
+mod screen;
 mod simulate;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod top;
+mod watch;
 mod who;
 
 use std::{

@@ -10,7 +10,7 @@ fn window(count: u32) -> Vec<u8> {
     [5.0 * ten_years, f64::from(count), ten_years].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-fn fill(server: &RedisServer, states: impl IntoIterator<Item = (String, u32)>) {
+pub(super) fn fill(server: &RedisServer, states: impl IntoIterator<Item = (String, u32)>) {
     let set = |(key, count): (String, u32)| {
         vec![b"SET".to_vec(), key.into_bytes(), window(count), b"EX".to_vec(), b"900".to_vec()]
     };

@@ -6,8 +6,8 @@ use http::request::Parts;
 use tollgate::{Cost, Error, ErrorKind, StoreFuture};
 use tollgate_tower::{JointDecision, JointFuture, LimiterSource, RequestDecider, key::KeyError};
 
-use super::{charge::Charge, decision::CheckError, rule_limiter::RuleLimiter};
-use crate::{ClientIp, Code, Descriptors, GlobalModes, Verdict};
+use super::{charge::Charge, rule_limiter::RuleLimiter};
+use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.
 ///
@@ -120,11 +120,10 @@ impl RequestDecider for RequestRules {
         }
         let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
         Ok(StoreFuture::pending(async move {
-            match limiter.decide(&set, &domain, &descriptors, 1).await {
-                Ok((verdict, charges)) => joint(&verdict, charges, limiter.0.modes),
-                Err(CheckError::Store(error)) => Err(error),
-                Err(CheckError::Request(error)) => Err(Error::new(ErrorKind::Config, error.to_string())),
-            }
+            let invalid = |error: RequestError| Error::new(ErrorKind::Config, error.to_string());
+            let plan = set.plan(&domain, &descriptors, 1).map_err(invalid)?;
+            let (verdict, charges) = limiter.decide_plan(&plan).await?;
+            joint(&verdict, charges, limiter.0.modes)
         }))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     settle::settle,
     steps::{Steps, charge},
 };
-use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
+use crate::{Code, Descriptor, GlobalModes, Plan, Rule, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -27,8 +27,8 @@ use crate::{Code, Descriptor, GlobalModes, Plan, Rule, RuleSet, Rules, Verdict};
 /// spent.
 ///
 /// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the
-/// rest of the window. Decisions are those of Envoy's service, apart from one point: a check of 0 units is denied when
-/// no unit is left, and not only after the limit was exceeded.
+/// rest of the window. Decisions are those of Envoy's service: a check of 0 units is denied only after the limit was
+/// exceeded.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -102,9 +102,8 @@ impl RuleLimiter {
         descriptors: &[Descriptor<'_>],
         hits: u32,
     ) -> Result<RuleDecision, CheckError> {
-        let (verdict, charges) = self.decide(&self.0.rules.current(), domain, descriptors, hits).await?;
-        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision.ok())).collect();
-        Ok(RuleDecision::new(verdict, decisions))
+        let rules = self.0.rules.current();
+        Ok(self.check_plan(&rules.plan(domain, descriptors, hits)?).await?)
     }
 
     /// Spends units of all descriptors of a plan, and decides the request.
@@ -145,20 +144,8 @@ impl RuleLimiter {
         Ok(RuleDecision::new(verdict, decisions))
     }
 
-    /// Decides a request by one set of rules. Returns what each descriptor was charged, which is refunded when the request
-    /// is denied.
-    pub(super) async fn decide(
-        &self,
-        set: &RuleSet,
-        domain: &str,
-        descriptors: &[Descriptor<'_>],
-        hits: u32,
-    ) -> Result<(Verdict, Vec<Option<Charge>>), CheckError> {
-        let plan = set.plan(domain, descriptors, hits)?;
-        Ok(self.decide_plan(&plan).await?)
-    }
-
-    async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
+    /// Decides a request. Returns what each descriptor was charged, which is refunded when the request is denied.
+    pub(super) async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
         let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
         let outcomes = settle(plan, &charges, &self.0.exceeded).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use http::{Response, request::Parts};
 use http_body::Body;
 
@@ -13,9 +11,7 @@ use super::{
 use crate::{
     body::{GuardedBody, guard_response},
     charge::Outcome,
-    headers::ResponseDetails,
-    metrics::{self, LabelIndex},
-    rejection::{Overload, Reason, Rejection, Respond, add_headers},
+    rejection::{Overload, Reason, Respond, reject},
 };
 
 /// Stores what all clones of a layer and all of its services share.
@@ -44,22 +40,14 @@ impl<R> Shared<R> {
         R: Respond<B>,
     {
         let reason = Reason::Overloaded(overload);
-        metrics::count_rejection(reason.as_str(), &self.options.labels, LabelIndex::of(parts, &self.options.labels));
         tracing::debug!(
             reason = reason.as_str(),
             in_flight = overload.in_flight(),
             limit = overload.limit(),
             "rejected"
         );
-        let jitter = match self.options.retry_jitter {
-            Duration::ZERO => Duration::ZERO,
-            max => max.mul_f64(fastrand::f64()),
-        };
-        let rejection = Rejection::new(reason, &[], jitter, parts);
-        let mut response = self.responder.respond(&rejection);
-        let adds_retry_after = self.responder.adds_retry_after(&rejection);
-        add_headers(&rejection, None, &ResponseDetails::default(), adds_retry_after, response.headers_mut());
-        response.map(GuardedBody::unguarded)
+        let Options { retry_jitter, labels, .. } = &self.options;
+        reject(&self.responder, reason, *retry_jitter, labels, parts).map(GuardedBody::unguarded)
     }
 
     /// Counts a response, and gives the slot to its body.

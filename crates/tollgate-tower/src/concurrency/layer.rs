@@ -4,7 +4,10 @@ use tollgate::ConcurrencyLimiter;
 use tower_layer::Layer;
 
 use super::{builder::ConcurrencyBuilder, service::ConcurrencyService, shared::Shared};
-use crate::{key::KeyExtractor, rejection::Problem};
+use crate::{
+    key::{BoxedKey, KeyExtractor},
+    rejection::Problem,
+};
 
 /// Limits the requests of each key that a service works on at the same time.
 ///
@@ -35,7 +38,7 @@ use crate::{key::KeyExtractor, rejection::Problem};
 /// assert_eq!(response.headers()["retry-after"], "1");
 /// # Ok(()) }
 /// ```
-pub struct ConcurrencyLayer<K, R = Problem> {
+pub struct ConcurrencyLayer<K = BoxedKey, R = Problem> {
     shared: Arc<Shared<K, R>>,
 }
 

@@ -15,14 +15,14 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    key::KeyExtractor,
+    key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
 };
 
 /// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`](super::ConcurrencyLayer) creates it.
 ///
 /// `poll_ready` forwards to the inner service: a permit is taken when the request arrives.
-pub struct ConcurrencyService<S, K, R = Problem> {
+pub struct ConcurrencyService<S, K = BoxedKey, R = Problem> {
     inner: S,
     shared: Arc<Shared<K, R>>,
 }

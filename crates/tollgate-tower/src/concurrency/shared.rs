@@ -1,7 +1,4 @@
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Response, request::Parts};
 use tollgate::{Acquired, ConcurrencyLimiter, Error, ErrorKind, Key, PermitDenied};
@@ -12,10 +9,9 @@ use super::{
     in_flight::{AcquireFuture, InFlight},
 };
 use crate::{
-    headers::{HeaderUpdate, MissingHeaders, PermitHeaders, ResponseDetails},
+    headers::{HeaderUpdate, MissingHeaders, PermitHeaders},
     key::{KeyError, KeyErrorKind, KeyExtractor},
-    metrics::{self, LabelIndex},
-    rejection::{Overload, Reason, Rejection, Respond, add_headers},
+    rejection::{Overload, Reason, Respond, reject},
 };
 
 /// Stores what all clones of a layer and all of its services share.
@@ -114,17 +110,9 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let labels = &self.options.labels;
-        metrics::count_rejection(reason.as_str(), labels, LabelIndex::of(parts, labels));
         tracing::debug!(reason = reason.as_str(), limit = self.limiter.policy().name(), "rejected");
-        let jitter = match self.options.retry_jitter {
-            Duration::ZERO => Duration::ZERO,
-            max => max.mul_f64(fastrand::f64()),
-        };
-        let rejection = Rejection::new(reason, &[], jitter, parts);
-        let mut response = self.responder.respond(&rejection);
-        let adds_retry_after = self.responder.adds_retry_after(&rejection);
-        add_headers(&rejection, None, &ResponseDetails::default(), adds_retry_after, response.headers_mut());
+        let Options { retry_jitter, labels, .. } = &self.options;
+        let mut response = reject(&self.responder, reason, *retry_jitter, labels, parts);
         if let (Some(headers), Reason::NoPermit(_) | Reason::Overloaded(_)) = (&self.headers, reason) {
             headers.update(0).add_missing_to(&mut MissingHeaders::of(response.headers_mut()));
         }

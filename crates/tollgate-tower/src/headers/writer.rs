@@ -174,7 +174,7 @@ impl HeaderWriter {
     }
 
     fn policies_of(&self, decision: &Decision, details: &ResponseDetails) -> Option<HeaderValue> {
-        let partition_key = details.partition_key.as_ref().map(<[u8; _]>::as_slice);
+        let partition_key = details.partition_key.as_ref().map(|key| key.as_slice());
         if decision.is_degraded() || partition_key.is_some() {
             return self.options.policies(decision.policies(), partition_key);
         }

@@ -46,10 +46,12 @@ mod headers;
 mod overload;
 mod problem;
 mod reason;
+mod reject;
 mod respond;
 
 pub(crate) use headers::add_headers;
 pub use overload::Overload;
 pub use problem::Problem;
 pub use reason::{Reason, Rejection};
+pub(crate) use reject::{jitter, reject};
 pub use respond::{Empty, Respond, RespondFn, respond_fn};

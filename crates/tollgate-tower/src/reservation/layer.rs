@@ -3,7 +3,7 @@ use std::fmt;
 use tower_layer::Layer;
 
 use super::{builder::ReservationBuilder, service::ReservationService};
-use crate::{RateLimitLayer, rejection::Problem};
+use crate::{RateLimitLayer, key::BoxedKey, rejection::Problem};
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
@@ -48,7 +48,7 @@ use crate::{RateLimitLayer, rejection::Problem};
 /// assert_eq!(tokens_left().await, 9_958);
 /// # }
 /// ```
-pub struct ReservationLayer<K, R = Problem> {
+pub struct ReservationLayer<K = BoxedKey, R = Problem> {
     layer: RateLimitLayer<K, R>,
 }
 

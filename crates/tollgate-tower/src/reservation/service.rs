@@ -11,13 +11,13 @@ use super::{future::ResponseFuture, metered::MeteredReservation};
 use crate::{
     RateLimit,
     body::GuardedBody,
-    key::KeyExtractor,
+    key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
 };
 
 /// Limits the requests of an inner service, and settles their cost when their response bodies end.
 /// [`ReservationLayer`](super::ReservationLayer) creates it.
-pub struct ReservationService<S, K, R = Problem> {
+pub struct ReservationService<S, K = BoxedKey, R = Problem> {
     inner: RateLimit<S, K, R>,
 }
 

@@ -8,7 +8,6 @@ mod reserve;
 use std::{
     fmt,
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use http::{Response, request::Parts};
@@ -28,7 +27,7 @@ use crate::{
     metrics::{self, LabelIndex, LimitMetrics},
     options::Options,
     profile::{Profile, Profiles},
-    rejection::{Reason, Rejection, Respond, add_headers},
+    rejection::{self, Reason, Rejection, Respond, add_headers},
     request_limiter::Charger,
     rpc::RpcName,
 };
@@ -127,9 +126,9 @@ impl<K, R> Shared<K, R> {
     /// Returns the details of a response to a request with this key.
     #[inline]
     fn details(&self, key: Option<&Key>) -> ResponseDetails {
-        let (jitter, secret) = (self.options.retry_jitter, &self.options.partition_secret);
+        let secret = &self.options.partition_secret;
         ResponseDetails {
-            jitter: if jitter.is_zero() { Duration::ZERO } else { jitter.mul_f64(fastrand::f64()) },
+            jitter: rejection::jitter(self.options.retry_jitter),
             partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
         }
     }

@@ -23,6 +23,8 @@ mod retry_after;
 mod service;
 mod stacked;
 mod support;
+mod test_util;
 mod tiers;
+mod types;
 mod unit_formats;
 mod waiting;

@@ -42,7 +42,7 @@ pub use kind::Algorithm;
 pub(crate) use level::{Numbers, PolicyLevel, Words};
 pub(crate) use numbers::{delay_us, numbers};
 #[cfg(feature = "redis")]
-pub(crate) use numbers::{later, unspent};
+pub(crate) use numbers::{later, lowered, unspent};
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::{Settled, State};
 #[cfg(feature = "testing")]

@@ -60,10 +60,49 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
 #[cfg(feature = "redis")]
 pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, cost: u64) -> PolicyLevel {
-    let (quota, words) = (policy.quota_ref(), &level.words);
     // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us };
-    let mut state = match policy.algorithm() {
+    let Some(mut state) = state_of(policy, &level.words, at_us) else {
+        let [_, retry_us, reset_us, more_us] = level.words.map(|word| word.saturating_sub(passed_us));
+        let fits = level.fits || retry_us == 0;
+        let used = if reset_us > 0 { level.words[0] } else { 0 };
+        return PolicyLevel { fits, words: [used, if fits { 0 } else { retry_us }, reset_us, more_us] };
+    };
+    let now_us = at_us + passed_us;
+    state.mark_debt(policy, at_us);
+    let state = state.settle(policy, policy, now_us).state;
+    PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
+}
+
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most` units left.
+#[cfg(feature = "redis")]
+pub(crate) fn lowered(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, most: u64) -> PolicyLevel {
+    let mut level = later(policy, &PolicyLevel { fits: true, ..*level }, at_us, passed_us, 0);
+    let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
+    if surplus == 0 {
+        return level;
+    }
+    let now_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us } + passed_us;
+    level.words = match state_of(policy, &level.words, now_us) {
+        Some(mut state) => {
+            state.charge(policy, now_us, surplus, &[]);
+            state.words(policy, now_us, 0)
+        }
+        None => {
+            let period_us = policy.quota_ref().period_us();
+            let [used, _, reset_us, more_us] = level.words;
+            let more_us = if used == 0 { period_us } else { more_us };
+            [used + surplus, 0, reset_us.max(period_us), more_us]
+        }
+    };
+    level
+}
+
+/// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its state than in its words.
+#[cfg(feature = "redis")]
+fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
+    let quota = policy.quota_ref();
+    Some(match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             State::TokenBucket(token_bucket::State::of_words(words, at_us))
         }
@@ -76,17 +115,8 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
             State::CalendarWindow(calendar_window::of_words(words, zone.periods(unit, at_us), at_us))
         }
         Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(quota, words, at_us)),
-        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
-            let [_, retry_us, reset_us, more_us] = words.map(|word| word.saturating_sub(passed_us));
-            let fits = level.fits || retry_us == 0;
-            let used = if reset_us > 0 { words[0] } else { 0 };
-            return PolicyLevel { fits, words: [used, if fits { 0 } else { retry_us }, reset_us, more_us] };
-        }
-    };
-    let now_us = at_us + passed_us;
-    state.mark_debt(policy, at_us);
-    let state = state.settle(policy, policy, now_us).state;
-    PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => return None,
+    })
 }
 
 /// Derives the numbers of an algorithm whose words already are the used units and the three times.

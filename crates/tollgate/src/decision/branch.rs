@@ -43,7 +43,7 @@ impl Decision {
             false => Cost::ZERO.into(),
         };
         let part = Self::from_levels(&policies, levels, charge.borrow(), self.at_us);
-        Some(Self { late_us: self.late_us, degraded: self.degraded, remembered: self.remembered, ..part })
+        Some(Self { late_us: self.late_us, degraded: self.degraded, in_process: self.in_process, ..part })
     }
 }
 

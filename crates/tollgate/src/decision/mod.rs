@@ -2,6 +2,8 @@ mod branch;
 mod denied;
 mod key_state;
 mod policy_state;
+#[cfg(feature = "test-util")]
+mod scripted;
 
 use std::{fmt, time::Duration};
 
@@ -47,9 +49,17 @@ pub struct Decision {
     /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum around a decision, and the
     /// decision would be copied in uneven pieces: an in-process check took 1.49 × governor's time instead of 1.40 ×.
     degraded: u8,
-    /// 1 for a denial that was remembered in the process, 0 for every other decision. No `bool`, for the same reason.
-    remembered: u8,
+    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 0 for every other one. No
+    /// `enum`, for the same reason.
+    in_process: u8,
 }
+
+/// Marks a remembered denial.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store remembers"))]
+const REMEMBERED: u8 = 1;
+
+/// Marks a decision over leased units.
+const LEASED: u8 = 2;
 
 impl Decision {
     #[inline]
@@ -58,7 +68,7 @@ impl Decision {
             Some(costs) => levels.with_costs(costs),
             None => levels,
         };
-        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost: charge.cost, degraded: 0, remembered: 0 }
+        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost: charge.cost, degraded: 0, in_process: 0 }
     }
 
     /// Allows a request without asking any policy.
@@ -74,14 +84,32 @@ impl Decision {
     /// Marks a denial that the process remembered. The store did not decide it now.
     #[cfg(feature = "redis")]
     pub(crate) fn marked_remembered(mut self) -> Self {
-        self.remembered = 1;
+        self.in_process = REMEMBERED;
         self
     }
 
-    /// Returns whether the process remembered the denial.
+    /// Marks a decision over units that this process had been granted before.
+    #[cfg(feature = "redis")]
+    pub(crate) fn marked_leased(mut self) -> Self {
+        self.in_process = LEASED;
+        self
+    }
+
+    /// Returns whether the units were [leased](crate::Policy::leased): this process had been granted them before, and the
+    /// store was not asked.
+    ///
+    /// [`remaining`](PolicyState::remaining) is a lower bound then: the units that this process still holds. Others may
+    /// be left in the store.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_remembered(&self) -> bool {
-        self.remembered > 0
+    pub fn is_leased(&self) -> bool {
+        self.in_process == LEASED
+    }
+
+    /// Returns whether the decision tells nothing about the store, because it was not asked.
+    #[inline]
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.in_process > 0
     }
 
     /// Turns a look at the state into the denial of a request of this charge whose turn comes after `max_wait`.
@@ -169,6 +197,10 @@ impl Decision {
         self.levels.iter(&self.policies).enumerate().map(move |(at, (policy, level))| {
             let cost = charge.of(at).units();
             let mut numbers = numbers(policy, &level, cost);
+            #[cfg(feature = "test-util")]
+            if let Some(set) = self.levels.set_numbers(at) {
+                numbers = set;
+            }
             let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
             if is_late {
                 numbers.retry_us = numbers.retry_us.max(self.late_us);

@@ -4,7 +4,7 @@ use super::{
     Limiter,
     inner::{DEADLINE, Inner},
 };
-use crate::{DeniedKeys, Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
+use crate::{Clock, DeniedKeys, Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
 
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;
@@ -31,6 +31,8 @@ pub struct LimiterBuilder<P> {
     outage: Outage,
     max_waiting: usize,
     denied_keys: Option<DeniedKeys>,
+    /// The clock of decisions in an outage. `None` for the monotonic one.
+    outage_clock: Option<Clock>,
 }
 
 impl Limiter {
@@ -61,6 +63,7 @@ impl LimiterBuilder<()> {
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
             denied_keys: None,
+            outage_clock: None,
         }
     }
 }
@@ -80,6 +83,7 @@ impl<P> LimiterBuilder<P> {
             outage: self.outage,
             max_waiting: self.max_waiting,
             denied_keys: self.denied_keys,
+            outage_clock: self.outage_clock,
         }
     }
 
@@ -135,17 +139,45 @@ impl<P> LimiterBuilder<P> {
         self.denied_keys = Some(denied_keys);
         self
     }
+
+    /// Sets the clock of decisions in an outage, for tests. [`Clock::monotonic`] by default.
+    ///
+    /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs a clock for it. Give it
+    /// the clock of the store, so that a test moves the time of both.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Limiter, Policy, Quota, test_util::FaultyStore};
+    ///
+    /// let (store, clock) = (FaultyStore::default(), Clock::manual(0));
+    /// let limiter = Limiter::builder(store.clone())
+    ///     .policies(Policy::token_bucket("api", Quota::per_second(1)))
+    ///     .outage_clock(clock.clone())
+    ///     .build();
+    /// store.fail();
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// assert!(limiter.check("acme").await?.is_denied());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "test-util")]
+    pub fn outage_clock(mut self, clock: Clock) -> Self {
+        self.outage_clock = Some(clock);
+        self
+    }
 }
 
 impl<P> LimiterBuilder<P> {
     /// Builds all but the policies, which are returned. `name` returns the default name.
     pub(crate) fn build_inner(self, name: impl FnOnce(&P) -> String) -> (Arc<Inner>, P) {
-        let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys } = self;
+        let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys, outage_clock } = self;
         let name = given.unwrap_or_else(|| name(&policies).into());
         let inner = Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, outage, &*store, denied_keys),
+            fallback: Fallback::new(name, outage, &*store, denied_keys, outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
@@ -160,6 +192,12 @@ impl LimiterBuilder<PolicySet> {
     pub fn build(self) -> Limiter {
         let joined = |policies: &PolicySet| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
         let (inner, policies) = self.build_inner(joined);
+        if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
+            tracing::warn!(
+                limiter = inner.fallback.name(),
+                "the store does not lease: each check of the leased policies asks it"
+            );
+        }
         Limiter { inner, policies }
     }
 }

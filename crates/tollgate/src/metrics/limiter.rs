@@ -81,8 +81,8 @@ impl LimiterMetrics {
         }
     }
 
-    /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted, and a remembered denial is
-    /// not measured.
+    /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted, and a decision
+    /// without a call of the store is not measured.
     pub(crate) fn record_decision(&self, name: &str, decision: &Decision, deadline: Option<Deadline>) {
         if decision.cost() == Cost::ZERO {
             return;
@@ -90,7 +90,7 @@ impl LimiterMetrics {
         self.record_in_process(name, decision);
         let remote = self.remote(name);
         if let Some(deadline) = deadline
-            && !decision.is_remembered()
+            && !decision.is_in_process()
         {
             remote.duration.record(runtime::now() - deadline.start());
         }

@@ -6,7 +6,7 @@ use std::{
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
 use crate::{
-    Check, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReservationId, Settlement, Store,
+    Check, Clock, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReservationId, Settlement, Store,
     metrics::LimiterMetrics, runtime::now,
 };
 
@@ -32,10 +32,13 @@ impl Fallback {
         outage: Outage,
         store: &dyn Store,
         denied_keys: Option<DeniedKeys>,
+        clock: Option<Clock>,
     ) -> Self {
         let local = match outage {
-            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None)),
-            Outage::Local { replicas: Replicas::Counted } => Some(LocalShare::new(NonZeroU32::MIN, store.replicas())),
+            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None, clock)),
+            Outage::Local { replicas: Replicas::Counted } => {
+                Some(LocalShare::new(NonZeroU32::MIN, store.replicas(), clock))
+            }
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
@@ -71,11 +74,11 @@ impl Fallback {
 
     /// Notes a decision of the store, and logs the end of an outage. `check` is the check that was decided.
     ///
-    /// A remembered denial is no sign of the store.
+    /// A remembered denial and leased units are no sign of the store.
     #[inline]
     pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
         let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
-        let may_end = is_away && !decision.is_remembered();
+        let may_end = is_away && !decision.is_in_process();
         if may_end || LimiterMetrics::IS_ON || self.denied_keys.is_some() {
             let check = check();
             self.record_denial(check, decision);
@@ -242,7 +245,7 @@ mod tests {
             Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
-        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new(), None);
+        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new(), None, None);
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
-        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new(), None);
+        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new(), None, None);
         let store = &fallback.local.as_ref().expect("a local share").store;
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);

@@ -22,8 +22,9 @@ pub(super) struct LocalShare {
 
 impl LocalShare {
     /// Creates the share of one replica of `replicas`, or of as many as `count` knows.
-    pub(super) fn new(replicas: NonZeroU32, count: Option<ReplicaCount>) -> Self {
-        let store = MemoryStore::builder().max_keys(MAX_KEYS).clock(Clock::monotonic()).build();
+    pub(super) fn new(replicas: NonZeroU32, count: Option<ReplicaCount>, clock: Option<Clock>) -> Self {
+        let clock = clock.unwrap_or_else(Clock::monotonic);
+        let store = MemoryStore::builder().max_keys(MAX_KEYS).clock(clock).build();
         Self { store, fixed: replicas, count }
     }
 
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn the_share_follows_the_count_and_starts_with_the_whole_quota() {
         let (count, daily) = (ReplicaCount::new(), DAILY.into());
-        let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()));
+        let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()), None);
         assert_eq!((share.replicas(), remaining(&share, &daily, "a", 1)), (replicas(1), (true, 11)));
         count.set(replicas(4));
         assert_eq!((share.replicas(), remaining(&share, &daily, "b", 1)), (replicas(4), (true, 2)));
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn sets_with_other_quotas_have_shares_of_their_own_in_one_store() {
-        let share = LocalShare::new(replicas(4), None);
+        let share = LocalShare::new(replicas(4), None, None);
         let quota = Quota::per_day(100);
         let (daily, larger) = (DAILY.into(), DAILY.with_quota(quota).expect("a policy").into());
         assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
@@ -105,7 +106,7 @@ mod tests {
             [DAILY, Policy::fixed_window("wide", Quota::per_day(100))].into(),
         ];
         for policies in sets {
-            let share = LocalShare::new(replicas(4), None);
+            let share = LocalShare::new(replicas(4), None, None);
             assert_eq!(remaining(&share, &policies, "fresh", 12), (true, 0), "{policies:?}");
             assert!(!remaining(&share, &policies, "fresh", 12).0, "{policies:?}");
             assert!(!remaining(&share, &policies, "fresh", 1).0, "{policies:?}");

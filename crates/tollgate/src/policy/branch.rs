@@ -25,7 +25,7 @@ impl Policy {
         if !is_valid(branch) {
             panic!("policy branch must be 1 to 4");
         }
-        self.branch = branch - 1;
+        self.reach = (branch - 1) << 4 | self.depth();
         self
     }
 
@@ -51,7 +51,7 @@ impl Policy {
     /// Returns the branch of a key that the policy meters, from 1.
     #[must_use]
     pub fn branch(&self) -> u8 {
-        self.branch + 1
+        (self.reach >> 4) + 1
     }
 }
 

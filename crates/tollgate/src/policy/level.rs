@@ -6,6 +6,9 @@ use crate::{
     key::{KeyLevel, MAX_LEVELS},
 };
 
+/// The bits of the number of levels in the reach.
+const LEVELS: u8 = 15;
+
 impl Policy {
     /// Meters the first `level` levels of a nested key instead of the whole key; 1 is the outermost level.
     ///
@@ -27,7 +30,7 @@ impl Policy {
         if !is_valid(level) {
             panic!("policy level must be 1 to 4");
         }
-        self.depth = level;
+        self.reach = self.reach & !LEVELS | level;
         self
     }
 
@@ -54,39 +57,45 @@ impl Policy {
     /// Returns the number of levels that the policy meters, and `None` when it meters the whole key.
     #[must_use]
     pub fn level(&self) -> Option<u8> {
-        (self.depth > 0).then_some(self.depth)
+        (self.depth() > 0).then_some(self.depth())
     }
 
     /// Returns the branch of a key that the policy meters. A key without branches returns itself.
     #[inline]
     pub(crate) fn branch_of<'a>(&self, key: &'a Key) -> &'a Key {
-        key.branch(self.branch)
+        key.branch(self.reach >> 4)
     }
 
     /// Returns the levels of a key that the policy meters.
     #[inline]
     pub(crate) fn metered<'a>(&self, key: &'a Key) -> KeyLevel<'a> {
-        self.branch_of(key).level(self.depth)
+        self.branch_of(key).level(self.depth())
     }
 
     /// Returns `true` when the state belongs to this key, or to one branch of it, alone, and not to an outer level, which
     /// other keys share.
     pub(crate) fn is_own(&self, key: &Key) -> bool {
-        let branch = key.branches().get(usize::from(self.branch));
-        branch.is_some_and(|branch| self.depth == 0 || usize::from(self.depth) == branch.levels())
+        let branch = key.branches().get(usize::from(self.reach >> 4));
+        branch.is_some_and(|branch| self.depth() == 0 || usize::from(self.depth()) == branch.levels())
+    }
+
+    /// Returns the number of levels that are metered; 0 for the whole branch.
+    #[inline]
+    pub(super) const fn depth(&self) -> u8 {
+        self.reach & LEVELS
     }
 
     /// Returns what a key must have for this policy. A key without branches and with a [reach](Key::reach) as large has it.
     #[inline]
     pub(crate) fn reach(&self) -> u8 {
-        self.branch << 4 | self.depth
+        self.reach
     }
 
     /// Refuses a key that lacks the branch or the levels that the policy meters.
     pub(crate) fn find(&self, key: &Key) -> Result<(), Error> {
-        let lacking = match key.branches().get(usize::from(self.branch)) {
-            Some(branch) if usize::from(self.depth) <= branch.levels() => return Ok(()),
-            Some(branch) => format!("{} levels of a key, got a key of {}", self.depth, branch.levels()),
+        let lacking = match key.branches().get(usize::from(self.reach >> 4)) {
+            Some(branch) if usize::from(self.depth()) <= branch.levels() => return Ok(()),
+            Some(branch) => format!("{} levels of a key, got a key of {}", self.depth(), branch.levels()),
             None => format!("branch {} of a key, got a key of {}", self.branch(), key.branches().len()),
         };
         Err(Error::new(ErrorKind::KeyLevels, format!("policy {} meters {lacking}", self.name())))

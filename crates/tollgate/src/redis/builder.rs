@@ -203,12 +203,12 @@ impl RedisStoreBuilder {
             }
             SourceKind::Cluster(urls) => {
                 let backend = Backend::Cluster(self.cluster(&urls, config.clone())?);
-                return Ok(RedisStore::new(backend, self.prefix, config.deny_cache));
+                return Ok(RedisStore::new(backend, self.prefix, &config));
             }
         };
         let shared = SharedConnection::new(source, self.connect_timeout);
         let backend = Backend::One(ServerHandle::new(shared, &config, false));
-        Ok(RedisStore::new(backend, self.prefix, config.deny_cache))
+        Ok(RedisStore::new(backend, self.prefix, &config))
     }
 
     fn cluster(&self, urls: &[String], config: StoreConfig) -> Result<Cluster, Error> {

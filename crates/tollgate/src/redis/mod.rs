@@ -11,6 +11,7 @@ mod connect;
 mod deny_cache;
 mod diagnosis;
 mod dispatch;
+mod pots;
 mod protocol;
 mod replicas;
 #[cfg(feature = "metrics")]
@@ -26,8 +27,8 @@ pub use diagnosis::Finding;
 pub(crate) use protocol::pack_seen;
 #[cfg(feature = "testing")]
 pub(crate) use protocol::{
-    MixedArgs, MixedReply, Outcome, Script, decision, entries, marks, numbers, outcomes, pack, pack_held, pack_permits,
-    pack_refund, permit_grant, reserved, settlement, write_key, write_permit_key, write_record_key,
+    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, marks, numbers, outcomes, pack, pack_held,
+    pack_permits, pack_refund, permit_grant, reserved, settlement, write_key, write_permit_key, write_record_key,
 };
 pub(crate) use protocol::{Shape, is_short, is_tagged};
 pub use source::RedisSource;

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Notify, time::timeout};
 
-use super::replicas::Counts;
+use super::{pots::Pots, replicas::Counts};
 use crate::metrics::{StoreMetrics, StoreState};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,6 +28,7 @@ pub(in crate::redis) struct Sampler {
 pub(in crate::redis) trait Sampled: Counts {
     fn prefix(&self) -> &str;
     fn sampler(&self) -> &Sampler;
+    fn pots(&self) -> &Pots;
 }
 
 impl Sampler {
@@ -67,6 +68,7 @@ impl<S: Sampled> SampleTask<S> {
     async fn run(self) {
         while let Some(store) = self.store.upgrade() {
             store.sampler().metrics.record(store.prefix(), &state(&*store));
+            store.sampler().metrics.record_leases(store.prefix(), &store.pots().counts());
             drop(store);
             let _ = timeout(INTERVAL, self.dropped.notified()).await;
         }

@@ -1,22 +1,25 @@
+mod inner;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
-use redis::Value;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
+use self::inner::Inner;
 #[cfg(feature = "metrics")]
-use super::sampler::{self, Sampled, Sampler};
+use super::sampler::{self, Sampler};
 use super::{
     backend::Backend,
-    deny_cache::{DenyCache, KeyHash},
-    dispatch::CheckRequest,
+    dispatch::{CheckRequest, StoreConfig},
+    pots::Trip,
     protocol::{self, Script},
-    replicas::{self, Counts, ReplicaCounter},
+    replicas::{self, ReplicaCounter},
     server::Server,
 };
 use crate::{
-    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
-    ReservationId, Settlement, Store, StoreFuture, clock::micros, cost::ChargeRef, quota::MAX_EXACT,
+    Check, CheckFuture, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
+    ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT,
 };
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
@@ -56,17 +59,6 @@ use crate::{
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
-#[derive(Debug)]
-struct Inner {
-    prefix: String,
-    hasher: RandomState,
-    backend: Backend,
-    deny_cache: Option<Arc<DenyCache>>,
-    counter: ReplicaCounter,
-    #[cfg(feature = "metrics")]
-    sampler: Sampler,
-}
-
 impl RedisStore {
     /// Waits until the server has answered. In a cluster: every server that has slots.
     ///
@@ -90,12 +82,39 @@ impl RedisStore {
         self.0.backend.is_available()
     }
 
-    pub(super) fn new(backend: Backend, prefix: String, deny_cache: Option<Arc<DenyCache>>) -> Self {
+    /// Returns the units that this process holds of [leased](crate::Policy::leased) policies to the server.
+    ///
+    /// Call this when the process is about to end and takes no more requests, so that the other replicas find the units
+    /// at once. Without the call, the units count as used until they lapse: after one to two
+    /// [generations](crate::Lease::generation). A check that comes later leases again.
+    ///
+    /// ```no_run
+    /// # async fn serve(limiter: tollgate::Limiter) {}
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Lease, Limiter, Policy, Quota, RedisStore};
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+    /// let policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
+    /// let limiter = Limiter::new(store.clone(), policy);
+    /// serve(limiter).await;
+    /// store.release_leases().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A server is not asked at the moment, or a connection was lost. Units of other keys were returned all the same.
+    pub async fn release_leases(&self) -> Result<(), Error> {
+        self.0.release(self.0.pots.holders()).await
+    }
+
+    pub(super) fn new(backend: Backend, prefix: String, config: &StoreConfig) -> Self {
         Self(Arc::new(Inner {
             prefix,
             hasher: RandomState::default(),
             backend,
-            deny_cache,
+            deny_cache: config.deny_cache.clone(),
+            pots: Arc::clone(&config.pots),
             counter: ReplicaCounter::new(),
             #[cfg(feature = "metrics")]
             sampler: Sampler::new(),
@@ -105,81 +124,17 @@ impl RedisStore {
     pub(super) fn backend(&self) -> &Backend {
         &self.0.backend
     }
-}
 
-impl Inner {
-    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
-    /// several slots.
-    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
-        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
-    }
-
-    /// Returns the error of a check that is not sent within its deadline, or whose states lie in several slots.
-    #[inline]
-    fn refusal_within(&self, check: Check<'_>) -> Option<Error> {
-        if let Err(refusal) = self.backend.takes(check.policies, check.key) {
-            return Some(refusal);
+    /// Returns units of keys that are not asked for any more, now and then, in a task beside the trip.
+    fn sweep(&self, now_us: u64) {
+        let idle = self.0.pots.sweep(now_us);
+        if !idle.is_empty()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let inner = Arc::clone(&self.0);
+            // Units that cannot be returned lapse.
+            runtime.spawn(async move { inner.release(idle).await });
         }
-        self.backend.refusal_within(check.policies.first_branch(check.key), check.deadline)
-    }
-
-    #[inline]
-    fn hash(&self, key: &Key) -> KeyHash {
-        KeyHash::of(key, &self.hasher)
-    }
-
-    /// Runs a script on the record of a reservation.
-    ///
-    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
-    async fn run_held(
-        &self,
-        key: &Key,
-        id: &ReservationId,
-        policies: &PolicySet,
-        script: &Script,
-        number: u64,
-        charge: ChargeRef<'_>,
-    ) -> Result<Value, Error> {
-        let call = || {
-            self.backend.run(policies.first_branch(key), script, policies.len() + 1, |server, command| {
-                server.add_record_key(policies, key, id, command);
-                server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
-                command.arg(&*protocol::marks(policies));
-            })
-        };
-        match call().await {
-            Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
-            outcome => outcome,
-        }
-    }
-
-    /// Forgets remembered denials of a key, because units may have come back.
-    fn forget(&self, key: &Key) {
-        if let Some(cache) = &self.deny_cache {
-            cache.forget(key, &self.hasher);
-        }
-    }
-}
-
-impl Counts for Inner {
-    fn backend(&self) -> &Backend {
-        &self.backend
-    }
-
-    fn counter(&self) -> &ReplicaCounter {
-        &self.counter
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl Sampled for Inner {
-    fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    fn sampler(&self) -> &Sampler {
-        &self.sampler
     }
 }
 
@@ -201,13 +156,29 @@ impl Store for RedisStore {
             }
             deny_epoch = Some(cache.epoch(&check, &hash));
         }
+        let mut trip = None;
+        if check.policies.is_leased() {
+            match inner.pots.spend(&check, hash.whole) {
+                Ok(decided) => return decided,
+                Err(at_us) => {
+                    self.sweep(at_us);
+                    trip = Some(Trip::new(&inner.pots, at_us));
+                }
+            }
+        }
         match inner.refusal_within(check) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch))),
+            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch).with_trip(trip))),
         }
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if decision.is_some_and(Decision::is_leased) {
+            let (hash, units) = (self.0.hash(check.key).whole, check.charge().cost.units());
+            if self.0.pots.refund(check.policies, check.key, hash, units) {
+                return StoreFuture::ready(Ok(()));
+            }
+        }
         if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -218,7 +189,7 @@ impl Store for RedisStore {
             if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
         let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().refund(), policies.len());
+            let (script, keys) = (policies.shape().refund(), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
@@ -243,6 +214,7 @@ impl Store for RedisStore {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
             let reply = inner.backend.query(policies.first_branch(&key), "DEL", keys).await;
             inner.forget(&key);
+            inner.pots.clear(&key, inner.hash(&key).whole);
             reply.map(drop)
         })
     }
@@ -264,7 +236,7 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, Script::entries(), 1, |server, command| {
+            let reply = inner.backend.run(&key, Script::entries(), alone.shape().keys(), |server, command| {
                 server.add_keys([(&alone, &key)], command);
                 // Readable numbers: this script is called rarely, and by hand.
                 let now = server.now();
@@ -323,6 +295,10 @@ impl Store for RedisStore {
             inner.forget(&key);
             protocol::settlement(&reply?)
         })
+    }
+
+    fn leases(&self) -> bool {
+        true
     }
 
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {

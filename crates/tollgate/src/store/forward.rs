@@ -39,6 +39,10 @@ macro_rules! forward {
                 (**self).can_decide(policies, key)
             }
 
+            fn leases(&self) -> bool {
+                (**self).leases()
+            }
+
             fn is_in_process(&self) -> bool {
                 (**self).is_in_process()
             }

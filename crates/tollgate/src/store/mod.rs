@@ -119,6 +119,9 @@ use crate::{
 ///     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
 ///         self.0.can_decide(policies, key)
 ///     }
+///     fn leases(&self) -> bool {
+///         self.0.leases()
+///     }
 ///     fn is_in_process(&self) -> bool {
 ///         self.0.is_in_process()
 ///     }
@@ -192,6 +195,14 @@ pub trait Store: Send + Sync + 'static {
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
         let _ = (policies, key);
         true
+    }
+
+    /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance. `false` by default.
+    ///
+    /// Another store decides each check of a leased policy itself, and a [`Limiter`](crate::Limiter) over it says so in a
+    /// warning when it is built. A store [in process](Self::is_in_process) has no trip to save, and needs no warning.
+    fn leases(&self) -> bool {
+        false
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the

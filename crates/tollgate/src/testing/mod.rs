@@ -11,6 +11,8 @@ mod permits;
 #[cfg(feature = "redis")]
 mod script;
 
+pub mod lease;
+
 use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement};
 pub use crate::{
     algorithm::{Stored, Value},

@@ -250,10 +250,12 @@ pub(super) fn charge(costs: impl Into<Costs>, policies: &PolicySet) -> Charge {
 
 /// Returns the keys on the server, with the usual prefix.
 pub(super) fn keys(policies: &PolicySet, key: &Key) -> impl Iterator<Item = String> {
-    policies.iter().map(|policy| {
+    policies.iter().flat_map(|policy| {
         let mut text = b"tollgate:{".to_vec();
         protocol::write_key(policy, key, &mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        let state = String::from_utf8_lossy(&text).into_owned();
+        let outstanding = policy.lease().map(|_| format!("{state}{}", String::from_utf8_lossy(protocol::OUTSTANDING)));
+        [state].into_iter().chain(outstanding)
     })
 }
 

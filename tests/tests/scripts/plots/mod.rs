@@ -1,4 +1,4 @@
-//! The pictures in `docs/plots`: the same traffic under each algorithm, decided by the Rust functions.
+//! The pictures in `docs/plots` and in the guide of `tollgate`: the same traffic under each algorithm, decided by the Rust functions.
 //!
 //! The test compares them with what the functions draw; `cargo xtask plots` draws them again.
 
@@ -7,6 +7,7 @@ mod traffic;
 
 use std::{env, fs, path::Path};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tollgate::Algorithm;
 
 const PICTURES: &[(&str, Algorithm)] = &[
@@ -22,20 +23,35 @@ const PICTURES: &[(&str, Algorithm)] = &[
 
 #[test]
 fn the_pictures_are_what_the_functions_draw() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/plots");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut differing = Vec::new();
     for &(name, algorithm) in PICTURES {
-        let path = folder.join(format!("{name}.svg"));
         let drawn = svg::draw(name, algorithm, &traffic::passed(algorithm));
-        if env::var_os("TOLLGATE_BLESS").is_some() {
-            fs::write(&path, &drawn).expect("docs/plots can be written");
+        let embedded = embedded(name, &drawn);
+        for (path, drawn) in [
+            (folder.join(format!("docs/plots/{name}.svg")), drawn),
+            (folder.join(format!("crates/tollgate/src/guide/plots/{name}.md")), embedded),
+        ] {
+            if env::var_os("TOLLGATE_BLESS").is_some() {
+                fs::write(&path, &drawn).expect("the folders of the pictures can be written");
+            }
+            if !fs::read_to_string(&path).is_ok_and(|committed| committed == drawn) {
+                differing.push(path);
+            }
         }
-        if fs::read_to_string(&path).is_ok_and(|committed| committed == drawn) {
-            continue;
-        }
-        differing.push(name);
     }
     assert!(differing.is_empty(), "these pictures differ, `cargo xtask plots` draws them again: {differing:?}");
+}
+
+/// Returns a picture as a line of Markdown that contains it, for the guide: its pages are packed without `docs`.
+///
+/// A page of rustdoc may be dark where the system is light, so the picture has a background of its own.
+fn embedded(name: &str, svg: &str) -> String {
+    let svg = svg.replacen("<style>\n", "<style>\nsvg{background:#ffffff}\n", 1);
+    let dark = "@media(prefers-color-scheme:dark){\n";
+    let svg = svg.replacen(dark, &format!("{dark}svg{{background:#0d1117}}\n"), 1);
+    let title = name.replace('_', " ");
+    format!("![Admissions under a {title}](data:image/svg+xml;base64,{})\n", STANDARD.encode(svg))
 }
 
 /// Checks what `docs/algorithms.md` says about the pictures.

@@ -84,7 +84,7 @@ impl Batch {
             let joined = latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
                 Some((group, subject)) => batch.groups[group].has_room_for(subject, request),
-                None => keys == 0 || (subjects < limit.subjects && keys + request.policies.len() <= MOST_KEYS),
+                None => keys == 0 || (subjects < limit.subjects && keys + request.policies.shape().keys() <= MOST_KEYS),
             };
             if !fits || checks == limit.checks.clamp(1, MOST_CHECKS) {
                 queue.push_front(queued);
@@ -94,7 +94,7 @@ impl Batch {
             match joined {
                 Some((group, subject)) => batch.groups[group].join(subject, queued.sender),
                 None => {
-                    keys += request.policies.len();
+                    keys += request.policies.shape().keys();
                     subjects += 1;
                     let after = latest.map_or(0, |(group, _)| group + 1);
                     let (group, subject) = batch.add(queued.sender, after, most);

@@ -50,7 +50,12 @@ impl DirectCheck {
     /// A check without a deadline takes the queue, where it ends when the breaker opens.
     pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {
         let has_end = sender.request().deadline.is_some_and(|deadline| deadline.instant().is_some());
-        if !has_end || server.breaker().is_open() || !inbox.traffic.begins_direct() {
+        // Reports travel in batches only.
+        if sender.request().policies.is_leased()
+            || !has_end
+            || server.breaker().is_open()
+            || !inbox.traffic.begins_direct()
+        {
             return Err(sender);
         }
         let turn = Turn(Arc::clone(inbox));

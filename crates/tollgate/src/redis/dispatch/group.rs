@@ -6,7 +6,9 @@ use super::request::{CheckRequest, ReplySender};
 use crate::{
     Decision, Error,
     cost::Charge,
+    random,
     redis::{
+        pots::Trip,
         protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
         server::{Call, CallError, CallResult, ScriptCall, Server},
     },
@@ -132,6 +134,9 @@ impl Group {
 
     pub(super) fn script(&self) -> &Script {
         let shape = self.request(0).policies.shape();
+        if self.is_leased() {
+            return shape.lease();
+        }
         match (self.checks, self.is_uniform) {
             (1, _) => shape.check(),
             (_, true) => shape.batch(),
@@ -142,7 +147,7 @@ impl Group {
     pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
         ScriptCall {
             script: self.script(),
-            keys: self.subjects.len() * self.request(0).policies.len(),
+            keys: self.subjects.len() * self.request(0).policies.shape().keys(),
             is_asking: self.request(0).is_asking,
             fill: |command: &mut redis::Cmd| self.fill(server, command),
         }
@@ -153,7 +158,9 @@ impl Group {
         let requests = || self.subjects.iter().map(|subject| subject[0].request());
         server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
         let sample = self.request(0);
-        if self.is_uniform {
+        if self.is_leased() {
+            command.arg(self.leasing_args(server).into_bytes());
+        } else if self.is_uniform {
             sample.add_arguments(server, command);
             if self.is_counted() {
                 for subject in &self.subjects {
@@ -161,17 +168,43 @@ impl Group {
                 }
             }
             return;
+        } else {
+            command.arg(self.mixed_args(server).into_bytes());
         }
+        if sample.policies.is_tagged() {
+            requests().for_each(|request| _ = command.arg(&*request.tag));
+        }
+    }
+
+    fn mixed_args(&self, server: &Server) -> MixedArgs {
         let mut args = MixedArgs::new(server.now(), self.subjects.len());
         for subject in &self.subjects {
             let policies = &subject[0].request().policies;
             args.subject(policies);
             runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies.len(), count));
         }
-        command.arg(args.into_bytes());
-        if sample.policies.is_tagged() {
-            requests().for_each(|request| _ = command.arg(&*request.tag));
+        args
+    }
+
+    /// Returns the arguments of a call that takes the reports of each key and asks for units.
+    fn leasing_args(&self, server: &Server) -> MixedArgs {
+        // At least 1, and a whole number that a double holds.
+        let birth = (random::bits() >> 12) + 1;
+        let mut args = MixedArgs::leasing(server.now(), birth, self.subjects.len());
+        for subject in &self.subjects {
+            let request = subject[0].request();
+            let policies = &request.policies;
+            let compose = |trip: &Trip| trip.compose(policies, &request.key, request.hash.whole);
+            let (reports, want) = request.trip.as_ref().map(compose).unwrap_or_default();
+            args.leased_subject(policies, &reports, want);
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies.len(), count));
         }
+        args
+    }
+
+    /// Returns whether replicas take units of the policies in advance.
+    fn is_leased(&self) -> bool {
+        self.request(0).policies.is_leased()
     }
 
     /// Returns whether some key has several checks, so that the call says how many each has.
@@ -219,6 +252,7 @@ impl Group {
             Err(error) => return self.fail(&error),
         };
         let replied = match (self.checks, self.is_uniform) {
+            _ if self.is_leased() => self.reply_leasing(&value),
             (1, _) => {
                 let request = Arc::clone(self.request(0));
                 reply_all(self.subjects, &protocol::decision(&request.policies, request.charge.borrow(), &value));
@@ -244,6 +278,32 @@ impl Group {
             }
             Err(error) => Err((self.subjects, error)),
         }
+    }
+
+    fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let (policies, subjects) = (self.request(0).policies.clone(), self.subjects.len());
+        let reply = MixedReply::leasing(policies.shape(), self.runs, [subjects, policies.len()], value);
+        let mut reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return Err((self.subjects, error)),
+        };
+        for mut subject in self.subjects {
+            let first = Arc::clone(subject[0].request());
+            let mut last = None;
+            while let Some((charge, count)) = { runs_of(&subject).next() } {
+                let charge = charge.clone();
+                let rest = subject.drain(count..).collect();
+                let run = std::mem::replace(&mut subject, rest);
+                let outcome = reply.next(&first.policies, count);
+                last =
+                    outcome.as_ref().ok().map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
+                reply_run(run, &outcome);
+            }
+            if let (Ok(grant), Some(decision), Some(trip)) = (reply.grant(&first.policies), last, &first.trip) {
+                trip.answered(&first.key, first.hash.whole, &decision, grant);
+            }
+        }
+        Ok(())
     }
 
     fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {

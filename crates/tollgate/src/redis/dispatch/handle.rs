@@ -6,6 +6,7 @@ use crate::{
     redis::{
         connect::SharedConnection,
         deny_cache::DenyCache,
+        pots::Pots,
         server::{Server, ServerConfig},
     },
 };
@@ -22,6 +23,8 @@ pub(in crate::redis) struct ServerHandle {
 pub(in crate::redis) struct StoreConfig {
     pub(in crate::redis) server: ServerConfig,
     pub(in crate::redis) deny_cache: Option<Arc<DenyCache>>,
+    /// The units of leased policies that this process holds.
+    pub(in crate::redis) pots: Arc<Pots>,
 }
 
 impl StoreConfig {
@@ -31,6 +34,7 @@ impl StoreConfig {
         let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
         Self {
             deny_cache: remembers.then(|| Arc::new(DenyCache::new(deny_cache_cap))),
+            pots: Pots::new(clock.clone().unwrap_or_else(Clock::since_boot)),
             server: ServerConfig { prefix, clock },
         }
     }

@@ -21,6 +21,7 @@ use crate::{
     cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
+        pots::Trip,
         protocol,
         server::{Call, CallError, NotExecuted, ScriptCall, Server},
     },
@@ -43,6 +44,8 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
+    /// What a check of leased policies needs of the pots.
+    pub(in crate::redis) trip: Option<Trip>,
     /// Tells whether the check has to say `ASKING`, because its slot is being moved to the server.
     pub(in crate::redis) is_asking: bool,
     /// Tells whether there is a reply, or no caller that waits for one.
@@ -100,15 +103,24 @@ impl CheckRequest {
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             deadline: check.deadline,
             deny_epoch,
+            trip: None,
             is_asking: false,
             is_over: AtomicBool::new(false),
             reply: Mutex::new(Reply::Awaited(None)),
         }
     }
 
+    /// Adds what a check of leased policies needs of the pots.
+    #[inline]
+    pub(in crate::redis) fn with_trip(mut self, trip: Option<Trip>) -> Self {
+        self.trip = trip;
+        self
+    }
+
     /// Returns the same request, to be sent once more.
     pub(in crate::redis) fn again(&self, is_asking: bool) -> Self {
-        Self { is_asking, sent: self.sent, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
+        let trip = self.trip.clone();
+        Self { is_asking, sent: self.sent, trip, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {
@@ -122,7 +134,12 @@ impl CheckRequest {
             server.add_keys([(&self.policies, &self.key)], command);
             self.add_arguments(server, command);
         };
-        ScriptCall { script: self.policies.shape().check(), keys: self.policies.len(), is_asking: self.is_asking, fill }
+        ScriptCall {
+            script: self.policies.shape().check(),
+            keys: self.policies.shape().keys(),
+            is_asking: self.is_asking,
+            fill,
+        }
     }
 
     /// Adds the arguments that checks of the same policies, costs and tag share.

@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use super::script;
-use crate::{Key, Policy, PolicySet, ReservationId, cost::ChargeRef, quota::Span};
+use crate::{Key, Policy, PolicySet, ReservationId, cost::ChargeRef, lease::Report, quota::Span};
 
 /// The size of a double.
 const DOUBLE: usize = size_of::<f64>();
@@ -100,7 +100,7 @@ fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl FnMut(f64)) {
     for policy in policies.iter() {
         #[cfg(feature = "calendar")]
         if let Some(numbers) = script::calendar_numbers(policy, now) {
-            numbers.into_iter().for_each(|number| visit(number as f64));
+            numbers.for_each(|number| visit(number as f64));
             continue;
         }
         for number in script::numbers(policy) {
@@ -132,9 +132,40 @@ impl MixedArgs {
         Self { packed, now, runs_at: 0, runs: 0 }
     }
 
+    /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random number above zero.
+    pub(crate) fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
+        let mut args = Self::new(now, 2 * subjects);
+        args.push(birth as f64);
+        args
+    }
+
     /// Begins the next subject.
     pub(crate) fn subject(&mut self, policies: &PolicySet) {
+        self.quotas(policies);
+        self.begin_runs();
+    }
+
+    /// Begins the next subject of a batch that takes reports and grants units. `want` is the number of wanted units.
+    pub(crate) fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
+        self.quotas(policies);
+        self.push(reports.len() as f64);
+        for report in reports {
+            self.push(report.spent as f64);
+            self.push(report.returned as f64);
+            for stamp in &report.stamps {
+                self.push(stamp.birth as f64);
+                self.push(stamp.generation as f64);
+            }
+        }
+        self.push(want as f64);
+        self.begin_runs();
+    }
+
+    fn quotas(&mut self, policies: &PolicySet) {
         for_each_number(policies, self.now, |number| self.packed.extend_from_slice(&number.to_le_bytes()));
+    }
+
+    fn begin_runs(&mut self) {
         (self.runs_at, self.runs) = (self.packed.len(), 0);
         self.push(0.0);
     }
@@ -157,6 +188,9 @@ impl MixedArgs {
     }
 }
 
+/// Ends the key of the outstanding units of a leased policy, behind the key of the policy.
+pub(crate) const OUTSTANDING: &[u8] = b":o";
+
 /// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
 /// storage version. The opening brace must be written.
 ///
@@ -168,7 +202,9 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(policy.name().as_bytes());
     text.push(b':');
-    text.extend_from_slice(policy.algorithm().tag().as_bytes());
+    let [algorithm, lease] = policy.tag();
+    text.extend_from_slice(algorithm.as_bytes());
+    text.extend_from_slice(lease.as_bytes());
 }
 
 /// Appends the levels of a key and a colon. The first `outermost` bytes are the hash tag, which ends there.

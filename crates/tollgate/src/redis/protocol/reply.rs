@@ -6,6 +6,7 @@ use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
     algorithm::{PolicyLevel, unspent},
     cost::{Charge, ChargeRef},
+    lease::{Grant, Stamp},
     policy_levels::PolicyLevels,
     quota::MAX_EXACT,
 };
@@ -66,7 +67,9 @@ pub(crate) fn outcomes<'a>(
 /// policy. The server's time comes last.
 #[derive(Debug)]
 pub(crate) struct MixedReply<'a> {
-    runs: std::slice::ChunksExact<'a, [u8; 8]>,
+    words: &'a [[u8; 8]],
+    /// The number of words of a run.
+    each: usize,
     at_us: u64,
 }
 
@@ -77,9 +80,26 @@ impl<'a> MixedReply<'a> {
     ///
     /// The reply has no time, or another number of words.
     pub(crate) fn new(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
-        let each = shape.words() + 1;
-        let (words, at_us) = unpacked(runs * each, reply)?;
-        Ok(Self { runs: words.chunks_exact(each), at_us })
+        Self::with_words(shape, runs * (shape.words() + 1), reply)
+    }
+
+    /// Creates the reader of a reply that also grants units to `subjects` subjects, each of `policies` policies.
+    ///
+    /// # Errors
+    ///
+    /// The reply has no time, or another number of words.
+    pub(crate) fn leasing(
+        shape: &Shape,
+        runs: usize,
+        [subjects, policies]: [usize; 2],
+        reply: &'a Value,
+    ) -> Result<Self, Error> {
+        Self::with_words(shape, runs * (shape.words() + 1) + subjects * (2 + 2 * policies), reply)
+    }
+
+    fn with_words(shape: &Shape, count: usize, reply: &'a Value) -> Result<Self, Error> {
+        let (words, at_us) = unpacked(count, reply)?;
+        Ok(Self { words, each: shape.words() + 1, at_us })
     }
 
     /// Returns the outcome of the next run, which had `count` checks over these policies.
@@ -88,8 +108,29 @@ impl<'a> MixedReply<'a> {
     ///
     /// The words are not those that the script makes, or there is no further run.
     pub(crate) fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
-        let words = self.runs.next().ok_or_else(|| invalid(format_args!("a run is missing")))?;
+        let words = self.take(self.each)?;
         counted_outcome(policies, count, words, self.at_us)
+    }
+
+    /// Returns the units that were granted to a subject, after its runs were read. `None` when none were.
+    ///
+    /// # Errors
+    ///
+    /// The words are not those that the script makes, or there is no further subject.
+    pub(crate) fn grant(&mut self, policies: &PolicySet) -> Result<Option<Grant>, Error> {
+        let words = self.take(2 + 2 * policies.len())?;
+        let number = |at: usize| word(&words[at]).and_then(count);
+        let [units, life_us] = [number(0)?, number(1)?];
+        let stamp = |at: usize| Ok(Stamp { birth: number(at)?, generation: number(at + 1)? });
+        let stamps = (0..policies.len()).map(|at| stamp(2 + 2 * at)).collect::<Result<_, Error>>()?;
+        Ok((units > 0).then_some(Grant { stamps, units, life_us }))
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [[u8; 8]], Error> {
+        let (taken, rest) =
+            self.words.split_at_checked(count).ok_or_else(|| invalid(format_args!("words are missing")))?;
+        self.words = rest;
+        Ok(taken)
     }
 }
 
@@ -162,6 +203,11 @@ fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
 
 fn time(number: i64) -> Result<u64, Error> {
     if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(invalid(format_args!("no time"))) }
+}
+
+/// Reads a number that is not below zero.
+fn count(number: i64) -> Result<u64, Error> {
+    u64::try_from(number).map_err(|_| invalid(format_args!("{number} units")))
 }
 
 /// Reads the words of all policies. Words that were left out count as zero.

@@ -1,9 +1,9 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`) filled with
-//! the sections of each policy's algorithm. So the script for one policy and the script for a set consist of the same
-//! source lines. Parameters are never part of the text, so all sets of the same algorithms run the same scripts: those
-//! of their [`Shape`](super::Shape).
+//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`, `lease.lua`)
+//! filled with the sections of each policy's algorithm. So the script for one policy and the script for a set consist
+//! of the same source lines. Parameters are never part of the text, so all sets of the same algorithms run the same
+//! scripts: those of their [`Shape`](super::Shape).
 
 /// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
 /// instead of the file.
@@ -39,6 +39,7 @@ const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
 const RESERVE: &str = source!("reserve");
 const COMMIT: &str = source!("commit");
+const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
@@ -50,69 +51,79 @@ fn name(algorithm: Algorithm) -> String {
 
 impl Script {
     /// Returns the script that decides over policies of these algorithms.
-    pub(crate) fn check(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(CHECK, algorithms)
+    pub(crate) fn check(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(CHECK, algorithms, leased)
     }
 
     /// Returns the script that decides over policies of these algorithms for many keys.
-    pub(crate) fn batch(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(BATCH, algorithms)
+    pub(crate) fn batch(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(BATCH, algorithms, leased)
     }
 
     /// Returns the script that decides for many keys, each with policies of its own of these algorithms and with costs of
     /// its own.
-    pub(crate) fn mixed(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(MIXED, algorithms)
+    pub(crate) fn mixed(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(MIXED, algorithms, leased)
     }
 
     /// Returns the script that refunds units to policies of these algorithms.
-    pub(crate) fn refund(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(REFUND, algorithms)
+    pub(crate) fn refund(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(REFUND, algorithms, leased)
     }
 
     /// Returns the script that reserves units of policies of these algorithms.
-    pub(crate) fn reserve(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(RESERVE, algorithms)
+    pub(crate) fn reserve(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(RESERVE, algorithms, leased)
     }
 
     /// Returns the script that settles a reservation of units of policies of these algorithms.
-    pub(crate) fn commit(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(COMMIT, algorithms)
+    pub(crate) fn commit(algorithms: &[Algorithm], leased: bool) -> Self {
+        Self::assemble(COMMIT, algorithms, leased)
+    }
+
+    /// Returns the script that decides for many keys over leased policies, takes reports and grants units.
+    pub(crate) fn lease(algorithms: &[Algorithm]) -> Self {
+        Self::assemble(LEASE, algorithms, true)
     }
 
     /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog]));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog], false));
         &SCRIPT
     }
 
     /// Returns the script that grants permits.
     pub(crate) fn permits() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[]));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[], false));
         &SCRIPT
     }
 
     /// Returns the script that counts the processes of a prefix.
     pub(crate) fn replicas() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[]));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[], false));
         &SCRIPT
     }
 
-    fn assemble(frame: &str, algorithms: &[Algorithm]) -> Self {
-        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm)).collect();
+    fn assemble(frame: &str, algorithms: &[Algorithm], leased: bool) -> Self {
+        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm, leased)).collect();
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
         let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
         let mut text = format!("-- tollgate, assembled for: {names}\n");
         for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
             assembler::fill(&mut text, line, &parts);
         }
-        if frame == BATCH || frame == MIXED {
-            // The script has read all keys at its start, so they are not read again. A verdict is declared outside the
-            // loop.
-            for at in 1..=parts.len() {
-                let read = format!("pcall('GET', key_{at})");
-                text = text.replace(&read, &format!("states[at + {at}]"));
+        // Some frames read all keys at their start, so the keys are not read again. A verdict is declared outside the loop.
+        let has_read = frame == BATCH || frame == MIXED || frame == LEASE;
+        for at in 1..=parts.len() {
+            let place = assembler::keys_of(&parts[..at - 1]) + 1;
+            let again = assembler::AGAIN.replace("_1", &format!("_{at}"));
+            if has_read {
+                text = text.replace(&format!("pcall('GET', key_{at})"), &format!("states[at + {place}]"));
+                text = text.replace(&format!("pcall('GET', account_{at})"), &format!("states[at + {}]", place + 1));
                 text = text.replace(&format!("local fits_{at} ="), &format!("fits_{at} ="));
+                text = text.replace(&again, &format!("states[at + {place}] = pcall('GET', key_{at})"));
+            } else {
+                text = text.lines().filter(|line| line.trim() != again).flat_map(|line| [line, "\n"]).collect();
             }
         }
         let sha = sha1_smol::Sha1::from(&text).digest().to_string();

@@ -22,11 +22,16 @@ pub(crate) struct Shape {
     refund: OnceLock<Script>,
     reserve: OnceLock<Script>,
     commit: OnceLock<Script>,
+    lease: OnceLock<Script>,
 }
 
-/// Names a shape: four bits for each policy. Equal for two policy sets exactly when they have one shape.
+/// Names a shape: four bits for each policy, and one more for leased policies. Equal for two policy sets exactly when
+/// they have one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ShapeId(u32);
+pub(crate) struct ShapeId(u64);
+
+/// The bit of leased policies, above those of eight algorithms.
+const LEASED: u64 = 1 << 32;
 
 /// The shapes that are in use.
 static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new());
@@ -34,12 +39,18 @@ static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new(
 impl ShapeId {
     /// Returns the name of the shape of `policies`.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
-        Self(policies.iter().fold(0, |id, policy| id << 4 | code(policy.algorithm())))
+        let leased = if policies.iter().any(|policy| policy.lease().is_some()) { LEASED } else { 0 };
+        Self(leased | policies.iter().fold(0, |id, policy| id << 4 | code(policy.algorithm())))
+    }
+
+    /// Returns whether the policies are leased: all of them are, or none.
+    fn is_leased(self) -> bool {
+        self.0 & LEASED > 0
     }
 }
 
 /// Returns the number of an algorithm. None has zero, so that sets of different lengths differ.
-const fn code(algorithm: Algorithm) -> u32 {
+const fn code(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::TokenBucket => 1,
         Algorithm::IntervalBucket => 2,
@@ -79,6 +90,7 @@ impl Shape {
             refund: OnceLock::new(),
             reserve: OnceLock::new(),
             commit: OnceLock::new(),
+            lease: OnceLock::new(),
         }
     }
 
@@ -102,35 +114,47 @@ impl Shape {
     /// Returns the script that decides one check.
     #[inline]
     pub(crate) fn check(&self) -> &Script {
-        self.check.get_or_init(|| Script::check(&self.algorithms))
+        self.check.get_or_init(|| Script::check(&self.algorithms, self.id.is_leased()))
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.
     #[inline]
     pub(crate) fn batch(&self) -> &Script {
-        self.batch.get_or_init(|| Script::batch(&self.algorithms))
+        self.batch.get_or_init(|| Script::batch(&self.algorithms, self.id.is_leased()))
     }
 
     /// Returns the script that decides for many keys, each with numbers and costs of its own.
     #[inline]
     pub(crate) fn mixed(&self) -> &Script {
-        self.mixed.get_or_init(|| Script::mixed(&self.algorithms))
+        self.mixed.get_or_init(|| Script::mixed(&self.algorithms, self.id.is_leased()))
     }
 
     /// Returns the script that refunds.
     #[inline]
     pub(crate) fn refund(&self) -> &Script {
-        self.refund.get_or_init(|| Script::refund(&self.algorithms))
+        self.refund.get_or_init(|| Script::refund(&self.algorithms, self.id.is_leased()))
     }
 
     /// Returns the script that reserves.
     pub(crate) fn reserve(&self) -> &Script {
-        self.reserve.get_or_init(|| Script::reserve(&self.algorithms))
+        self.reserve.get_or_init(|| Script::reserve(&self.algorithms, self.id.is_leased()))
     }
 
     /// Returns the script that settles a reservation.
     pub(crate) fn commit(&self) -> &Script {
-        self.commit.get_or_init(|| Script::commit(&self.algorithms))
+        self.commit.get_or_init(|| Script::commit(&self.algorithms, self.id.is_leased()))
+    }
+}
+
+impl Shape {
+    /// Returns the script that decides for many keys, takes reports and grants units. Only leased policies have one.
+    pub(crate) fn lease(&self) -> &Script {
+        self.lease.get_or_init(|| Script::lease(&self.algorithms))
+    }
+
+    /// Returns the number of keys on the server that a subject has.
+    pub(crate) fn keys(&self) -> usize {
+        self.algorithms.len() * if self.id.is_leased() { 2 } else { 1 }
     }
 }
 

@@ -192,6 +192,10 @@ impl Server {
         text.truncate(self.key_head.len());
         protocol::write_key(policy, key, text);
         command.arg(text.as_slice());
+        if policy.lease().is_some() {
+            text.extend_from_slice(protocol::OUTSTANDING);
+            command.arg(text.as_slice());
+        }
     }
 
     /// Returns the shared connection, and makes it if there is none.

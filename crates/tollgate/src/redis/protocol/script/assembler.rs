@@ -1,6 +1,6 @@
 //! Fills a frame with the sections of each policy's algorithm.
 
-use super::parts::{Part, named};
+use super::parts::{LEASED, Part, named};
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
 
@@ -20,16 +20,26 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
     match directive.split_once(' ').unwrap_or((directive, "")) {
         ("args", more) => args_lines(parts, more).iter().for_each(|line| push(line)),
         ("counts", _) => {
-            push(&format!("local each, counted = {}, ARGV[next_arg]", parts.len()));
+            push(&format!("local each, counted = {}, ARGV[next_arg]", keys_of(parts)));
         }
-        ("policies", _) => push(&format!("local each = {}", parts.len())),
+        ("policies", _) => push(&format!("local each = {}", keys_of(parts))),
         ("numbers", _) => number_lines(parts).iter().for_each(|line| push(line)),
+        ("quotas", _) => {
+            let names: Vec<String> = names_of(parts).collect();
+            push(&format!("local {}", names.join(", ")));
+            push(&unpacked(&names));
+        }
+        ("costs", _) => push(&format!("local {}", run_of(parts).collect::<Vec<_>>().join(", "))),
         ("tag", _) if is_tagged(parts) => push("local tag = ARGV[at / each + 2]"),
         ("keys", base) => {
-            for at in 1..=parts.len() {
-                match base.parse::<usize>() {
-                    Ok(before) => push(&format!("local key_{at} = KEYS[{}]", before + at)),
-                    Err(_) => push(&format!("local key_{at} = KEYS[{base} + {at}]")),
+            let mut place = 0;
+            for (at, part) in (1..).zip(parts) {
+                for name in if part.leased { &["key", "account"][..] } else { &["key"] } {
+                    place += 1;
+                    match base.parse::<usize>() {
+                        Ok(before) => push(&format!("local {name}_{at} = KEYS[{}]", before + place)),
+                        Err(_) => push(&format!("local {name}_{at} = KEYS[{base} + {place}]")),
+                    }
                 }
             }
         }
@@ -47,7 +57,7 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
         }
         ("each", section) => {
             for (at, part) in (1..).zip(parts) {
-                for line in section_lines(part.source, section) {
+                for line in lines_of(part, section) {
                     let line = line.replace("_1", &format!("_{at}"));
                     push(&line);
                 }
@@ -58,7 +68,7 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
             for (at, part) in (1..).zip(parts) {
                 let of_policy = |line: &str| line.replace("_1", &format!("_{at}"));
                 push(&of_policy(&format!("if {condition} then")));
-                for line in sections.split(' ').flat_map(|section| section_lines(part.source, section)) {
+                for line in sections.split(' ').flat_map(|section| lines_of(part, section)) {
                     push(&of_policy(&format!("  {line}")));
                 }
                 push("end");
@@ -218,7 +228,9 @@ fn costs_of(parts: &[Part]) -> impl Iterator<Item = String> {
 
 /// Returns the names of the numbers of all policies.
 fn names_of(parts: &[Part]) -> impl Iterator<Item = String> {
-    (1..).zip(parts).flat_map(|(at, part)| part.args.iter().map(move |name| format!("{name}_{at}")))
+    const LEASE: &[&str] = &["length", "most"];
+    let names = |part: &Part| part.args.iter().chain(if part.leased { LEASE } else { &[] });
+    (1..).zip(parts).flat_map(move |(at, part)| names(part).map(move |name| format!("{name}_{at}")))
 }
 
 /// Returns whether a request over these policies has a tag.
@@ -235,6 +247,46 @@ fn signs(policies: usize) -> impl Iterator<Item = String> {
 fn words_of(parts: &[Part]) -> impl Iterator<Item = String> {
     (1..).zip(parts).flat_map(|(at, part)| WORDS[..part.words].iter().map(move |word| format!("{word}_{at}")))
 }
+
+/// Returns the number of keys on the server that a subject has.
+pub(super) fn keys_of(parts: &[Part]) -> usize {
+    parts.iter().map(|part| 1 + usize::from(part.leased)).sum()
+}
+
+/// Returns the lines of a section for a policy. Some sections of a leased policy are those of its algorithm in a frame.
+fn lines_of(part: &Part, section: &str) -> Vec<String> {
+    if !part.leased {
+        return section_lines(part.source, section);
+    }
+    let Some((_, text)) = LEASED.split_once(&format!("\n--@ {section}\n")) else {
+        return section_lines(part.source, section);
+    };
+    let text = text.split("\n\n").next().unwrap_or_default();
+    let mut lines = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let code = line.trim_start();
+        let indent = &line[..line.len() - code.len()];
+        let included =
+            match code.strip_prefix("--@ ").map(|included| included.split_once(' ').unwrap_or((included, ""))) {
+                None => vec![code.to_owned()],
+                Some(("own", section)) => section_lines(part.source, section),
+                // The words are declared around the block.
+                Some(("assigned", section)) => {
+                    let lines = section_lines(part.source, section);
+                    lines.iter().map(|line| line.replace("local first_1", "first_1")).collect()
+                }
+                Some(("blank", _)) => part.tagged.then(|| "local tag = ''".to_owned()).into_iter().collect(),
+                // A frame that has read all keys at its start reads the key again.
+                Some(("again", _)) => vec![AGAIN.to_owned()],
+                Some((section, _)) => lines_of(part, section),
+            };
+        lines.extend(included.iter().map(|line| format!("{indent}{line}")));
+    }
+    lines
+}
+
+/// Stands for the line that reads a key again.
+pub(super) const AGAIN: &str = "again(key_1)";
 
 /// Returns the lines of a section, with those of the sections that it includes.
 fn section_lines(source: &'static str, section: &str) -> Vec<String> {

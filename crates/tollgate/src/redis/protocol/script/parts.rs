@@ -16,9 +16,14 @@ pub(super) struct Part {
     pub(super) tagged: bool,
     /// Tells whether each unit has a place in a queue, so that only the last place can be returned.
     pub(super) queued: bool,
+    /// Tells whether replicas take units in advance.
+    pub(super) leased: bool,
 }
 
-pub(super) fn part(algorithm: Algorithm) -> Part {
+/// The sections that a leased policy has around those of its algorithm.
+pub(super) const LEASED: &str = source!("leased");
+
+pub(super) fn part(algorithm: Algorithm, leased: bool) -> Part {
     const WINDOW: &[&str] = &["amount", "period"];
     const BUCKET: &[&str] = &["amount", "period", "burst"];
     const CUT: &[&str] = &["amount", "width", "buckets"];
@@ -40,7 +45,7 @@ pub(super) fn part(algorithm: Algorithm) -> Part {
     let parted = algorithm == Algorithm::TokenBucket;
     let queued = is_queued(algorithm);
     let tagged = algorithm == Algorithm::SlidingLog;
-    Part { source, args, words, parted, tagged, queued }
+    Part { source, args, words, parted, tagged, queued, leased }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.
@@ -71,16 +76,23 @@ pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
         #[cfg(feature = "calendar")]
         Algorithm::CalendarWindow { .. } => (0, None),
     };
-    [quota.amount(), second].into_iter().chain(third)
+    [quota.amount(), second].into_iter().chain(third).chain(lease_numbers(policy))
+}
+
+/// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
+/// units.
+fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
+    let numbers = policy.lease().map(|lease| [lease.generation_us(), lease.most(policy.quota_ref())]);
+    numbers.into_iter().flatten()
 }
 
 /// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. `None` for any other
 /// policy. A time below 0 stands for the server's own clock, and the clock of the process tells the periods then.
 #[cfg(feature = "calendar")]
 #[inline]
-pub(crate) fn calendar_numbers(policy: &Policy, now: f64) -> Option<[u64; 5]> {
+pub(crate) fn calendar_numbers(policy: &Policy, now: f64) -> Option<impl Iterator<Item = u64>> {
     match policy.algorithm() {
-        Algorithm::CalendarWindow { .. } => Some(periods(policy, now)),
+        Algorithm::CalendarWindow { .. } => Some(periods(policy, now).into_iter().chain(lease_numbers(policy))),
         _ => None,
     }
 }
@@ -101,7 +113,7 @@ fn periods(policy: &Policy, now: f64) -> [u64; 5] {
 /// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch leave it out.
 pub(crate) fn is_short(policy: &Policy) -> bool {
     let quota = policy.quota_ref();
-    part(policy.algorithm()).parted && quota.period_us().is_multiple_of(quota.amount())
+    part(policy.algorithm(), false).parted && quota.period_us().is_multiple_of(quota.amount())
 }
 
 /// Returns whether each unit has a place in a queue.
@@ -111,5 +123,5 @@ pub(crate) fn is_queued(algorithm: Algorithm) -> bool {
 
 /// Returns whether a check over this algorithm has a tag argument.
 pub(crate) fn is_tagged(algorithm: Algorithm) -> bool {
-    part(algorithm).tagged
+    part(algorithm, false).tagged
 }

@@ -1,3 +1,5 @@
+//! Copies the workspace, for tools that change its files while they run.
+
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -14,7 +16,7 @@ use crate::failure::{self, Failure};
 /// # Errors
 ///
 /// When git fails or a file cannot be copied.
-pub(super) fn update(root: &Path, tree: &Path) -> Result<(), Failure> {
+pub(crate) fn update(root: &Path, tree: &Path) -> Result<(), Failure> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).current_dir(root);
     let listed = failure::output(&mut git)?;

@@ -1,0 +1,208 @@
+//! Reads Redis and the pages of running services, one snapshot after the other.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::{
+    endpoint::{self, Endpoint, EndpointOptions, MetricsEndpoint},
+    figures::Figures,
+    metrics,
+    names::Names,
+    snapshot::{DeniedKey, ScanFigures, Snapshot, Source},
+    tracker::{PolicyUse, Tracker},
+};
+use crate::{
+    failure::Failure,
+    redis::{Entry, Limits, RedisOptions, Scan, ScanOptions, Server, Wanted},
+};
+
+/// The greatest number of keys that are compared from one scan to the next. A state takes about 100 bytes.
+const MOST_COMPARED: usize = 200_000;
+
+/// Selects the keys that are shown.
+pub(crate) trait Ranking {
+    /// Adds a state of a scan.
+    fn add(&mut self, state: Entry);
+
+    /// Returns the first states, and begins again.
+    fn take(&mut self) -> Vec<Entry>;
+}
+
+/// Reads snapshots of a prefix.
+pub(crate) struct Collector<'a, R> {
+    redis: &'a RedisOptions,
+    limits: &'a Limits,
+    scan: ScanOptions,
+    names: Names,
+    ranking: R,
+    tracker: Tracker,
+    server: Option<Server>,
+    server_health: Health,
+    metrics: Vec<(Health, MetricsEndpoint)>,
+    denied: Vec<(Health, Endpoint)>,
+}
+
+/// Remembers since when a source is away.
+struct Health {
+    address: String,
+    away: Option<(Instant, String)>,
+}
+
+type Uses = BTreeMap<(String, &'static str), PolicyUse>;
+
+impl<'a, R: Ranking> Collector<'a, R> {
+    /// Creates a collector. Nothing is connected yet.
+    pub(crate) fn new(
+        redis: &'a RedisOptions,
+        limits: &'a Limits,
+        scan: &ScanOptions,
+        endpoints: &EndpointOptions,
+        names: Names,
+        ranking: R,
+    ) -> Result<Self, Failure> {
+        let timeout = redis.timeout();
+        let metrics = endpoints.metrics(timeout)?;
+        let denied = endpoints.denied(timeout)?;
+        Ok(Self {
+            redis,
+            limits,
+            scan: scan.without_progress(),
+            names,
+            ranking,
+            tracker: Tracker::new(MOST_COMPARED),
+            server: None,
+            server_health: Health::new(redis.address()?),
+            metrics: metrics.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
+            denied: denied.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
+        })
+    }
+
+    /// Reads all sources. One that is away is part of the snapshot.
+    pub(crate) async fn collect(&mut self) -> Snapshot {
+        let pages = join_all(self.metrics.iter().map(|(_, endpoint)| endpoint.read()));
+        let denied = join_all(self.denied.iter().map(|(_, endpoint)| endpoint.read()));
+        let mut scan = RedisScan {
+            redis: self.redis,
+            limits: self.limits,
+            options: &self.scan,
+            server: &mut self.server,
+            tracker: &mut self.tracker,
+            ranking: &mut self.ranking,
+        };
+        let (scanned, pages, denied) = tokio::join!(scan.run(), pages, denied);
+
+        let (uses, scan) = match self.server_health.record(scanned.map_err(|failure| failure.message().to_owned())) {
+            Some((uses, figures)) => (uses, Some(figures)),
+            None => (Uses::new(), None),
+        };
+        let mut states = self.ranking.take();
+        if scan.is_none() {
+            // Connects again next time. The units that were spent meanwhile have no known time.
+            self.server = None;
+            self.tracker.forget();
+            states.clear();
+        }
+        states.iter_mut().for_each(|state| self.names.apply(state));
+
+        let mut figures = Figures::default();
+        for ((health, endpoint), page) in self.metrics.iter_mut().zip(pages) {
+            endpoint.add(health.record(page), &mut figures);
+        }
+        let mut denied_keys = BTreeMap::<String, u64>::new();
+        for ((health, _), page) in self.denied.iter_mut().zip(denied) {
+            for (name, denials) in health.record(page).iter().flat_map(|page| endpoint::denied_keys(page)) {
+                *denied_keys.entry(name).or_default() += denials;
+            }
+        }
+        let mut denied_keys: Vec<_> =
+            denied_keys.into_iter().map(|(name, denials)| DeniedKey { name, denials }).collect();
+        denied_keys.sort_by(|a, b| b.denials.cmp(&a.denials).then_with(|| a.name.cmp(&b.name)));
+
+        let healths = self.metrics.iter().map(|(health, _)| health).chain(self.denied.iter().map(|(health, _)| health));
+        Snapshot {
+            time: OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok()),
+            prefix: self.redis.prefix().to_owned(),
+            redis: self.server_health.source(),
+            scan,
+            endpoints: healths.map(Health::source).collect(),
+            policies: metrics::policies(&uses, &figures),
+            limiters: metrics::limiters(&figures),
+            rules: metrics::rules(&figures),
+            stores: metrics::stores(&figures),
+            states,
+            denied_keys,
+        }
+    }
+}
+
+/// Scans the server once.
+struct RedisScan<'s, R> {
+    redis: &'s RedisOptions,
+    limits: &'s Limits,
+    options: &'s ScanOptions,
+    server: &'s mut Option<Server>,
+    tracker: &'s mut Tracker,
+    ranking: &'s mut R,
+}
+
+impl<R: Ranking> RedisScan<'_, R> {
+    async fn run(&mut self) -> Result<(Uses, ScanFigures), Failure> {
+        let server = match self.server {
+            Some(server) => server,
+            None => self.server.insert(self.redis.connect().await?),
+        };
+        let begun = Instant::now();
+        let now_us = server.now_us().await?;
+        let round_trip = begun.elapsed();
+        let mut uses = self.tracker.begin(now_us);
+        let mut scan = Scan::new(server, self.limits);
+        let visit = |state: Entry| {
+            uses.add(&state);
+            self.ranking.add(state);
+        };
+        let report = scan.run(self.options, &Wanted::All, visit).await?;
+        let uses = uses.end();
+        let figures = ScanFigures {
+            report,
+            round_trip_seconds: round_trip.as_secs_f64(),
+            scan_seconds: begun.elapsed().as_secs_f64(),
+            seconds_since_last: self.tracker.passed(),
+            compared_part: self.tracker.part(),
+        };
+        Ok((uses, figures))
+    }
+}
+
+impl Health {
+    fn new(address: String) -> Self {
+        Self { address, away: None }
+    }
+
+    fn record<T>(&mut self, read: Result<T, String>) -> Option<T> {
+        match read {
+            Ok(read) => {
+                self.away = None;
+                Some(read)
+            }
+            Err(reason) => {
+                let since = self.away.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+                self.away = Some((since, reason));
+                None
+            }
+        }
+    }
+
+    fn source(&self) -> Source {
+        let away: Option<Duration> = self.away.as_ref().map(|(since, _)| since.elapsed());
+        Source {
+            address: self.address.clone(),
+            failure: self.away.as_ref().map(|(_, reason)| reason.clone()),
+            away_seconds: away.map(|time| time.as_secs()),
+        }
+    }
+}

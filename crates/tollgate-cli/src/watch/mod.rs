@@ -1,0 +1,24 @@
+//! Watches a running prefix: `tollgate top` on a terminal.
+//!
+//! `collector` reads Redis (`tracker`) and pages of metrics (`endpoint`, `exposition`, `figures`) into a `snapshot`.
+//! `sections` lays it out as lines, which `screen` draws and `plain` prints. `session` runs them until it is ended.
+
+mod collector;
+mod endpoint;
+mod exposition;
+mod figures;
+mod metrics;
+mod names;
+mod plain;
+mod screen;
+mod sections;
+mod session;
+mod snapshot;
+mod tracker;
+
+pub(crate) use collector::{Collector, Ranking};
+pub(crate) use endpoint::EndpointOptions;
+pub(crate) use names::{NameOptions, Names};
+pub(crate) use plain::Plain;
+pub(crate) use screen::Screen;
+pub(crate) use session::{Pace, View, run};

@@ -1,0 +1,98 @@
+//! Selects how keys are shown.
+
+use std::{fs, hash::BuildHasher, path::PathBuf};
+
+use clap::Args;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::{failure::Failure, redis::Entry};
+
+/// The options for names of keys.
+#[derive(Args, Debug)]
+pub(crate) struct NameOptions {
+    /// Shows digests of keys, because keys may be addresses or names of people
+    #[arg(long)]
+    digest: bool,
+
+    /// Makes the digests with the secret in this file, so that they equal those of `DeniedKeys`; implies --digest
+    #[arg(long, value_name = "FILE")]
+    digest_secret: Option<PathBuf>,
+}
+
+/// Names keys.
+#[derive(Debug)]
+pub(crate) enum Names {
+    Plain,
+    Digests(Hmac<Sha256>),
+}
+
+impl NameOptions {
+    /// Reads the secret, or makes one for this run.
+    pub(crate) fn load(&self) -> Result<Names, Failure> {
+        let secret = match &self.digest_secret {
+            Some(path) => {
+                let read = fs::read(path);
+                let secret =
+                    read.map_err(|error| Failure::new(format_args!("--digest-secret {}: {error}", path.display())))?;
+                // An editor ends the last line of a file.
+                secret.strip_suffix(b"\n").unwrap_or(&secret).to_vec()
+            }
+            None if self.digest => random_secret(),
+            None => return Ok(Names::Plain),
+        };
+        match Hmac::new_from_slice(&secret) {
+            Ok(mac) => Ok(Names::Digests(mac)),
+            Err(error) => Err(Failure::new(format_args!("--digest-secret: {error}"))),
+        }
+    }
+}
+
+impl Names {
+    /// Sets the name of the key of a state.
+    pub(crate) fn apply(&self, entry: &mut Entry) {
+        if let Some(name) = self.digest(&entry.subject) {
+            entry.rename(name);
+        }
+    }
+
+    /// Returns the digest of a key, as `DeniedKeys::digest` makes it.
+    fn digest(&self, subject: &str) -> Option<String> {
+        let Self::Digests(mac) = self else { return None };
+        let mut mac = mac.clone();
+        mac.update(b"digest of a key\0");
+        mac.update(subject.as_bytes());
+        Some(mac.finalize().into_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Returns 256 bits from the random keys of the standard library's hash maps.
+fn random_secret() -> Vec<u8> {
+    (0..4_u64).flat_map(|at| std::hash::RandomState::new().hash_one(at).to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{DeniedKeys, Key, KeySecret};
+
+    use super::*;
+
+    #[test]
+    fn the_digest_is_that_of_denied_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        fs::write(&path, "a secret of the configuration\n").unwrap();
+        let names = NameOptions { digest: false, digest_secret: Some(path) }.load().unwrap();
+        let secret = KeySecret::new("a secret of the configuration");
+        for key in [Key::new("acme"), Key::new("acme").child("ann"), Key::new("shop").join(("tenant", "ä"))] {
+            assert_eq!(names.digest(key.encoded()), Some(DeniedKeys::digest(&key, &secret)), "{}", key.encoded());
+        }
+    }
+
+    #[test]
+    fn a_random_secret_differs_in_each_run() {
+        let load = || NameOptions { digest: true, digest_secret: None }.load().unwrap().digest("acme");
+        assert_ne!(load(), load());
+        assert_eq!(NameOptions { digest: false, digest_secret: None }.load().unwrap().digest("acme"), None);
+    }
+}

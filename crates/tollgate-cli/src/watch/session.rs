@@ -1,0 +1,141 @@
+//! Shows snapshots until the user or a signal ends it.
+
+use std::{
+    future, io,
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use futures_util::{StreamExt as _, stream};
+use tokio::signal;
+
+use super::{
+    collector::{Collector, Ranking},
+    snapshot::Snapshot,
+};
+use crate::failure::Failure;
+
+/// Shows snapshots.
+pub(crate) trait View {
+    /// Whether keys of the user and changes of the terminal's size are read.
+    const READS_KEYS: bool;
+
+    /// Shows a snapshot.
+    fn show(&mut self, snapshot: Snapshot) -> io::Result<()>;
+
+    /// Shows the last one again.
+    fn redraw(&mut self) -> io::Result<()>;
+}
+
+/// Sets how often, and how many times, everything is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) interval: Duration,
+    /// Endless without a number.
+    pub(crate) refreshes: Option<u32>,
+}
+
+/// What an event asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    Quit,
+    Redraw,
+    Nothing,
+}
+
+/// Shows snapshots until the user quits, a signal comes, or the number of refreshes is reached.
+pub(crate) async fn run<V: View, R: Ranking>(
+    collector: Collector<'_, R>,
+    pace: Pace,
+    mut view: V,
+) -> Result<(), Failure> {
+    let most = pace.refreshes.map_or(usize::MAX, |refreshes| refreshes as usize);
+    let mut snapshots = pin!(snapshots(collector, pace.interval).take(most));
+    let mut stopped = pin!(stopped());
+    let mut events = V::READS_KEYS.then(EventStream::new);
+    loop {
+        let shown = tokio::select! {
+            () = &mut stopped => return Ok(()),
+            snapshot = snapshots.next() => match snapshot {
+                Some(snapshot) => view.show(snapshot),
+                None => return Ok(()),
+            },
+            wish = next_wish(&mut events) => match wish {
+                Wish::Quit => return Ok(()),
+                Wish::Redraw => view.redraw(),
+                Wish::Nothing => Ok(()),
+            },
+        };
+        match shown {
+            Ok(()) => {}
+            // The reader has gone, as with `| head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Failure::new(format_args!("cannot write to standard output: {error}"))),
+        }
+    }
+}
+
+/// Reads snapshots, one each interval. It rests at least as long as it reads, so that it is no load for a large prefix.
+fn snapshots<R: Ranking>(
+    collector: Collector<'_, R>,
+    interval: Duration,
+) -> impl futures_util::Stream<Item = Snapshot> {
+    stream::unfold((collector, Duration::ZERO), move |(mut collector, rest)| async move {
+        tokio::time::sleep(rest).await;
+        let begun = Instant::now();
+        let snapshot = collector.collect().await;
+        let taken = begun.elapsed();
+        Some((snapshot, (collector, interval.saturating_sub(taken).max(taken))))
+    })
+}
+
+async fn next_wish(events: &mut Option<EventStream>) -> Wish {
+    let Some(stream) = events else { return future::pending().await };
+    match stream.next().await {
+        Some(Ok(event)) => wish(&event),
+        // No key can be read any more. A signal still ends it.
+        Some(Err(_)) | None => {
+            *events = None;
+            Wish::Nothing
+        }
+    }
+}
+
+fn wish(event: &Event) -> Wish {
+    match event {
+        Event::Resize(..) => Wish::Redraw,
+        Event::Key(KeyEvent { kind: KeyEventKind::Release, .. }) => Wish::Nothing,
+        Event::Key(KeyEvent { code: KeyCode::Char('q') | KeyCode::Esc, .. }) => Wish::Quit,
+        Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers, .. })
+            if modifiers.contains(KeyModifiers::CONTROL) =>
+        {
+            Wish::Quit
+        }
+        _ => Wish::Nothing,
+    }
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP.
+async fn stopped() {
+    #[cfg(unix)]
+    {
+        use signal::unix::{SignalKind, signal};
+
+        let received = |kind| async move {
+            match signal(kind) {
+                Ok(mut signal) => drop(signal.recv().await),
+                Err(_) => future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = received(SignalKind::interrupt()) => {}
+            () = received(SignalKind::terminate()) => {}
+            () = received(SignalKind::hangup()) => {}
+        }
+    }
+    #[cfg(not(unix))]
+    if signal::ctrl_c().await.is_err() {
+        future::pending().await
+    }
+}

@@ -1,0 +1,170 @@
+//! `tollgate top --plain`: what it reads of Redis and of running services.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tollgate::{Cost, DeniedKeys, Key, KeySecret, Limiter, Policy, Quota, RedisStore};
+use tollgate_tests::{Process, RedisServer, ports, wait};
+
+use super::{command, tollgate};
+
+pub(super) const PASSWORD: &str = "hunter2";
+const SECRET: &str = "a secret of the configuration";
+
+/// Returns `top` for this server, with further arguments.
+pub(super) fn top(url: &str, arguments: &[&str]) -> Command {
+    let mut top = command();
+    top.args(["top", "--redis", url, "--interval", "1"]).args(arguments);
+    top
+}
+
+/// Starts `top` that prints a line of JSON each second.
+fn lines(url: &str, arguments: &[&str]) -> Process {
+    Process::start(top(url, &[&["--plain", "--format", "json"], arguments].concat()), "\"prefix\"")
+}
+
+/// Waits until the last line fulfils a condition, and returns it.
+fn until(process: &Process, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+    wait::until_some(what, Duration::from_secs(60), || {
+        let output = process.output();
+        let last = output.lines().rfind(|line| line.starts_with('{'))?;
+        Some(serde_json::from_str(last).unwrap()).filter(&is_met)
+    })
+}
+
+fn send(address: SocketAddr, method: &str, path: &str, tenant: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.0\r\nX-Tenant: {tenant}\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Returns a limiter that counts at this server.
+async fn limiter(server: &RedisServer, policy: Policy) -> Limiter {
+    Limiter::new(RedisStore::connect(server.url()).await.unwrap(), policy)
+}
+
+#[tokio::test]
+async fn redis_alone_tells_what_each_policy_spends() {
+    let server = RedisServer::start();
+    let bucket = limiter(&server, Policy::token_bucket("bucket", Quota::per_day(10_000))).await;
+    let day = limiter(&server, Policy::fixed_window("day", Quota::per_day(100_000))).await;
+    let _ = (bucket.check("acme").await.unwrap(), day.check("acme").await.unwrap());
+    let process = lines(&server.url(), &["--policy", "day=100000/d"]);
+    // The first line is there, so the units are spent between two scans.
+    for _ in 0..50 {
+        let _ = bucket.check_cost("acme", Cost::new(3)).await.unwrap();
+        let _ = day.check_cost("acme", Cost::new(2)).await.unwrap();
+    }
+    let spent = || {
+        let output = process.output();
+        let snapshots: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let units = |snapshot: &Value, policy| {
+            rate_of(snapshot, policy) * snapshot["scan"]["seconds_since_last"].as_f64().unwrap_or(0.0)
+        };
+        ["bucket", "day"].map(|policy| snapshots.iter().map(|one| units(one, policy)).sum::<f64>().round())
+    };
+    wait::until("all units", Duration::from_secs(60), || spent() == [150.0, 100.0]);
+    let last = until(&process, "a line without checks", |snapshot| rate_of(snapshot, "day") == 0.0);
+    let of = |policy: &str| last["policies"].as_array().unwrap().iter().find(|of| of["policy"] == policy).unwrap();
+    assert_eq!((&of("day")["keys"], &of("day")["limited_keys"]), (&1.into(), &0.into()));
+    assert_eq!(of("bucket")["limited_keys"], Value::Null, "its limit is not known");
+    assert_eq!(last["scan"]["states"], 2);
+    assert_eq!(spent(), [150.0, 100.0]);
+}
+
+fn rate_of(snapshot: &Value, policy: &str) -> f64 {
+    let policies = snapshot["policies"].as_array().unwrap();
+    let found = policies.iter().find(|of| of["policy"] == policy);
+    found.and_then(|of| of["units_per_second"].as_f64()).unwrap_or(0.0)
+}
+
+#[test]
+fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
+    let redis = RedisServer::start();
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let mut example = Process::example("prometheus");
+    example.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url()).env("SECRET", SECRET);
+    let _service = Process::start(example, "Try");
+    assert_eq!(send(address, "POST", "/login", "acme"), 200);
+
+    let secret = super::File::new("secret", SECRET);
+    let metrics = format!("http://{address}/metrics");
+    let denied = format!("http://{address}/denied");
+    let arguments = ["--metrics", &metrics, "--denied", &denied, "--digest-secret", secret.path()];
+    let process = lines(&redis.url(), &arguments);
+    for _ in 0..12 {
+        let _ = send(address, "POST", "/login", "acme");
+        let _ = send(address, "GET", "/", "acme");
+    }
+    let has_denials = |snapshot: &Value| {
+        let login = find(&snapshot["policies"], "policy", "login");
+        login["denied_per_second"].as_f64() > Some(0.0)
+    };
+    let snapshot = until(&process, "denials of a policy", has_denials);
+    assert!(find(&snapshot["limiters"], "limiter", "login")["denied_per_second"].as_f64() > Some(0.0), "{snapshot}");
+    let _ = until(&process, "the rule", |snapshot| {
+        find(&snapshot["rules"], "rule", "shop.tenant")["over_per_second"].as_f64().is_some()
+    });
+    let _ = until(&process, "the state of the store", |snapshot| {
+        find(&snapshot["stores"], "store", "tollgate")["connected"] == 1
+    });
+    // The digests of the page and those of the keys in Redis are the same.
+    let digest = DeniedKeys::digest(&Key::new("shop").join(("tenant", "acme")), &KeySecret::new(SECRET));
+    let snapshot = until(&process, "the digest of the tenant", |snapshot| {
+        // The state of the tenant is gone within seconds of its last request.
+        let _ = send(address, "GET", "/", "acme");
+        find(&snapshot["denied_keys"], "name", &digest)["denials"].as_u64() > Some(0)
+            && find(&snapshot["states"], "subject", &digest)["spent"].as_u64() > Some(0)
+    });
+    let is_digest = |state: &Value| state["subject"].as_str().is_some_and(|subject| subject.len() == 32);
+    assert!(snapshot["states"].as_array().unwrap().iter().all(is_digest), "{snapshot}");
+    assert!(!process.output().contains("acme") && !process.output().contains("{127.0.0.1}"), "{snapshot}");
+
+    redis.kill();
+    let _ = until(&process, "the outage of a limiter", |snapshot| {
+        let _ = send(address, "POST", "/login", "acme");
+        find(&snapshot["limiters"], "limiter", "login")["processes_in_outage"] == 1 && snapshot["scan"].is_null()
+    });
+}
+
+/// Returns the item of a list with this field, or null.
+fn find<'v>(list: &'v Value, field: &str, value: &str) -> &'v Value {
+    list.as_array().unwrap().iter().find(|item| item[field] == value).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn sources_that_go_away_are_a_state_and_come_back() {
+    let redis = RedisServer::start();
+    let nobody = format!("http://127.0.0.1:{}/metrics", ports::free());
+    let url = format!("redis://ann:{PASSWORD}@{}", redis.addr());
+    let acl = ["ACL", "SETUSER", "ann", "on", &format!(">{PASSWORD}"), "~*", "+@all"];
+    assert!(!redis.command(&acl).is_error());
+    let mut process = lines(&url, &["--metrics", &nobody]);
+    let snapshot = until(&process, "the server", |snapshot| snapshot["scan"]["states"] == 0);
+    assert_eq!(snapshot["endpoints"][0]["failure"], "cannot connect");
+    redis.kill();
+    let _ = until(&process, "the loss of the server", |snapshot| snapshot["redis"]["failure"].is_string());
+    redis.restart();
+    assert!(!redis.command(&acl).is_error());
+    let _ = until(&process, "the return of the server", |snapshot| snapshot["redis"]["failure"].is_null());
+    assert!(process.terminate().success());
+    assert!(!process.output().contains(PASSWORD));
+}
+
+#[test]
+fn a_service_without_metrics_of_tollgate_is_told() {
+    let redis = RedisServer::start();
+    // The server of Redis answers no HTTP.
+    let page = format!("http://{}/", redis.addr());
+    let run = tollgate(["top", "--redis", &redis.url(), "--plain", "--refreshes", "1", "--metrics", &page]);
+    assert!(run.status == 0 && run.stdout.contains("away for 0 s: the answer is not HTTP"), "{}", run.stdout);
+    let run = tollgate(["top", "--redis", &redis.url(), "--metrics", &page]);
+    assert!(run.status == 2 && run.stderr.contains("need a terminal, or --plain"), "{}", run.stderr);
+}

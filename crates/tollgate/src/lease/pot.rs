@@ -1,0 +1,104 @@
+//! The units that a replica holds for one key and one set of policies.
+
+use smallvec::SmallVec;
+
+use super::call::{Grant, Report, Stamps};
+
+/// Holds granted units, and counts those that were spent.
+///
+/// Times are those of a clock of the replica, in microseconds. The clock must go on while the machine is suspended.
+#[derive(Clone, Debug, Default)]
+pub struct Pot {
+    /// The grants, oldest first. Units of two generations are alive at most.
+    grants: SmallVec<[Held; 2]>,
+    /// The units that lapsed in this pot, until they are counted.
+    lapsed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    stamps: Stamps,
+    units: u64,
+    /// The units that were spent and not yet reported.
+    spent: u64,
+    until_us: u64,
+}
+
+impl Pot {
+    /// Adds granted units. The call left at `sent_us`.
+    ///
+    /// The life of the units is counted from there, because the server decided no earlier. A thousandth is left out, for
+    /// clocks of different speed.
+    pub fn add(&mut self, sent_us: u64, grant: Grant) {
+        let until_us = sent_us + grant.life_us - grant.life_us.div_ceil(1_000);
+        match self.grants.iter_mut().find(|held| held.stamps == grant.stamps) {
+            Some(held) => {
+                // The end of a generation is the same for all of its grants. The earlier estimate is the safe one.
+                held.until_us = held.until_us.min(until_us);
+                held.units += grant.units;
+            }
+            None => {
+                self.grants.push(Held { stamps: grant.stamps, units: grant.units, spent: 0, until_us });
+                self.grants.sort_by_key(|held| held.until_us);
+            }
+        }
+    }
+
+    /// Spends `cost` units of the oldest grant that holds as many. Returns the stamps of the grant, and `None` when no
+    /// grant holds as many.
+    pub fn spend(&mut self, now_us: u64, cost: u64) -> Option<&Stamps> {
+        let mut alive = self.grants.iter_mut().filter(|held| now_us < held.until_us);
+        let held = alive.find(|held| held.units >= cost)?;
+        held.units -= cost;
+        held.spent += cost;
+        Some(&held.stamps)
+    }
+
+    /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant that has them now, and
+    /// `None` when no grant that lives has spent as many: then the server refunds them.
+    ///
+    /// It need not be the grant of which they were spent: all units that were spent are reported in the end, once.
+    pub fn refund(&mut self, now_us: u64, units: u64) -> Option<&Stamps> {
+        let mut alive = self.grants.iter_mut().rev().filter(|held| now_us < held.until_us);
+        let held = alive.find(|held| held.spent >= units)?;
+        held.spent -= units;
+        held.units += units;
+        Some(&held.stamps)
+    }
+
+    /// Takes the reports for the next call. With `give_back`, the units that are left are returned to the server.
+    ///
+    /// A report is taken once and sent once. The server charges the units of a lost report when they lapse.
+    pub fn take_reports(&mut self, now_us: u64, give_back: bool) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for held in &mut self.grants {
+            if now_us >= held.until_us {
+                self.lapsed += std::mem::take(&mut held.units);
+            }
+            let spent = std::mem::take(&mut held.spent);
+            let returned = if give_back { std::mem::take(&mut held.units) } else { 0 };
+            if spent + returned > 0 {
+                reports.push(Report { stamps: held.stamps.clone(), spent, returned });
+            }
+        }
+        self.grants.retain(|held| held.units > 0);
+        reports
+    }
+
+    /// Drops all units. The server charges them when they lapse, if it still has the state.
+    pub fn clear(&mut self) {
+        self.lapsed += self.grants.iter().map(|held| held.units).sum::<u64>();
+        self.grants.clear();
+    }
+
+    /// Returns the units that lapsed in this pot since the last call.
+    pub fn take_lapsed(&mut self) -> u64 {
+        std::mem::take(&mut self.lapsed)
+    }
+
+    /// Returns the units that may be spent.
+    #[must_use]
+    pub fn held(&self, now_us: u64) -> u64 {
+        self.grants.iter().filter(|held| now_us < held.until_us).map(|held| held.units).sum()
+    }
+}

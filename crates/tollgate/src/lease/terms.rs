@@ -1,0 +1,157 @@
+use std::time::Duration;
+
+use crate::{Algorithm, Error, Quota};
+
+/// Sets the terms on which a policy is leased to replicas.
+///
+/// A replica of the service that asks for a key often takes units of it in advance, and spends them in process. Most of
+/// its checks then need no trip to the store. The bound of the algorithm holds unchanged, because units that a replica
+/// holds count as used. They lapse at the end of the generation after the one in which they were granted.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Lease, Policy, Quota};
+///
+/// const TERMS: Lease = Lease::new().generation(Duration::from_secs(2)).share(16);
+/// const HOT: Policy = Policy::token_bucket("hot", Quota::per_second(10_000)).leased(TERMS);
+/// assert_eq!(HOT.lease(), Some(TERMS));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    generation: Duration,
+    share: u8,
+}
+
+/// The terms of a valid policy in three bytes, so that a policy is as small as without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Terms {
+    /// Milliseconds. Two bytes fit where a number of two bytes, which is aligned, does not.
+    generation_ms: [u8; 2],
+    /// Zero when the policy is not leased.
+    share: u8,
+}
+
+/// The shortest and the longest generation, in milliseconds.
+const GENERATION_MS: [u128; 2] = [100, 60_000];
+
+/// The least number of units that all replicas together may hold. With fewer, hardly a trip is saved.
+const LEAST_UNITS: u64 = 8;
+
+/// The reasons for which the terms of a policy are refused.
+#[derive(Clone, Copy)]
+pub(crate) enum InvalidLease {
+    Generation,
+    Share,
+    Algorithm,
+    Burst,
+}
+
+impl Lease {
+    /// Creates the default terms: generations of 5 s, and at most one eighth of the burst outstanding.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { generation: Duration::from_secs(5), share: 8 }
+    }
+
+    /// Sets the length of a generation, 100 ms to 60 s.
+    ///
+    /// Granted units lapse after one to two generations. A longer generation saves more trips for keys of a low rate.
+    /// After a crash of a replica, the units that it held count as used for longer.
+    #[must_use]
+    pub const fn generation(mut self, generation: Duration) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)` is one eighth.
+    ///
+    /// A replica that crashes withholds at most this share of the burst, until the units lapse. A clock of the server that
+    /// steps forward, and a fail-over that loses the state, admit at most this share more than without leases.
+    #[must_use]
+    pub const fn share(mut self, share: u8) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Returns the length of a generation.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        self.generation
+    }
+
+    /// Returns the most units of a policy with this quota that may be outstanding.
+    #[must_use]
+    pub const fn most(self, quota: &Quota) -> u64 {
+        quota.burst() / self.share as u64
+    }
+
+    /// Returns the length of a generation in microseconds.
+    pub(crate) const fn generation_us(self) -> u64 {
+        self.generation.as_micros() as u64
+    }
+
+    /// Tests whether a policy may have these terms.
+    pub(crate) const fn checked(self, algorithm: Algorithm, quota: &Quota) -> Result<Terms, InvalidLease> {
+        let ms = self.generation.as_millis();
+        if ms < GENERATION_MS[0] || ms > GENERATION_MS[1] || !self.generation.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(InvalidLease::Generation);
+        }
+        if self.share == 0 {
+            return Err(InvalidLease::Share);
+        }
+        if matches!(algorithm, Algorithm::LeakyBucket) {
+            return Err(InvalidLease::Algorithm);
+        }
+        if self.most(quota) < LEAST_UNITS {
+            return Err(InvalidLease::Burst);
+        }
+        Ok(Terms { generation_ms: (ms as u16).to_be_bytes(), share: self.share })
+    }
+}
+
+impl Default for Lease {
+    /// Returns [`Lease::new`].
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Terms {
+    /// The terms of a policy that is not leased.
+    pub(crate) const NONE: Self = Self { generation_ms: [0; 2], share: 0 };
+
+    pub(crate) const fn is_leased(self) -> bool {
+        self.share > 0
+    }
+
+    pub(crate) fn lease(self) -> Option<Lease> {
+        let generation = Duration::from_millis(u16::from_be_bytes(self.generation_ms).into());
+        self.is_leased().then_some(Lease { generation, share: self.share })
+    }
+}
+
+impl InvalidLease {
+    /// Returns the message, without the refused value.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Generation => "lease generation must be 100 ms to 60 s, in whole milliseconds",
+            Self::Share => "lease share must be at least 1: one share-th of the burst may be outstanding",
+            Self::Algorithm => "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+            Self::Burst => "lease share of the burst must be at least 8 units",
+        }
+    }
+
+    /// Returns the error, which names the refused value.
+    #[cold]
+    pub(crate) fn error(self, lease: Lease, name: &str, quota: &Quota) -> Error {
+        let text = self.text();
+        Error::config(match self {
+            Self::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
+            Self::Share => format!("{text}, got 0 in policy {name}"),
+            Self::Algorithm => format!("{text}, in policy {name}"),
+            Self::Burst => {
+                format!("{text}, got {} (1/{} of {quota:?}) in policy {name}", lease.most(quota), lease.share)
+            }
+        })
+    }
+}

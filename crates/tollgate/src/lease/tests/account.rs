@@ -1,0 +1,161 @@
+use super::*;
+
+#[test]
+fn outstanding_units_count_as_used_until_they_are_reported() {
+    for policy in every() {
+        let (mut account, stamp) = granted(&policy, BEGIN, 20);
+        assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (20, 80), "{policy:?}");
+        assert!(account.fits(&policy, BEGIN, 80) && !account.fits(&policy, BEGIN, 81), "{policy:?}");
+        assert!(account.fits(&policy, BEGIN, 0), "a peek fits always");
+        // Spent units stay used. Returned units are free.
+        assert!(account.report(&policy, BEGIN, stamp, 12, 8));
+        assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (0, 88), "{policy:?}");
+        // The units of a report are counted once.
+        assert!(!account.report(&policy, BEGIN, stamp, 12, 8));
+        assert_eq!(account.remaining(&policy, BEGIN), 88, "{policy:?}");
+    }
+}
+
+#[test]
+fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
+    for policy in every() {
+        let (account, _) = granted(&policy, BEGIN + 1, 20);
+        let mut before = account.clone();
+        settle(&mut before, &policy, BEGIN + 2 * G - 1);
+        assert_eq!((before.outstanding(), before.remaining(&policy, BEGIN + 2 * G - 1)), (20, 80), "{policy:?}");
+        let mut after = account.clone();
+        settle(&mut after, &policy, BEGIN + 2 * G);
+        assert_eq!((after.outstanding(), after.remaining(&policy, BEGIN + 2 * G)), (0, 80), "{policy:?}");
+    }
+    // At the end of the generation, and not when the server is asked next: a tenth of a second is worth 10 units.
+    let (mut account, _) = granted(&bucket(), BEGIN, 20);
+    settle(&mut account, &bucket(), BEGIN + 2 * G + 100_000);
+    assert_eq!(account.remaining(&bucket(), BEGIN + 2 * G + 100_000), 90);
+}
+
+#[test]
+fn a_report_of_another_birth_or_of_a_generation_that_ended_is_ignored() {
+    let policy = bucket();
+    let (mut account, stamp) = granted(&policy, BEGIN, 20);
+    assert!(!account.report(&policy, BEGIN, Stamp { birth: stamp.birth + 1, ..stamp }, 5, 5));
+    assert!(!account.report(&policy, BEGIN, Stamp { generation: stamp.generation + 1, ..stamp }, 5, 5));
+    settle(&mut account, &policy, BEGIN + G);
+    assert!(account.report(&policy, BEGIN + G, stamp, 1, 0), "the generation before");
+    account.grant(3, 2);
+    settle(&mut account, &policy, BEGIN + 2 * G);
+    let newer = account.grant(10, 2);
+    assert_eq!(newer.birth, stamp.birth);
+    assert!(!account.report(&policy, BEGIN + 2 * G, stamp, 5, 5));
+    assert_eq!(account.outstanding(), 13);
+    // Nothing remembers the birth when nothing is outstanding.
+    settle(&mut account, &policy, BEGIN + 5 * G);
+    assert_eq!(account.grant(10, 7).birth, 7);
+}
+
+#[test]
+fn a_report_takes_no_more_than_is_outstanding() {
+    let policy = bucket();
+    let (mut account, stamp) = granted(&policy, BEGIN, 20);
+    assert!(account.report(&policy, BEGIN, stamp, 15, u64::MAX));
+    assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (0, 85));
+}
+
+#[test]
+fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_what_is_out() {
+    let mut seed = 1;
+    let mut below = |bound: u64| {
+        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % bound
+    };
+    for round in 0..400 {
+        for policy in every() {
+            let (mut account, _) = granted(&policy, BEGIN, below(26));
+            let mut now = BEGIN;
+            for _ in 0..below(4) {
+                now += below(2 * G);
+                settle(&mut account, &policy, now);
+                let cost = below(60).min(account.remaining(&policy, now));
+                account.charge(&policy, now, cost, &[]);
+                let units = account.grantable(&policy, TERMS, now, below(40));
+                account.grant(units, 1);
+            }
+            let cost = 1 + below(100);
+            let fits_at = |at: u64| {
+                let mut later = account.clone();
+                settle(&mut later, &policy, at);
+                later.fits(&policy, at, cost)
+            };
+            let retry = account.retry_us(&policy, now, cost);
+            let exact = cost + account.outstanding() <= 100 && policy.algorithm() != Algorithm::SlidingWindow;
+            assert!(!exact || fits_at(now + retry), "round {round}, {policy:?}: {cost} after {retry} in {account:?}");
+            assert!(retry == 0 || !fits_at(now + retry - 1), "round {round}, {policy:?}: {cost} before {retry}");
+            // At its end the account equals a fresh one.
+            let end = account.fresh_at(&policy).max(now);
+            settle(&mut account, &policy, end);
+            assert_eq!((account.outstanding(), account.remaining(&policy, end)), (0, 100), "{policy:?}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_by_more_than_a_generation_begins_another_birth() {
+    let policy = bucket();
+    let (mut account, stamp) = granted(&policy, BEGIN, 20);
+    let back = BEGIN - 10 * G;
+    assert!(account.settle(&policy, &policy, TERMS, back), "the state is mended");
+    assert_eq!(account.outstanding(), 20);
+    assert!(!account.report(&policy, back, stamp, 20, 0));
+    assert!(account.life_us(back) <= 2 * G);
+    // Replicas may spend the units for two generations more.
+    settle(&mut account, &policy, back + 2 * G);
+    assert_eq!(account.outstanding(), 20);
+    settle(&mut account, &policy, back + 3 * G);
+    assert_eq!(account.outstanding(), 0);
+    // The numbers of generations occur again. A late report belongs to units that have lapsed.
+    settle(&mut account, &policy, BEGIN);
+    account.grant(10, 2);
+    assert!(!account.report(&policy, BEGIN, stamp, 10, 0));
+}
+
+#[test]
+fn a_clock_that_goes_back_a_little_keeps_the_generation() {
+    let policy = bucket();
+    let (mut account, stamp) = granted(&policy, BEGIN, 20);
+    assert!(!account.settle(&policy, &policy, TERMS, BEGIN - 1));
+    assert_eq!(account.life_us(BEGIN - 1), 2 * G);
+    assert!(account.report(&policy, BEGIN - 1, stamp, 20, 0));
+}
+
+#[test]
+fn other_terms_begin_when_nothing_is_outstanding() {
+    let policy = bucket();
+    let (mut account, stamp) = granted(&policy, BEGIN, 20);
+    let longer = TERMS.generation(Duration::from_micros(3 * G));
+    account.settle(&policy, &policy, longer, BEGIN + G);
+    assert_eq!(account.grantable(&policy, longer, BEGIN + G, 10), 0);
+    assert!(account.report(&policy, BEGIN + G, stamp, 5, 0), "the old terms count the generation");
+    account.settle(&policy, &policy, longer, BEGIN + 2 * G);
+    assert_eq!((account.outstanding(), account.grantable(&policy, longer, BEGIN + 2 * G, 10)), (0, 10));
+    let newer = account.grant(10, 2);
+    assert_eq!(newer.generation, (BEGIN + 2 * G) / (3 * G));
+}
+
+#[test]
+fn a_set_grants_the_least_of_its_policies_and_a_quarter_of_what_remains() {
+    let (wide, narrow) = (bucket(), policy(Algorithm::FixedWindow, 40, Duration::from_secs(1)));
+    let narrow = Policy::try_new("narrow", narrow.algorithm(), narrow.quota()).unwrap().leased(TERMS);
+    let set = crate::PolicySet::try_new([wide.clone(), narrow.clone()]).unwrap();
+    let mut accounts = [&wide, &narrow].map(|policy| granted(policy, BEGIN, 0).0);
+    let call = |cost, want| Call { cost, want, birth: 9, reports: Vec::new() };
+    let mut ask = |cost, want| {
+        let answer = step(&mut accounts, &set, BEGIN, &call(cost, want));
+        (answer.admitted, answer.grant.map_or(0, |grant| grant.units))
+    };
+    // A quarter of 39 − 1; then a share of 40 / 4 is out.
+    assert_eq!(ask(1, 100), (true, 9));
+    assert_eq!(ask(1, 100), (true, 1));
+    assert_eq!(ask(1, 100), (true, 0));
+    assert_eq!(ask(0, 100), (true, 0), "a peek is not granted anything");
+    assert_eq!(ask(28, 100), (false, 0));
+    assert_eq!(ask(27, 100), (true, 0));
+}

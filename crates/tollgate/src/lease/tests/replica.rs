@@ -1,0 +1,87 @@
+use super::*;
+
+fn grant(generation: u64, units: u64, life_us: u64) -> Grant {
+    Grant { stamps: [Stamp { birth: 1, generation }].into_iter().collect(), units, life_us }
+}
+
+#[test]
+fn the_oldest_units_are_spent_first() {
+    let mut pot = Pot::default();
+    pot.add(0, grant(2, 5, 2_000));
+    pot.add(0, grant(1, 3, 1_000));
+    assert_eq!(pot.held(0), 8);
+    assert_eq!(pot.spend(0, 2).unwrap()[0].generation, 1);
+    // One unit of the older grant is left, so a cost of two comes from the newer one.
+    assert_eq!(pot.spend(0, 2).unwrap()[0].generation, 2);
+    assert_eq!(pot.spend(0, 1).unwrap()[0].generation, 1);
+    assert_eq!(pot.spend(0, 4), None);
+}
+
+#[test]
+fn spending_stops_a_thousandth_before_the_end_counted_from_the_call() {
+    let mut pot = Pot::default();
+    pot.add(500, grant(1, 3, 10_000));
+    assert!(pot.spend(500 + 9_989, 1).is_some());
+    assert!(pot.spend(500 + 9_990, 1).is_none());
+    assert_eq!(pot.held(500 + 9_990), 0);
+}
+
+#[test]
+fn a_report_is_taken_once() {
+    let mut pot = Pot::default();
+    pot.add(0, grant(1, 10, 10_000));
+    pot.spend(0, 4);
+    let stamps = grant(1, 0, 0).stamps;
+    assert_eq!(pot.take_reports(1, false), [Report { stamps: stamps.clone(), spent: 4, returned: 0 }]);
+    assert_eq!(pot.take_reports(1, false), []);
+    assert_eq!(pot.take_reports(1, true), [Report { stamps, spent: 0, returned: 6 }]);
+    assert_eq!((pot.take_reports(1, true), pot.held(1)), (vec![], 0));
+}
+
+#[test]
+fn units_that_ended_are_counted_and_not_returned() {
+    let mut pot = Pot::default();
+    pot.add(0, grant(1, 10, 10_000));
+    pot.spend(0, 3);
+    let stamps = grant(1, 0, 0).stamps;
+    assert_eq!(pot.take_reports(9_990, true), [Report { stamps, spent: 3, returned: 0 }]);
+    assert_eq!((pot.take_lapsed(), pot.take_lapsed()), (7, 0));
+    pot.add(9_990, grant(2, 5, 10_000));
+    pot.clear();
+    assert_eq!((pot.take_lapsed(), pot.held(9_990)), (5, 0));
+}
+
+#[test]
+fn a_refund_comes_back_into_the_pot_until_it_is_reported_or_ends() {
+    let mut pot = Pot::default();
+    pot.add(0, grant(1, 10, 10_000));
+    pot.spend(0, 4);
+    assert!(pot.refund(1, 3).is_some());
+    assert_eq!(pot.held(1), 9);
+    assert!(pot.refund(1, 2).is_none(), "one unit is spent");
+    assert!(pot.refund(9_990, 1).is_none(), "the grant has ended");
+    let _ = pot.take_reports(1, false);
+    assert!(pot.refund(1, 1).is_none(), "the unit was reported");
+    pot.clear();
+    assert_eq!(pot.held(1), 0);
+}
+
+#[test]
+fn nothing_is_wanted_until_the_rate_is_known_and_pays() {
+    let mut demand = Demand::new(0);
+    demand.count(1);
+    assert_eq!(demand.want(0, TERMS), 0);
+    // 1000 units a second for three seconds: those of a generation of half a second.
+    let mut want = 0;
+    for at in 1..=30 {
+        demand.count(100);
+        want = demand.want(at * 100_000, TERMS);
+    }
+    assert!((490..=500).contains(&want), "{want}");
+    // One unit a second is 0.5 in a generation.
+    for at in 4..=20 {
+        demand.count(1);
+        want = demand.want(at * 1_000_000, TERMS);
+    }
+    assert_eq!(want, 0);
+}

@@ -1,0 +1,69 @@
+//! The terms on which a policy is leased.
+
+use super::Policy;
+use crate::{Error, Lease};
+
+impl Policy {
+    /// Leases units of the policy to replicas that ask for a key often, on these terms.
+    ///
+    /// Such a replica spends units in process, without a trip to the store for each check. The bound of the algorithm
+    /// holds unchanged: outstanding units count as used. The states of a policy with and without leases are kept apart.
+    ///
+    /// A store without leases makes a trip for each check. It enforces the same limit.
+    ///
+    /// Every algorithm can be leased but the leaky bucket, because a leased unit has no place in its queue.
+    ///
+    /// ```
+    /// use tollgate::{Lease, Policy, Quota};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
+    /// assert_eq!(API.lease(), Some(Lease::default()));
+    /// ```
+    ///
+    /// ```compile_fail
+    /// use tollgate::{Lease, Policy, Quota};
+    /// const TINY: Policy = Policy::token_bucket("tiny", Quota::per_second(10)).leased(Lease::new());
+    /// # fn main() { let _ = TINY; }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`try_leased`](Self::try_leased) would fail. In a `const` this fails the build.
+    #[must_use]
+    pub const fn leased(mut self, lease: Lease) -> Self {
+        match lease.checked(self.algorithm, &self.quota) {
+            Ok(terms) => self.lease = terms,
+            Err(invalid) => panic!("{}", invalid.text()),
+        }
+        self
+    }
+
+    /// Leases units of the policy, as [`leased`](Self::leased) does, on terms that are known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Lease, Policy, Quota};
+    ///
+    /// let error = Policy::token_bucket("tiny", Quota::per_second(10)).try_leased(Lease::new()).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "lease share of the burst must be at least 8 units, got 1 (1/8 of 10 per 1s) in policy tiny",
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms to 60 s in whole
+    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket.
+    pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
+        self.lease = lease
+            .checked(self.algorithm, &self.quota)
+            .map_err(|invalid| invalid.error(lease, self.name(), &self.quota))?;
+        Ok(self)
+    }
+
+    /// Returns the terms on which the policy is leased, and `None` when it is not.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        self.lease.lease()
+    }
+}

@@ -1,0 +1,183 @@
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::answer::Answer;
+use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, PolicySet, ReservationId, Settlement, Store, StoreFuture};
+
+/// Answers checks as a test has written down, and records them.
+///
+/// Use it where the test is about what the service does with a decision: with a denial, with a wait, with an outage. Use
+/// a [`MemoryStore`](crate::MemoryStore) where the test is about the limits themselves.
+///
+/// Each check takes the next answer of the script. The last answer is repeated. Waiting callers check again: see
+/// [`Limiter::until_ready`](crate::Limiter::until_ready). A reservation takes an answer as a check does, and a commit settles
+/// it. Refunds and resets change nothing. The store has no [permits](crate::ConcurrencyLimiter).
+///
+/// A script without a failure is a store [in the process](crate::Limiter::is_in_process). With a failure it is one outside of
+/// the process, and so the deadline and the [`Outage`](crate::Outage) of the limiter apply.
+///
+/// Clones share the script and the record. Keep one to read the record.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use std::time::Duration;
+/// use tollgate::{Cost, ErrorKind, Limiter, Policy, Quota, test_util::{Answer, ScriptedStore}};
+///
+/// let store = ScriptedStore::new([
+///     Answer::allow(),
+///     Answer::deny(Duration::from_secs(30)),
+///     Answer::fail(ErrorKind::ConnectionLost),
+/// ]);
+/// let limiter = Limiter::new(store.clone(), Policy::token_bucket("api", Quota::per_second(10)));
+///
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(30)));
+/// let decision = limiter.check_cost("other", Cost::new(5)).await?;
+/// assert_eq!(decision.degraded(), Some(ErrorKind::ConnectionLost));
+///
+/// let checks = store.checks();
+/// assert_eq!(checks.len(), 3);
+/// assert_eq!((checks[2].key(), checks[2].cost()), (&"other".into(), Cost::new(5)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct ScriptedStore(Arc<Shared>);
+
+struct Shared {
+    is_in_process: bool,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    /// The answers that are left. The last one stays.
+    answers: VecDeque<Answer>,
+    checks: Vec<CheckRecord>,
+}
+
+/// Holds one check that a [`ScriptedStore`] has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckRecord {
+    key: Key,
+    cost: Cost,
+}
+
+impl CheckRecord {
+    /// Returns the key that was checked.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the cost of the check. Zero for a peek. The greatest cost, when the policies have costs of their own.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+}
+
+impl ScriptedStore {
+    /// Creates a store that gives these answers in turn, and then the last one for ever.
+    ///
+    /// # Panics
+    ///
+    /// When there is no answer.
+    #[must_use]
+    pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: VecDeque<_> = answers.into_iter().collect();
+        assert!(!answers.is_empty(), "a script must have at least one answer");
+        let is_in_process = answers.iter().all(Answer::is_decision);
+        let progress = Mutex::new(Progress { answers, checks: Vec::new() });
+        Self(Arc::new(Shared { is_in_process, progress }))
+    }
+
+    /// Creates a store that allows every request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
+    ///
+    /// let limiter = Limiter::new(ScriptedStore::allow(), Policy::token_bucket("log-in", Quota::per_day(1)));
+    /// for _ in 0..100 {
+    ///     assert!(limiter.check("acme").await?.is_allowed());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn allow() -> Self {
+        Self::new([Answer::allow()])
+    }
+
+    /// Creates a store that denies every request, with this wait.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
+    ///
+    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api", Quota::per_day(9)));
+    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn deny(retry_after: Duration) -> Self {
+        Self::new([Answer::deny(retry_after)])
+    }
+
+    /// Returns the checks so far, in their order. Reservations are checks, and so are peeks.
+    #[must_use]
+    pub fn checks(&self) -> Vec<CheckRecord> {
+        self.progress().checks.clone()
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for ScriptedStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        let mut progress = self.progress();
+        progress.checks.push(CheckRecord { key: check.key.clone(), cost: check.cost });
+        let next = if progress.answers.len() > 1 { progress.answers.pop_front() } else { None };
+        let answer = next.or_else(|| progress.answers.front().cloned()).expect("a script has at least one answer");
+        drop(progress);
+        answer.decide(check)
+    }
+
+    fn refund(&self, _check: Check<'_>, _decision: Option<&Decision>) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _policies: &PolicySet, _key: &Key) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn entries(&self, _policies: &PolicySet, _key: &Key, _limit: usize) -> StoreFuture<Vec<Entry>> {
+        StoreFuture::ready(Ok(Vec::new()))
+    }
+
+    fn reserve(&self, check: Check<'_>, _id: &ReservationId, _time_to_live: Duration) -> CheckFuture {
+        self.check(check)
+    }
+
+    fn commit(&self, _check: Check<'_>, _id: &ReservationId) -> StoreFuture<Settlement> {
+        StoreFuture::ready(Ok(Settlement::Settled))
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.0.is_in_process
+    }
+}
+
+impl fmt::Debug for ScriptedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedStore").field("answers", &self.progress().answers).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

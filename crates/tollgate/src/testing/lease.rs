@@ -1,0 +1,73 @@
+//! The pure functions of leases: the state at the server, and the pot of a replica. And the calls of the script.
+
+pub use crate::lease::{Account, Answer, Call, Demand, Grant, Pot, Report, Rolled, Stamp, Stamps, decide, step};
+
+#[cfg(feature = "redis")]
+use redis::Value;
+
+#[cfg(feature = "redis")]
+use super::script::{call, keys, time};
+#[cfg(feature = "redis")]
+use crate::{
+    Cost, Decision, Error, Key, PolicySet,
+    cost::ChargeRef,
+    redis::{MixedArgs, MixedReply},
+};
+
+/// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one check of one key.
+#[cfg(feature = "redis")]
+#[derive(Clone, Debug)]
+pub struct LeaseScript {
+    policies: PolicySet,
+}
+
+#[cfg(feature = "redis")]
+impl LeaseScript {
+    /// Creates the call for these policies, which must be leased.
+    #[must_use]
+    pub fn new(policies: PolicySet) -> Self {
+        Self { policies }
+    }
+
+    /// Returns the text that decides.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.policies.shape().lease().text
+    }
+
+    /// Returns the SHA-1 of the text.
+    #[must_use]
+    pub fn sha(&self) -> &str {
+        &self.policies.shape().lease().sha
+    }
+
+    /// Returns the keys on the server: for each policy that of its state, and that of its outstanding units.
+    #[must_use]
+    pub fn keys(&self, key: &Key) -> Vec<String> {
+        keys(&self.policies, key).collect()
+    }
+
+    /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.
+    #[must_use]
+    pub fn call(&self, key: &Key, content: &Call, now_us: Option<u64>) -> Vec<Vec<u8>> {
+        let mut args = MixedArgs::leasing(time(now_us), content.birth, 1);
+        args.leased_subject(&self.policies, &content.reports, content.want);
+        args.run(ChargeRef::from(Cost::new(content.cost)), self.policies.len(), 1);
+        let mut words = call(self.sha(), &self.keys(key), &args.into_bytes());
+        words.extend(self.policies.is_tagged().then(Vec::new));
+        words
+    }
+
+    /// Reads the decision and the grant in a reply.
+    ///
+    /// # Errors
+    ///
+    /// The reply is not one that the script makes.
+    pub fn read(&self, reply: &[u8], content: &Call) -> Result<(Decision, Option<Grant>), Error> {
+        let reply = Value::BulkString(reply.to_vec());
+        let mut reply = MixedReply::leasing(self.policies.shape(), 1, [1, self.policies.len()], &reply)?;
+        let outcome = reply.next(&self.policies, 1)?;
+        let decision = outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));
+        Ok((decision, reply.grant(&self.policies)?))
+    }
+}

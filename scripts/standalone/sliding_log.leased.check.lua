@@ -1,0 +1,292 @@
+-- tollgate, assembled for: SlidingLog
+local call, pcall = redis.call, redis.pcall
+local spread = unpack
+-- When the entry at a place was spent, no later than `latest`; what is no entry has left.
+local function time_at(key, at, latest)
+  local entry = redis.call('LINDEX', key, at)
+  local time = entry and #entry >= 8 and struct.unpack('<d', entry) or 0
+  if time > latest then
+    return latest
+  end
+  return time >= 0 and time or 0
+end
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local packed = ARGV[1]
+local now, cost_1, amount_1, period_1, length_1, most_1
+local tag
+if #packed == 48 then
+  now, cost_1, amount_1, period_1, length_1, most_1 = unpack('<dddddd', packed)
+  tag = ARGV[2]
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost_1 = ARGV[2] + 0
+  amount_1 = ARGV[4] + 0
+  period_1 = ARGV[5] + 0
+  length_1 = ARGV[6] + 0
+  most_1 = ARGV[7] + 0
+  tag = ARGV[3]
+end
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local key_1 = KEYS[1]
+local account_1 = KEYS[2]
+local told_1 = false
+local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local leased_1 = pcall('GET', account_1)
+if leased_1 and #leased_1 == 40 then
+  local birth, length, generation, new, old = unpack('<ddddd', leased_1)
+  local present = (now - now % length) / length
+  if generation > present + 1 then
+    birth, generation, told_1 = 0, present + 1, true
+  end
+  while generation < present and new + old > 0 do
+    if old > 0 then
+      local now, cost_1 = (generation + 1) * length, old
+      local tag = ''
+      local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
+      local size_1 = pcall('LLEN', key_1)
+      if size_1 == 0 then
+        newest_1 = now
+      elseif type(size_1) ~= 'number' then
+        size_1 = -1
+      else
+        newest_1 = time_at(key_1, '0', now + period_1 + 1)
+        if newest_1 > now + period_1 then
+          newest_1, mended_1 = now, true
+        end
+        local edge, inside, gone, step = now - period_1, -1, size_1, 1
+        if newest_1 > edge then
+          local at = size_1 - 1
+          while at >= 0 do
+            local time = time_at(key_1, format('%d', at), newest_1)
+            if time > edge then
+              inside, oldest_1 = at, time
+              break
+            end
+            gone, at, step = at, at - step, step * 2
+          end
+          while gone - inside > 1 do
+            local at = math.floor((gone + inside) / 2)
+            local time = time_at(key_1, format('%d', at), newest_1)
+            if time > edge then
+              inside, oldest_1 = at, time
+            else
+              gone = at
+            end
+          end
+          used_1 = gone
+        end
+        mended_1 = mended_1 and used_1 > 0
+      end
+      local add_1 = 0
+      add_1 = add_1 + cost_1
+      if used_1 == 0 then
+        newest_1, oldest_1 = now, now
+      elseif newest_1 < now then
+        newest_1 = now
+      end
+      if mended_1 or used_1 ~= size_1 then
+        if used_1 == 0 then
+          call('DEL', key_1)
+        elseif mended_1 then
+          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+          call('DEL', key_1)
+          for at, entry in ipairs(list) do
+            if #entry >= 8 and unpack('<d', entry) > now then
+              list[at] = pack('<dc0', now, entry:sub(9))
+            end
+          end
+          for at = 1, used_1, 1000 do
+            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+          end
+        else
+          call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+        end
+      end
+      if add_1 == 1 then
+        call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+      elseif add_1 > 0 then
+        local entry, many = pack('<dc0', newest_1, tag), {}
+        for at = 1, math.min(add_1, 1000) do
+          many[at] = entry
+        end
+        for left = add_1, 1, -1000 do
+          call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+        end
+      end
+      local end_1 = newest_1 + period_1
+      call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+    generation, new, old, told_1 = generation + 1, 0, new, true
+  end
+  if new + old > 0 then
+    book_1 = { birth, length, generation, new, old }
+  end
+end
+local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
+local size_1 = pcall('LLEN', key_1)
+if size_1 == 0 then
+  newest_1 = now
+elseif type(size_1) ~= 'number' then
+  size_1 = -1
+else
+  newest_1 = time_at(key_1, '0', now + period_1 + 1)
+  if newest_1 > now + period_1 then
+    newest_1, mended_1 = now, true
+  end
+  local edge, inside, gone, step = now - period_1, -1, size_1, 1
+  if newest_1 > edge then
+    local at = size_1 - 1
+    while at >= 0 do
+      local time = time_at(key_1, format('%d', at), newest_1)
+      if time > edge then
+        inside, oldest_1 = at, time
+        break
+      end
+      gone, at, step = at, at - step, step * 2
+    end
+    while gone - inside > 1 do
+      local at = math.floor((gone + inside) / 2)
+      local time = time_at(key_1, format('%d', at), newest_1)
+      if time > edge then
+        inside, oldest_1 = at, time
+      else
+        gone = at
+      end
+    end
+    used_1 = gone
+  end
+  mended_1 = mended_1 and used_1 > 0
+end
+local add_1 = 0
+if told_1 then
+  local last = (book_1[3] + 2) * book_1[2]
+  if book_1[4] + book_1[5] > 0 then
+    local ends = last + period_1
+    local ends = ends - ends % 1000
+    call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
+  else
+    call('DEL', account_1)
+  end
+  told_1 = false
+end
+local leaves_1 = true
+if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
+  local amount_1 = amount_1 - book_1[4] - book_1[5]
+  local fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
+  leaves_1 = fits_1
+end
+local fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
+fits_1 = fits_1 and leaves_1
+local admitted = fits_1
+if admitted then
+  if cost_1 > 0 then
+    add_1 = add_1 + cost_1
+    if used_1 == 0 then
+      newest_1, oldest_1 = now, now
+    elseif newest_1 < now then
+      newest_1 = now
+    end
+    if mended_1 or used_1 ~= size_1 then
+      if used_1 == 0 then
+        call('DEL', key_1)
+      elseif mended_1 then
+        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+        call('DEL', key_1)
+        for at, entry in ipairs(list) do
+          if #entry >= 8 and unpack('<d', entry) > now then
+            list[at] = pack('<dc0', now, entry:sub(9))
+          end
+        end
+        for at = 1, used_1, 1000 do
+          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+        end
+      else
+        call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+      end
+    end
+    if add_1 == 1 then
+      call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+    elseif add_1 > 0 then
+      local entry, many = pack('<dc0', newest_1, tag), {}
+      for at = 1, math.min(add_1, 1000) do
+        many[at] = entry
+      end
+      for left = add_1, 1, -1000 do
+        call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+      end
+    end
+    local end_1 = newest_1 + period_1
+    call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  end
+else
+  if cost_1 > 0 then
+    if mended_1 then
+      if mended_1 or used_1 ~= size_1 then
+        if used_1 == 0 then
+          call('DEL', key_1)
+        elseif mended_1 then
+          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+          call('DEL', key_1)
+          for at, entry in ipairs(list) do
+            if #entry >= 8 and unpack('<d', entry) > now then
+              list[at] = pack('<dc0', now, entry:sub(9))
+            end
+          end
+          for at = 1, used_1, 1000 do
+            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+          end
+        else
+          call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+        end
+      end
+      if add_1 == 1 then
+        call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+      elseif add_1 > 0 then
+        local entry, many = pack('<dc0', newest_1, tag), {}
+        for at = 1, math.min(add_1, 1000) do
+          many[at] = entry
+        end
+        for left = add_1, 1, -1000 do
+          call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+        end
+      end
+      local end_1 = newest_1 + period_1
+      call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    end
+  end
+end
+local first_1, second_1, third_1, fourth_1
+do
+  local amount_1 = amount_1 - book_1[4] - book_1[5]
+  first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
+  if first_1 > 0 then
+    third_1, fourth_1 = newest_1 + period_1 - now, oldest_1
+    if first_1 > amount_1 then
+      fourth_1 = math.max(time_at(key_1, format('%d', amount_1 - 1), newest_1), oldest_1)
+    end
+    if not fits_1 then
+      second_1 = oldest_1
+      if amount_1 - cost_1 ~= first_1 - 1 then
+        second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost_1), newest_1), oldest_1)
+      end
+      second_1 = second_1 + period_1 - now
+    end
+    fourth_1 = fourth_1 + period_1 - now
+  end
+  local held = book_1[4] + book_1[5]
+  if held > 0 then
+    third_1 = math.max(third_1, period_1)
+    if not fits_1 and cost_1 > amount_1 then
+      second_1 = third_1
+    end
+    if first_1 == 0 or amount_1 == 0 then
+      fourth_1 = third_1
+    end
+    first_1 = first_1 + held
+  end
+end
+if not fits_1 then first_1 = -1 - first_1 end
+return { first_1, second_1, third_1, fourth_1, now }

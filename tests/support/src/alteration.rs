@@ -1,0 +1,29 @@
+use std::cell::Cell;
+
+/// Replaces a text in scripts by a wrong one, to show that a test finds the mistake.
+#[derive(Debug)]
+pub struct Alteration<'a> {
+    right: &'a str,
+    wrong: &'a str,
+    was_applied: Cell<bool>,
+}
+
+impl<'a> Alteration<'a> {
+    /// Creates an alteration that writes `wrong` in place of `right`.
+    #[must_use]
+    pub fn new(right: &'a str, wrong: &'a str) -> Self {
+        Self { right, wrong, was_applied: Cell::new(false) }
+    }
+
+    /// Returns the altered script.
+    pub fn apply(&self, script: &str) -> String {
+        let altered = script.replace(self.right, self.wrong);
+        self.was_applied.set(self.was_applied.get() || altered != script);
+        altered
+    }
+
+    /// Returns whether some script had the text.
+    pub fn was_applied(&self) -> bool {
+        self.was_applied.get()
+    }
+}

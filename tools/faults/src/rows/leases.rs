@@ -1,0 +1,159 @@
+//! Rows: leased units whose replicas are killed or stopped, whose connections are cut, or whose server loses its state.
+
+use std::{env, process::Command, time::Duration};
+
+use tollgate_test_support::{Admission, LEASED_PER_SECOND, LeaseReplicas, most_above};
+use tollgate_tests::{RedisServer, WallClock};
+
+use crate::{
+    Pace,
+    report::{Findings, Target},
+};
+
+/// The word that makes this program one of the replicas.
+pub(crate) const REPLICA: &str = "leases";
+
+/// The time by which the server's clock jumps: longer than the time in which all units accrue.
+const JUMP: Duration = Duration::from_secs(3_600);
+
+/// The times at which the replicas are disturbed in a round.
+const DISTURBANCES: usize = 3;
+
+/// All replicas, and those that are left when the first was killed.
+const ALL: [usize; 4] = [0, 1, 2, 3];
+const OTHERS: [usize; 3] = [1, 2, 3];
+
+/// Runs one of the replicas.
+pub(crate) fn replica(url: &str) {
+    tollgate_test_support::run_lease_replica(url);
+}
+
+fn generation(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(1), Duration::from_millis(500))
+}
+
+fn start(server: &RedisServer, generation: Duration) -> LeaseReplicas {
+    let program = || {
+        let mut command = Command::new(env::current_exe().expect("this program has a path"));
+        command.args([REPLICA, &server.url()]);
+        command
+    };
+    LeaseReplicas::start(program, generation)
+}
+
+/// The sum of rounds.
+#[derive(Default)]
+struct Rounds {
+    admitted: usize,
+    leased: usize,
+    /// The worst of the rounds. `None` before the first.
+    above: Option<i64>,
+    keys: (u64, u64),
+}
+
+impl Rounds {
+    fn add(&mut self, server: &RedisServer, admissions: &[Admission]) {
+        self.admitted += admissions.len();
+        self.leased += admissions.iter().filter(|admission| admission.is_leased).count();
+        self.above = self.above.max(Some(most_above(admissions, LEASED_PER_SECOND, LEASED_PER_SECOND)));
+        let (keys, expiring) = server.keys_and_expires();
+        self.keys = (self.keys.0 + keys, self.keys.1 + expiring);
+    }
+
+    /// Reports the rounds, in which `most` units more than the bound may have been admitted.
+    fn findings(&self, most: u64) -> Findings {
+        let mut findings = Findings::default();
+        let above = self.above.unwrap_or_default();
+        findings.figure("admitted above the bound, in any span", Target::AtMost(most as f64), above as f64, "");
+        let share = 100.0 * self.leased as f64 / self.admitted.max(1) as f64;
+        findings.figure(format!("leased, of {} admitted", self.admitted), Target::AtLeast(10.0), share, " %");
+        findings.keys(self.keys);
+        findings
+    }
+}
+
+/// Runs rounds on a thread that may block.
+async fn rounds(pace: Pace, round: impl Fn(&mut Rounds) + Send + 'static) -> Rounds {
+    let all = move || {
+        let mut sum = Rounds::default();
+        for _ in 0..pace.of(3, 1) {
+            round(&mut sum);
+        }
+        sum
+    };
+    tokio::task::spawn_blocking(all).await.expect("the rounds end")
+}
+
+pub(super) async fn killed(pace: Pace) -> Findings {
+    let round = move |sum: &mut Rounds| {
+        let server = RedisServer::start();
+        let mut replicas = start(&server, generation(pace));
+        replicas.kill(0);
+        replicas.wait_for_leases(&OTHERS);
+        sum.add(&server, &replicas.end());
+    };
+    rounds(pace, round).await.findings(0)
+}
+
+pub(super) async fn stopped(pace: Pace) -> Findings {
+    let round = move |sum: &mut Rounds| {
+        let server = RedisServer::start();
+        let replicas = start(&server, generation(pace));
+        for at in 0..DISTURBANCES {
+            replicas.stop(at, 3 * generation(pace));
+            replicas.wait_for_leases(&ALL);
+        }
+        sum.add(&server, &replicas.end());
+    };
+    rounds(pace, round).await.findings(0)
+}
+
+pub(super) async fn cut(pace: Pace) -> Findings {
+    let round = move |sum: &mut Rounds| {
+        let server = RedisServer::start();
+        let replicas = start(&server, generation(pace));
+        for _ in 0..3 * DISTURBANCES {
+            server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            replicas.wait_for_leases(&ALL);
+        }
+        sum.add(&server, &replicas.end());
+    };
+    rounds(pace, round).await.findings(0)
+}
+
+/// Half of the burst may be leased.
+const MOST_LEASED: u64 = LEASED_PER_SECOND / 2;
+
+pub(super) async fn lost(pace: Pace) -> Findings {
+    let round = move |sum: &mut Rounds| {
+        let server = RedisServer::start();
+        let replicas = start(&server, generation(pace));
+        server.command(&["FLUSHALL"]);
+        replicas.wait_for_leases(&ALL);
+        sum.add(&server, &replicas.end());
+    };
+    rounds(pace, round).await.findings(LEASED_PER_SECOND + MOST_LEASED)
+}
+
+pub(super) async fn server_clock(pace: Pace) -> Findings {
+    let jump = move |jump: fn(&WallClock, Duration)| {
+        move |sum: &mut Rounds| {
+            let clock = WallClock::new();
+            let server = RedisServer::builder().clock(&clock).start();
+            let replicas = start(&server, generation(pace));
+            jump(&clock, JUMP);
+            replicas.wait_for_leases(&ALL);
+            sum.add(&server, &replicas.end());
+        }
+    };
+    let mut findings = Findings::default();
+    for (name, most, sum) in [
+        ("forward", LEASED_PER_SECOND + MOST_LEASED, rounds(pace, jump(WallClock::forward)).await),
+        ("back", 0, rounds(pace, jump(WallClock::back)).await),
+    ] {
+        let above = sum.above.unwrap_or_default() as f64;
+        findings.figure(format!("{name}: admitted above the bound"), Target::AtMost(most as f64), above, "");
+        findings.keys(sum.keys);
+    }
+    findings
+}

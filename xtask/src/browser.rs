@@ -1,0 +1,169 @@
+//! `cargo xtask browser`: drives the page of the playground in a headless browser.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    failure::{self, Failure},
+    need,
+    workspace::Workspace,
+};
+
+/// The files that pin the packages.
+const PINS: [&str; 2] = ["package.json", "package-lock.json"];
+
+/// Lists the names of the pictures in `docs`.
+const PICTURES: [&str; 3] = ["playground-light.png", "playground-dark.png", "playground-phone.png"];
+
+/// Installs the browser and its packages, builds the playground as the tests are built, and runs `tests/browser`.
+///
+/// # Errors
+///
+/// When the browser or its packages cannot be had, unless `--optional` is given; when the playground does not compile; when a
+/// test fails.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (mut is_optional, mut writes) = (false, false);
+    for argument in arguments {
+        match argument.as_str() {
+            "--optional" => is_optional = true,
+            "--write" => writes = true,
+            other => return Err(Failure::new(format!("browser takes --optional and --write, got {other:?}"))),
+        }
+    }
+    let workspace = Workspace::load()?;
+    let home = workspace.target().join("browser");
+    let provided = need::provide_for_browser(workspace.target()).and_then(|needs| {
+        packages(&workspace.root().join("tests/browser"), &home, &named(&needs, "NPM")).map(|()| needs)
+    });
+    let needs = match provided {
+        Ok(needs) => needs,
+        Err(failure) if is_optional => {
+            eprintln!("{}", left_out(&failure));
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
+    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
+    let example = ["--quiet", "--all-features", "--example", "playground"];
+    failure::run(workspace.cargo_workspace("build").args(example))?;
+
+    let pictures = home.join("pictures");
+    let mut command = Command::new(named(&needs, "NODE"));
+    // One file after the other: each has a browser of its own.
+    command.args(["--test", "--test-concurrency=1", "--test-reporter=spec"]).args(tests(workspace.root())?);
+    command.current_dir(workspace.root()).envs(needs);
+    command.env("BROWSER_PACKAGES", &home).env("SCREENSHOTS", &pictures);
+    command.env("PLAYGROUND", workspace.target().join("debug/examples/playground"));
+    failure::run(&mut command)?;
+    if writes {
+        for picture in PICTURES {
+            copy(&pictures.join(picture), &workspace.root().join("docs").join(picture))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path of the program that the variable names.
+fn named(needs: &[(&'static str, PathBuf)], variable: &str) -> PathBuf {
+    needs.iter().find(|(name, _)| *name == variable).map(|(_, path)| path.clone()).unwrap_or_default()
+}
+
+/// Returns the files of tests, in the order of their names.
+fn tests(root: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let directory = root.join("tests/browser");
+    let unreadable = |error| Failure::new(format!("cannot read {}: {error}", directory.display()));
+    let mut tests = Vec::new();
+    for entry in fs::read_dir(&directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.to_string_lossy().ends_with(".test.mjs") {
+            tests.push(path);
+        }
+    }
+    tests.sort();
+    if tests.is_empty() { Err(Failure::new(format!("there is no test in {}", directory.display()))) } else { Ok(tests) }
+}
+
+/// Installs the packages that `from` pins into `home`, unless they are there already.
+fn packages(from: &Path, home: &Path, npm: &Path) -> Result<(), Failure> {
+    if is_current(from, home) {
+        return Ok(());
+    }
+    fs::create_dir_all(home).map_err(|error| Failure::new(format!("cannot make {}: {error}", home.display())))?;
+    for pin in PINS {
+        copy(&from.join(pin), &home.join(pin))?;
+    }
+    let mut install = Command::new(npm);
+    install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(home);
+    failure::run(&mut install)
+        .map_err(|failure| Failure::new(format!("the packages of the browser tests cannot be had: {failure}")))
+}
+
+/// Returns whether the packages of these pins were installed. npm writes its own list last.
+fn is_current(from: &Path, home: &Path) -> bool {
+    let is_same = |pin: &str| {
+        let [wanted, installed] = [from, home].map(|directory| fs::read(directory.join(pin)).ok());
+        wanted.is_some() && wanted == installed
+    };
+    PINS.into_iter().all(is_same) && home.join("node_modules/.package-lock.json").is_file()
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    fs::copy(from, to)
+        .map(|_| ())
+        .map_err(|error| Failure::new(format!("cannot copy {} to {}: {error}", from.display(), to.display())))
+}
+
+/// Formats a line that stands out in the output of the build.
+fn left_out(failure: &Failure) -> String {
+    format!("*** THE BROWSER TESTS ARE LEFT OUT: {failure} ***")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(directory: &Path, file: &str, content: &str) {
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().expect("a file in a directory")).expect("the directory is ours");
+        fs::write(path, content).expect("the directory is ours");
+    }
+
+    #[test]
+    fn packages_are_installed_again_when_a_pin_changed_or_an_installation_did_not_end() {
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory can be made"));
+        let [from, home] = directories.each_ref().map(tempfile::TempDir::path);
+        for pin in PINS {
+            write(from, pin, "1.0.0");
+        }
+        assert!(!is_current(from, home));
+        for pin in PINS {
+            write(home, pin, "1.0.0");
+        }
+        assert!(!is_current(from, home), "npm has not written its list");
+        write(home, "node_modules/.package-lock.json", "{}");
+        assert!(is_current(from, home));
+        write(from, PINS[1], "1.0.1");
+        assert!(!is_current(from, home));
+    }
+
+    #[test]
+    fn every_package_is_pinned_and_every_test_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+        let pins = fs::read_to_string(root.join("tests/browser/package.json")).expect("the file exists");
+        let pins: serde_json::Value = serde_json::from_str(&pins).expect("it is JSON");
+        for (name, version) in pins["dependencies"].as_object().expect("a list") {
+            let version = version.as_str().expect("a version");
+            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{name} {version}");
+        }
+        assert!(tests(root).expect("the tests exist").len() >= 5);
+    }
+
+    #[test]
+    fn tests_that_are_left_out_are_named_loudly() {
+        let line = left_out(&Failure::new("npm is out of reach"));
+        assert_eq!(line, "*** THE BROWSER TESTS ARE LEFT OUT: npm is out of reach ***");
+    }
+}

@@ -1,0 +1,90 @@
+//! Builds the documentation as docs.rs does: with all features, and with a badge at each item that needs one.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    failure::{self, Failure},
+    workspace::Workspace,
+};
+
+/// The text of a badge in the pages of rustdoc.
+const BADGE: &str = "Available on <strong>crate feature";
+
+/// Calls rustdoc with the features of a nightly Rust, which docs.rs has.
+///
+/// In the environment of cargo, the variable would compile the dependencies anew: their build scripts look at it.
+const RUSTDOC: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+
+/// Builds the documentation of the workspace, and looks for the badges of published crates that have features.
+///
+/// # Errors
+///
+/// When rustdoc warns, or when the pages of a published crate with features show no badge.
+pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let mut doc = workspace.cargo_workspace("doc");
+    doc.args(["--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+    doc.env("RUSTDOC", wrapper(workspace.target())?);
+    failure::run(&mut doc)?;
+    for member in workspace.published_members() {
+        let pages = workspace.target().join("doc").join(member.name.replace('-', "_"));
+        let features = member.package["features"].as_object().map_or(0, serde_json::Map::len);
+        // A program has no page of its own.
+        if features == 0 || !pages.is_dir() {
+            continue;
+        }
+        let broken = |error: io::Error| Failure::new(format!("cannot read {}: {error}", pages.display()));
+        let badges = badges(&pages).map_err(broken)?;
+        if badges == 0 {
+            return Err(Failure::new(format!("the documentation of {} shows no badge of a feature", member.name)));
+        }
+        eprintln!("{}: {badges} pages show badges of features", member.name);
+    }
+    Ok(())
+}
+
+/// Writes the program that cargo calls in the place of rustdoc.
+fn wrapper(target: &Path) -> Result<PathBuf, Failure> {
+    let path = target.join("tools/rustdoc-docsrs");
+    let write = || {
+        fs::create_dir_all(target.join("tools"))?;
+        fs::write(&path, RUSTDOC)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+    };
+    write().map_err(|error: io::Error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+    Ok(path)
+}
+
+/// Counts the pages below a directory that show a badge.
+fn badges(directory: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            count += badges(&path)?;
+        } else if path.extension().is_some_and(|extension| extension == "html") {
+            count += usize::from(fs::read_to_string(&path)?.contains(BADGE));
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_with_a_badge_are_counted_in_all_folders() {
+        let pages = tempfile::tempdir().expect("a temporary directory can be made");
+        fs::create_dir(pages.path().join("key")).expect("the directory is ours");
+        let write = |name: &str, text: &str| fs::write(pages.path().join(name), text).expect("the directory is ours");
+        write("index.html", "plain");
+        write("struct.A.html", &format!("{BADGE} <code>redis</code>"));
+        write("key/struct.B.html", BADGE);
+        write("search.js", BADGE);
+        assert_eq!(badges(pages.path()).expect("readable"), 2);
+    }
+}

@@ -1,0 +1,164 @@
+//! Checks the metadata and the files that every published crate has to have.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    failure::Failure,
+    workspace::{Member, Workspace},
+};
+
+/// The files that every published crate packs, beside its sources.
+pub(crate) const FILES: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// The most keywords that crates.io accepts.
+const KEYWORDS: usize = 5;
+
+/// Checks the manifest, the README and the licences of every published crate.
+///
+/// # Errors
+///
+/// Lists everything that is missing.
+pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let mut missing = Vec::new();
+    for member in workspace.published_members() {
+        let absent = fields(&member.package).into_iter().chain(files(workspace.root(), member)?);
+        missing.extend(absent.map(|what| format!("{}: {what}", member.name)));
+    }
+    let nowhere: Vec<_> =
+        workspace.published_members().filter(|member| is_blank(&member.package["repository"])).collect();
+    if !nowhere.is_empty() {
+        eprintln!(
+            "*** {} of the published crates have no `repository`: set it before the first release, see docs/release.md ***",
+            nowhere.len()
+        );
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("the metadata is not complete:\n  {}", missing.join("\n  "))))
+    }
+}
+
+/// Returns what a manifest lacks. `package` has the form of `cargo metadata`.
+fn fields(package: &Value) -> Vec<String> {
+    let mut missing: Vec<String> = ["description", "license", "readme", "rust_version"]
+        .into_iter()
+        .filter(|field| is_blank(&package[field]))
+        .map(|field| format!("no `{field}`"))
+        .collect();
+    let count = |field: &str| package[field].as_array().map_or(0, Vec::len);
+    for field in ["keywords", "categories", "authors"] {
+        if count(field) == 0 {
+            missing.push(format!("no `{field}`"));
+        }
+    }
+    if count("keywords") > KEYWORDS {
+        missing.push(format!("{} keywords, crates.io accepts {KEYWORDS}", count("keywords")));
+    }
+    if is_library(package) && package["metadata"]["docs"]["rs"]["all-features"] != true {
+        missing.push("no `all-features = true` in [package.metadata.docs.rs]".to_owned());
+    }
+    missing
+}
+
+/// Returns what is wrong with the files of a crate.
+fn files(root: &Path, member: &Member) -> Result<Vec<String>, Failure> {
+    let manifest = Path::new(member.package["manifest_path"].as_str().unwrap_or_default());
+    let directory = manifest.parent().unwrap_or(root);
+    let read = |path: &Path| {
+        fs::read_to_string(path).map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+    };
+    let mut wrong = Vec::new();
+    for licence in FILES.into_iter().filter(|file| file.starts_with("LICENSE")) {
+        if read(&directory.join(licence))? != read(&root.join(licence))? {
+            wrong.push(format!("{licence} is not the licence of the workspace: is it still a link to it?"));
+        }
+    }
+    let readme = read(&directory.join("README.md"))?;
+    wrong.extend(
+        relative_links(&readme).map(|link| format!("README.md links to {link}, which crates.io does not have")),
+    );
+    if is_library(&member.package) {
+        let library = read(&directory.join("src/lib.rs"))?;
+        if !library.contains("#[doc = include_str!(\"../README.md\")]") {
+            wrong.push("src/lib.rs does not compile the examples of README.md".to_owned());
+        }
+        let has_features = member.package["features"].as_object().is_some_and(|features| !features.is_empty());
+        if has_features && !library.contains("#![cfg_attr(docsrs, feature(doc_cfg))]") {
+            wrong.push("src/lib.rs does not turn on the badges of features".to_owned());
+        }
+    }
+    Ok(wrong)
+}
+
+/// Returns the links of a page that need the repository around it.
+fn relative_links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.starts_with("https://") && !target.starts_with('#'))
+}
+
+fn is_library(package: &Value) -> bool {
+    let kinds = |target: &Value| target["kind"].as_array().cloned().unwrap_or_default();
+    package["targets"]
+        .as_array()
+        .is_some_and(|targets| targets.iter().flat_map(kinds).any(|kind| kind == "lib" || kind == "proc-macro"))
+}
+
+fn is_blank(value: &Value) -> bool {
+    value.as_str().is_none_or(str::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn complete() -> Value {
+        json!({
+            "description": "Limits.",
+            "license": "MIT",
+            "readme": "README.md",
+            "rust_version": "1.88",
+            "keywords": ["redis"],
+            "categories": ["asynchronous"],
+            "authors": ["somebody"],
+            "metadata": {"docs": {"rs": {"all-features": true}}},
+            "targets": [{"kind": ["lib"]}],
+        })
+    }
+
+    #[test]
+    fn a_complete_manifest_lacks_nothing() {
+        assert_eq!(fields(&complete()), [""; 0]);
+    }
+
+    #[test]
+    fn every_field_that_is_missing_is_named() {
+        for field in ["description", "license", "readme", "rust_version", "keywords", "categories", "authors"] {
+            let mut package = complete();
+            package[field] = Value::Null;
+            assert_eq!(fields(&package), [format!("no `{field}`")]);
+        }
+        let mut package = complete();
+        package["metadata"] = Value::Null;
+        assert!(fields(&package)[0].contains("docs.rs"));
+        package["targets"] = json!([{"kind": ["bin"]}]);
+        assert_eq!(fields(&package), [""; 0], "docs.rs builds libraries alone");
+        package["keywords"] = json!(["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(fields(&package), ["6 keywords, crates.io accepts 5"]);
+    }
+
+    #[test]
+    fn a_link_into_the_repository_is_found() {
+        let page = "[a](https://docs.rs/a) and [b](#licence) and [c](../../docs/c.md)";
+        assert_eq!(relative_links(page).collect::<Vec<_>>(), ["../../docs/c.md"]);
+    }
+
+    #[test]
+    fn every_crate_of_this_workspace_is_complete() {
+        check(&Workspace::load().expect("cargo metadata works here")).expect("complete");
+    }
+}
