@@ -57,13 +57,11 @@ pub(crate) async fn watch_rules(rules: Rules, needs_domain: bool, health: Health
 /// Returns the service.
 pub(crate) fn service(settings: &Arguments, rules: Rules, store: &OpenStore) -> Result<RateLimitService, Failure> {
     let modes = GlobalModes { shadow: settings.rules.shadow_mode, quota: settings.rules.quota_mode };
-    let mut limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
+    let limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
         .name("envoy")
         .on_outage(outage(settings.store.on_outage))
-        .modes(modes);
-    if let Some(deadline) = settings.store.deadline {
-        limiter = limiter.deadline(deadline);
-    }
+        .modes(modes)
+        .deadline(settings.store.deadline);
     let answers = &settings.answers;
     let mut service = RateLimitService::builder(limiter.build())
         .standard_headers(answers.standard_headers)

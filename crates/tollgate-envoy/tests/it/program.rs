@@ -150,6 +150,8 @@ async fn the_variables_of_envoys_service_are_read() {
         .env("RUNTIME_APPDIRECTORY", "rules")
         .env("REDIS_SOCKET_TYPE", "tcp")
         .env("REDIS_URL", redis.addr().to_string())
+        // A slow machine must not turn the answer into that of an outage.
+        .env("TOLLGATE_DEADLINE", "10s")
         .env("CACHE_KEY_PREFIX", "replaced:")
         .env("LIMIT_RESPONSE_HEADERS_ENABLED", "true")
         .env("LIMIT_REMAINING_HEADER", "x-left")

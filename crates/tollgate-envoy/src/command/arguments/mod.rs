@@ -73,20 +73,4 @@ Exit status:
   2  a wrong setting, rules that cannot be loaded, a port that cannot be opened";
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_settings_fit_together() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn each_setting_is_a_variable() {
-        for argument in Arguments::command().get_arguments() {
-            assert!(argument.get_env().is_some(), "{}", argument.get_id());
-        }
-    }
-}
+mod tests;

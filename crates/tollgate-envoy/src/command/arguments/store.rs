@@ -15,9 +15,9 @@ pub(crate) struct StoreArguments {
     #[arg(long, env = "TOLLGATE_ON_OUTAGE", default_value = "local", value_name = "ANSWER")]
     pub(crate) on_outage: OnOutage,
 
-    /// Sets the longest time that a decision may take
-    #[arg(long, env = "TOLLGATE_DEADLINE", value_parser = duration, value_name = "DURATION")]
-    pub(crate) deadline: Option<Duration>,
+    /// Sets the longest time that a decision may take. Envoy waits for 20 ms by default
+    #[arg(long, env = "TOLLGATE_DEADLINE", value_parser = duration, default_value = "15ms", value_name = "DURATION")]
+    pub(crate) deadline: Duration,
 
     /// Sets the kind of the store. Without --redis-url, it is the memory of this process
     #[arg(long, env, default_value = "redis", ignore_case = true, value_name = "TYPE")]
