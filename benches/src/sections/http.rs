@@ -143,9 +143,9 @@ impl Bench<'_> {
             Case::new(name, move |time| {
                 let counts = time >= self.pace.load.turn;
                 let seconds = if counts && !self.pace.is_quick { 2 } else { 1 };
-                // A second that does not count: leases are taken by the rate of a key, and lapse between two turns.
+                // Seconds that do not count: leases are taken by the rate of a key, and lapse between two turns.
                 if counts && !denies {
-                    wrk::run(address, script, 1);
+                    wrk::run(address, script, if self.pace.is_quick { 1 } else { 3 });
                 }
                 let (before, cpu) = (self.server.usage(), machine::own_cpu());
                 let run = wrk::run(address, script, seconds);

@@ -51,7 +51,7 @@ impl Listener {
         self
     }
 
-    /// Sets the policy by which denied requests are sent again.
+    /// Sets the policy by which requests are sent again.
     pub(crate) fn retrying(mut self, retry_policy: Value) -> Self {
         self.retry_policy = retry_policy;
         self
