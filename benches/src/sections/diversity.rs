@@ -83,8 +83,8 @@ fn tenants(bench: &Bench, pace: &Pace, findings: &mut Findings) -> Table {
     let count = tenants::count(pace);
     let by_tenant =
         |name: &str, sets: Vec<PolicySet>| Variant { keys: count, is_by_tenant: true, ..Variant::new(name, sets) };
-    let one = tenants::set("tenants", 0);
-    let own: Vec<PolicySet> = (0..count).map(|at| tenants::set("tenants", at)).collect();
+    let one = tenants::tenant(0);
+    let own: Vec<PolicySet> = (0..count).map(tenants::tenant).collect();
     let variants = vec![by_tenant("one quota", vec![one; count]), by_tenant("quotas of their own", own)];
     let rows = bench.compare(pace, variants);
     let measure = format!("{count} tenants with quotas of their own, decisions/s, to one quota");

@@ -23,6 +23,9 @@ const WHOLE: [u64; 12] =
 /// The burst of a limit that is never used up.
 const BURST: u64 = 500_000_000;
 
+/// The policy of all tenants.
+const TENANT: Policy = Policy::token_bucket("tenants", Quota::per_second(1_000));
+
 /// The time in which the first decisions of many limiters are counted.
 const FIRST: Duration = Duration::from_secs(2);
 
@@ -33,8 +36,16 @@ pub(super) fn count(pace: &Pace) -> usize {
 
 /// Returns a set with one token bucket. Each number has a quota of its own, which is never used up.
 pub(super) fn set(name: &str, number: usize) -> PolicySet {
-    let quota = Quota::per_second(WHOLE[number % WHOLE.len()]).with_burst(BURST + number as u64);
-    Policy::try_new(name, Algorithm::TokenBucket, quota).expect("the quota is in range").into()
+    Policy::try_new(name, Algorithm::TokenBucket, quota(number)).expect("the quota is in range").into()
+}
+
+/// Returns the set of a tenant. All tenants have one policy, with quotas of their own.
+pub(super) fn tenant(number: usize) -> PolicySet {
+    TENANT.with_quota(quota(number)).expect("the quota is in range").into()
+}
+
+fn quota(number: usize) -> Quota {
+    Quota::per_second(WHOLE[number % WHOLE.len()]).with_burst(BURST + number as u64)
 }
 
 /// Returns the bytes of a set of policies, of the same after its first check, and of a limiter after its first check.
@@ -80,7 +91,7 @@ pub(super) fn probe(kind: &str, count: &str) -> [f64; 4] {
     let bytes = || machine::resident().unwrap_or(0).saturating_sub(before) as f64 / count as f64;
     match kind {
         "tenants" => {
-            let sets: Vec<PolicySet> = (0..count).map(|number| set("tenants", number)).collect();
+            let sets: Vec<PolicySet> = (0..count).map(tenant).collect();
             let created = bytes();
             // The keys belong to the requests, not to the tenants.
             let tenants = Arc::new(Tenants::new(&store, sets));

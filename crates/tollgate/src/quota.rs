@@ -44,9 +44,10 @@ pub struct Quota {
     amount: u64,
     burst: u64,
     period_us: u64,
-    /// The time in which one unit and the whole burst accrue. Computed once, because every check needs them.
-    unit: Span,
-    full: Span,
+    /// The whole microseconds in which one unit and the whole burst accrue. Computed once, because every check needs them.
+    /// The remainders need no division, so they are not stored: a service may have a quota for each of its tenants.
+    unit_us: u64,
+    full_us: u64,
 }
 
 /// A time: whole microseconds, and a remainder in 1/amount µs. Tuples compare as the times do.
@@ -286,7 +287,7 @@ impl Quota {
 
     const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
         let unit = (period_us / amount, period_us % amount);
-        Self { amount, burst, period_us, unit, full: span(unit, amount, burst) }
+        Self { amount, burst, period_us, unit_us: unit.0, full_us: span(unit, amount, burst).0 }
     }
 
     fn error(invalid: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
@@ -327,9 +328,11 @@ impl Quota {
     /// Returns the time in which `units` accrue.
     pub(crate) const fn span(&self, units: u64) -> Span {
         if units == self.burst {
-            return self.full;
+            // The product may be too large, but the difference is below the amount: it is right modulo 2⁶⁴.
+            let product = self.period_us.wrapping_mul(units);
+            return (self.full_us, product.wrapping_sub(self.full_us.wrapping_mul(self.amount)));
         }
-        span(self.unit, self.amount, units)
+        span((self.unit_us, self.period_us - self.unit_us * self.amount), self.amount, units)
     }
 }
 

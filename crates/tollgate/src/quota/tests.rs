@@ -57,6 +57,21 @@ fn the_time_of_the_greatest_quotas_is_exact() {
     }
 }
 
+#[test]
+fn the_time_of_the_burst_is_exact_where_its_product_is_large() {
+    for (amount, period_us, burst) in [
+        (1_000_003, 86_400_000_000, 1_000_000_000),
+        (MAX_AMOUNT, MAX_PERIOD_US - 1, MAX_AMOUNT - 2),
+        (999_983, 999_979, 12_345_678_901_234),
+        (7, 3, 2),
+    ] {
+        let quota = Quota::new(amount, Duration::from_micros(period_us)).with_burst(burst);
+        for units in [burst - 1, burst, burst + 1] {
+            assert_span(&quota, units);
+        }
+    }
+}
+
 fn assert_span(quota: &Quota, units: u64) {
     let (whole, part) = quota.span(units);
     assert!(part < quota.amount());
