@@ -95,6 +95,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn new(amount: u64, period: Duration) -> Self {
         match Self::checked(amount, period, amount) {
             Ok(quota) => quota,
@@ -129,6 +130,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
@@ -139,6 +141,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
@@ -149,6 +152,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_hour(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(3_600))
     }
@@ -159,6 +163,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_day(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(86_400))
     }
@@ -169,6 +174,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn one_every(interval: Duration) -> Self {
         Self::new(1, interval)
     }
@@ -179,6 +185,7 @@ impl Quota {
     ///
     /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn with_burst(self, burst: u64) -> Self {
         match Self::checked(self.amount, self.period(), burst) {
             Ok(quota) => quota,
@@ -221,6 +228,7 @@ impl Quota {
     ///
     /// Panics when [`try_with_margin`](Self::try_with_margin) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn with_margin(self, margin: Duration) -> Self {
         match Self::checked(self.amount, self.period().saturating_add(margin), self.burst) {
             Ok(quota) => quota,
