@@ -118,6 +118,7 @@ impl Policy {
     }
 
     /// Creates a policy from literals.
+    #[track_caller]
     const fn literal(name: &'static str, algorithm: Algorithm, quota: Quota) -> Self {
         if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", invalid.text());

@@ -96,6 +96,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn new(amount: u64, period: Duration) -> Self {
         match Self::checked(amount, period, amount) {
             Ok(quota) => quota,
@@ -130,6 +131,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
@@ -140,6 +142,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
@@ -150,6 +153,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_hour(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(3_600))
     }
@@ -160,6 +164,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn per_day(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(86_400))
     }
@@ -170,6 +175,7 @@ impl Quota {
     ///
     /// Panics when [`try_new`](Self::try_new) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn one_every(interval: Duration) -> Self {
         Self::new(1, interval)
     }
@@ -180,6 +186,7 @@ impl Quota {
     ///
     /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn with_burst(self, burst: u64) -> Self {
         match Self::checked(self.amount, self.period(), burst) {
             Ok(quota) => quota,
@@ -222,6 +229,7 @@ impl Quota {
     ///
     /// Panics when [`try_with_margin`](Self::try_with_margin) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn with_margin(self, margin: Duration) -> Self {
         match Self::checked(self.amount, self.period().saturating_add(margin), self.burst) {
             Ok(quota) => quota,

@@ -33,7 +33,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 /// Sends requests to the instances in turn. Returns how many passed, and the most that may pass.
 fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
     let began = Instant::now();
-    let passed = (0..requests).filter(|at| get(addresses[at % addresses.len()], "/").0 == 200).count();
+    let passed = (0..requests).filter(|at| get(addresses[at % addresses.len()], "/search").0 == 200).count();
     // 10 at once, and 5 a second since.
     (passed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
 }
@@ -44,12 +44,12 @@ fn the_quickstart_limits_in_process_and_its_answers_carry_the_limits() {
     assert!(process.output().contains("curl"), "{}", process.output());
     let (passed, most) = flood(&[address], 30);
     assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
-    let (status, answer) = get(address, "/");
+    let (status, answer) = get(address, "/search");
     assert_eq!(status, 429, "{answer}");
     for field in [
         "retry-after: 1",
-        "ratelimit-policy: \"home\";q=5;w=1",
-        "ratelimit: \"home\";r=0;t=1",
+        "ratelimit-policy: \"burst\";q=5;w=1, \"daily\";q=50000;w=86400",
+        "ratelimit: \"burst\";r=0;t=1, \"daily\";r=49",
         "cache-control: no-store",
     ] {
         assert!(answer.contains(field), "{field} in {answer}");
@@ -57,10 +57,24 @@ fn the_quickstart_limits_in_process_and_its_answers_carry_the_limits() {
     for _ in 0..40 {
         assert_eq!(get(address, "/healthz").0, 200);
     }
-    let (status, answer) = get(address, "/report");
-    assert_eq!(status, 200);
-    assert!(answer.contains("\"report-burst\";r=1;t=1, \"report-daily\";r=99"), "{answer}");
     assert!(process.terminate().success(), "SIGTERM ends the example with success");
+}
+
+#[test]
+fn the_quickstart_serves_each_path_that_the_readme_calls() {
+    const SERVICE: &str = "http://127.0.0.1:3000";
+    let (mut process, address) = quickstart(None);
+    let paths: Vec<_> = include_str!("../../../README.md")
+        .lines()
+        .filter(|line| line.contains("curl "))
+        .filter_map(|line| line.split_once(SERVICE)?.1.split([';', ' ', '`', '"', '\'']).next())
+        .collect();
+    assert!(!paths.is_empty(), "the README calls the service");
+    for path in paths {
+        let (status, answer) = get(address, path);
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    assert!(process.terminate().success());
 }
 
 #[test]

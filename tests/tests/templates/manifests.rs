@@ -147,3 +147,17 @@ fn the_manifests_fit_the_service() {
     assert!(container["resources"]["requests"]["cpu"].is_string(), "the autoscaler counts shares of it");
     assert_eq!(of("PodDisruptionBudget", NAME)["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
 }
+
+#[test]
+fn the_commands_make_the_service_beside_the_clone() {
+    // Inside the clone, `cargo generate` rewrites the manifest of the workspace.
+    for (file, expected) in [("templates/README.md", 2), ("templates/service/cargo-generate.toml", 1)] {
+        let text = std::fs::read_to_string(root().join(file)).expect("a text");
+        let commands: Vec<_> =
+            text.lines().filter(|line| line.trim_start_matches("# ").starts_with("cargo generate --path")).collect();
+        assert_eq!(commands.len(), expected, "{file}");
+        for command in commands {
+            assert!(command.contains(" --destination .. "), "{file}: {command}");
+        }
+    }
+}

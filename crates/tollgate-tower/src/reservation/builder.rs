@@ -5,7 +5,35 @@ use crate::{builder::RateLimitBuilder, rejection::Problem};
 
 /// Builds a [`ReservationLayer`](super::ReservationLayer).
 ///
-/// [`RateLimitBuilder::reserve`] creates it. Set all other options before.
+/// [`RateLimitBuilder::reserve`] creates it. Options of the layer may be set before and after, in any order. Those that a
+/// reservation replaces, such as [`RateLimitBuilder::cost`], are missing here.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{HeaderFormat, RateLimitLayer, key::Global, rejection::Empty};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100)));
+/// let layer = RateLimitLayer::builder(limiter, Global)
+///     .reserve(|_| [("tokens", 60)])
+///     .exempt(|parts| parts.uri.path() == "/healthz")
+///     .header_format(HeaderFormat::Ietf07)
+///     .respond_with(Empty)
+///     .build();
+/// let service =
+///     layer.layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+///
+/// let get = |path| Request::get(path).body(()).unwrap();
+/// let admitted = service.clone().oneshot(get("/")).await.unwrap();
+/// assert_eq!(admitted.headers()["ratelimit"].to_str().unwrap().split(", reset").next(), Some("limit=100, remaining=40"));
+/// let denied = service.clone().oneshot(get("/")).await.unwrap();
+/// assert_eq!(denied.status(), 429);
+/// assert!(denied.headers().get("content-type").is_none(), "no problem document");
+/// assert_eq!(service.oneshot(get("/healthz")).await.unwrap().status(), 200);
+/// # }
+/// ```
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ReservationBuilder<K, R = Problem> {
     pub(super) builder: RateLimitBuilder<K, R>,

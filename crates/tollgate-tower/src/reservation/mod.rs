@@ -22,6 +22,7 @@ mod builder;
 mod future;
 mod handler;
 mod layer;
+mod layer_options;
 mod metered;
 mod options;
 mod service;

@@ -51,6 +51,8 @@ impl LimiterHandle {
     }
 
     /// Replaces the limiter. Returns the one that was held before.
+    #[doc(alias = "store")]
+    #[doc(alias = "swap")]
     #[allow(clippy::must_use_candidate, reason = "few callers need the limiter from before")]
     pub fn replace(&self, limiter: Limiter) -> Limiter {
         Limiter::clone(&self.0.swap(Arc::new(limiter)))
@@ -63,7 +65,7 @@ impl LimiterHandle {
     /// # Panics
     ///
     /// When [`PolicySet::try_new`] refuses the policies. The policies before then stay in force. Pass a set made by it
-    /// for policies that are known only at run time.
+    /// for policies that are known only at run time, of quotas made by [`Quota::try_new`](crate::Quota::try_new).
     pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
         let policies = policies.into();
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.

@@ -21,6 +21,7 @@ impl Policy {
     ///
     /// Panics when the branch is not between 1 and 4. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn at_branch(mut self, branch: u8) -> Self {
         if !is_valid(branch) {
             panic!("policy branch must be 1 to 4");

@@ -34,6 +34,7 @@ impl Policy {
     ///
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::TokenBucket, quota)
     }
@@ -69,6 +70,7 @@ impl Policy {
     ///
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn interval_bucket(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::IntervalBucket, quota)
     }
@@ -103,6 +105,7 @@ impl Policy {
     ///
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::LeakyBucket, quota)
     }
@@ -139,6 +142,7 @@ impl Policy {
     /// Panics when the name is not allowed, or when the quota has a burst of its own. In a `const`
     /// this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::FixedWindow, quota)
     }
@@ -185,6 +189,7 @@ impl Policy {
     /// the build.
     #[cfg(feature = "calendar")]
     #[must_use]
+    #[track_caller]
     pub const fn calendar_window(
         name: &'static str,
         amount: u64,
@@ -225,6 +230,7 @@ impl Policy {
     /// Panics when the name is not allowed, or when the quota has a burst of its own. In a `const`
     /// this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn window_from_first_hit(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::WindowFromFirstHit, quota)
     }
@@ -261,6 +267,7 @@ impl Policy {
     /// Panics when the name is not allowed, when the quota has a burst of its own, or when its
     /// amount is above 4 294 967 295. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingWindow, quota)
     }
@@ -303,6 +310,7 @@ impl Policy {
     /// # fn main() { let _ = TOO_MANY; }
     /// ```
     #[must_use]
+    #[track_caller]
     pub const fn sliding_buckets(name: &'static str, quota: Quota, buckets: u16) -> Self {
         Self::literal(name, Algorithm::SlidingBuckets { buckets }, quota)
     }
@@ -346,6 +354,7 @@ impl Policy {
     /// # fn main() { let _ = TOO_LONG; }
     /// ```
     #[must_use]
+    #[track_caller]
     pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingLog, quota)
     }

@@ -30,6 +30,7 @@ impl Policy {
     ///
     /// Panics when [`try_leased`](Self::try_leased) would fail. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn leased(mut self, lease: Lease) -> Self {
         match lease.checked(self.algorithm, &self.quota) {
             Ok(terms) => self.lease = terms,

@@ -26,6 +26,7 @@ impl Policy {
     ///
     /// Panics when the level is not between 1 and 4. In a `const` this fails the build.
     #[must_use]
+    #[track_caller]
     pub const fn at_level(mut self, level: u8) -> Self {
         if !is_valid(level) {
             panic!("policy level must be 1 to 4");

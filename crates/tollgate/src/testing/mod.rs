@@ -21,7 +21,7 @@ pub use crate::{
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
 #[cfg(feature = "redis")]
-pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits, stored_permits};
+pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits};
 #[cfg(feature = "redis")]
 pub use script::{Script, entries};
 
@@ -32,6 +32,12 @@ pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
     store.stored(policy, key)
+}
+
+/// Returns the permits of a key, in the form that the script stores.
+#[must_use]
+pub fn stored_permits(store: &MemoryStore, key: &Key, name: &str) -> Option<Stored> {
+    store.stored_permits(key, name)
 }
 
 /// Runs `run` with a check that has these costs.

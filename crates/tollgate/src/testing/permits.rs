@@ -1,8 +1,7 @@
 use redis::Value;
 
-use super::Stored;
 use crate::{
-    Clock, Concurrency, ConcurrencyLimiter, Error, Key, Limiter, MemoryStore, PermitGrant, PermitRequest,
+    Clock, Concurrency, ConcurrencyLimiter, Error, Key, Limiter, PermitGrant, PermitRequest,
     redis::{Script, pack_permits, permit_grant, write_permit_key},
 };
 
@@ -23,12 +22,6 @@ pub fn permit_request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         life: policy.life_time(),
         deadline: None,
     }
-}
-
-/// Returns the permits of a key in the form in which the script stores them.
-#[must_use]
-pub fn stored_permits(store: &MemoryStore, key: &Key, name: &str) -> Option<Stored> {
-    store.stored_permits(key, name)
 }
 
 /// Returns the text of the script that grants permits.
