@@ -37,7 +37,8 @@ impl Playground {
         let mut stream = TcpStream::connect(self.address).expect("the example listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time above zero");
         // HTTP/1.0 has no chunks between the lines of a stream.
-        write!(stream, "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()).expect("a request");
+        let host = if head.contains("\r\nHost:") { "" } else { "\r\nHost: localhost" };
+        write!(stream, "{head}{host}\r\nContent-Length: {}\r\n\r\n", body.len()).expect("a request");
         // The server may answer, and close, before it has read a huge body.
         let _ = stream.write_all(body);
         BufReader::new(stream)
