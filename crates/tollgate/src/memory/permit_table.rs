@@ -60,7 +60,7 @@ impl PermitTable {
     }
 
     /// Returns the state in the form in which Redis stores it.
-    #[cfg(feature = "testing")]
+    #[cfg(all(feature = "redis", feature = "testing"))]
     pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<crate::algorithm::Stored> {
         let timed = self.0.lock(hash);
         timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state.stored()

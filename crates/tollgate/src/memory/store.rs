@@ -183,7 +183,7 @@ impl MemoryStore {
     }
 
     /// Returns the permits of a key in the form in which Redis stores them.
-    #[cfg(feature = "testing")]
+    #[cfg(all(feature = "redis", feature = "testing"))]
     pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<crate::algorithm::Stored> {
         self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
     }

@@ -120,7 +120,7 @@ impl PermitState {
     }
 
     /// Returns the bytes that the script stores, and when they expire in milliseconds. `None` without a state.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(any(test, all(feature = "redis", feature = "testing")))]
     pub(crate) fn stored(&self) -> Option<crate::algorithm::Stored> {
         let last_us = self.holders.iter().map(|holder| holder.lapses_us).max()?;
         let mut bytes = (self.began_us as f64).to_le_bytes().to_vec();
