@@ -51,6 +51,7 @@ fn hostile_input_is_refused_and_names_the_field_and_the_value() {
         ("amount", json!(0)),
         ("amount", json!(-1)),
         ("amount", json!("ten")),
+        ("amount", json!(10_001)),
         ("burst", json!(4_294_967_296_u64)),
         ("period_ms", json!(0)),
         ("name", json!("two\r\nlines")),
@@ -75,6 +76,7 @@ fn hostile_input_is_refused_and_names_the_field_and_the_value() {
         ("/api/send", json!({ "requests": 1, "cost": 1, "panes": vec!["left"; 100] }), "panes", "100"),
         ("/api/work", json!({ "seconds": 61 }), "seconds", "61"),
         ("/api/reservations", json!({ "pane": "left", "estimate": 11 }), "estimate", "11"),
+        ("/api/reservations", json!({ "pane": "left", "estimate": 0 }), "estimate", "0"),
         ("/api/reservations/none", json!({ "cost": 1 }), "id", "none"),
     ] {
         let refused = playground.refused("POST", path, &body);

@@ -115,14 +115,15 @@ impl Events {
         }
     }
 
-    /// Reads events until `condition` holds for the data of one named `name`.
+    /// Reads events until `condition` holds for the data of one named `name`, for half a minute. Work of a minute then has not
+    /// ended by itself.
     pub(super) fn until(&mut self, what: &str, name: &str, mut condition: impl FnMut(&Value) -> bool) -> Value {
-        for _ in 0..400 {
+        for _ in 0..120 {
             let (event, data) = self.next().expect("the stream goes on");
             if event == name && condition(&data) {
                 return data;
             }
         }
-        panic!("100 s of events without {what}");
+        panic!("120 events without {what}");
     }
 }
