@@ -26,6 +26,7 @@
 mod api;
 mod assets;
 mod feed;
+mod host;
 mod keys;
 mod pane;
 mod playground;
@@ -39,11 +40,12 @@ mod work;
 
 use std::{env, sync::Arc};
 
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use tollgate::Store;
 use tollgate_examples::{Failure, listen, serve, stopped, store};
 
 use crate::{
+    host::Hosts,
     playground::{Counts, Playground},
     redis_server::RedisServer,
 };
@@ -70,7 +72,9 @@ async fn main() -> Result<(), Failure> {
     let (store, counts) = counts()?;
     let playground = Playground::new(&store, counts).map_err(|refused| format!("{refused:?}"))?;
     let playground = Arc::new(playground);
-    let router = assets::routes().merge(api::routes(Arc::clone(&playground))).layer(map_response(secured));
+    let hosts = Hosts::new(env::var("LISTEN").ok().as_deref());
+    let router = assets::routes().merge(api::routes(Arc::clone(&playground)));
+    let router = router.layer(from_fn_with_state(hosts, host::guard)).layer(map_response(secured));
 
     tokio::spawn(Arc::clone(&playground).run());
     let closing = Arc::clone(&playground);

@@ -26,17 +26,19 @@ use crate::{
 /// terminal, the keys with the most use are printed once.
 ///
 /// Redis tells what is spent. --metrics also tells decisions, outages and latencies, as the running services count them.
-/// A server or a service that is away is shown as such.
+/// Without --redis these are shown alone. A server or a service that is away is shown as such.
 ///
 /// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The memory of this command
 /// does not grow with the number of keys.
 ///
 /// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see shares and limited keys.
 #[derive(Args, Debug)]
+#[command(mut_arg("url", |url| url.required(false)))]
 #[command(after_help = "\
 Examples:
   tollgate top --redis redis://127.0.0.1
   tollgate top --redis redis://127.0.0.1 --metrics http://127.0.0.1:9090/metrics --rules rules.yaml
+  tollgate top --metrics http://127.0.0.1:9090/metrics --metrics http://127.0.0.1:9091/metrics
   tollgate top --redis redis://127.0.0.1 --plain --interval 10 --format json
   tollgate top --redis redis://127.0.0.1 --once --number 50 --count 200
   tollgate top --redis redis://127.0.0.1 --once --rules rules.yaml --by share")]
@@ -109,6 +111,7 @@ impl Top {
         if self.by == Order::Share && self.limits.is_empty() {
             return Err(Failure::new("--by share needs the limits, tell them with --rules or --policy"));
         }
+        self.check_sources()?;
         let limits = self.limits.load()?;
         let names = self.names.load()?;
         match self.manner(format)? {
@@ -116,6 +119,24 @@ impl Top {
             Manner::Plain => self.watch(&limits, names, || Ok(Plain(format))),
             Manner::Screen => self.watch(&limits, names, Screen::open),
         }
+    }
+
+    /// Checks that there is something to read, and no option that only a server fulfils.
+    fn check_sources(&self) -> Result<(), Failure> {
+        if self.redis.is_named() {
+            return Ok(());
+        }
+        if self.endpoints.is_empty() {
+            let message = "there is nothing to read: name a server with --redis <URL>, or running services with --metrics \
+                           <URL>";
+            return Err(Failure::new(message));
+        }
+        if !self.limits.is_empty() {
+            return Err(Failure::new(
+                "--rules and --policy are compared with what is spent, which needs --redis <URL>",
+            ));
+        }
+        Ok(())
     }
 
     fn manner(&self, format: Format) -> Result<Manner, Failure> {
@@ -160,10 +181,7 @@ impl Top {
         let first = self.first();
         let collector = Collector::new(&self.redis, limits, &self.scan, &self.endpoints, names, first)?;
         let pace = Pace { interval: Duration::from_secs(self.interval), refreshes: self.refreshes };
-        run_async(async {
-            let view = open().map_err(|error| Failure::new(format_args!("cannot use the terminal: {error}")))?;
-            watch::run(collector, pace, view).await
-        })?;
+        run_async(watch::run(collector, pace, open))?;
         Ok(Report::of_text(String::new()))
     }
 

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct RedisOptions {
     /// Connects to redis://user:password@host:port/db, rediss://… or redis+unix:///path
-    #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true)]
-    url: String,
+    #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true, required = true)]
+    url: Option<String>,
 
     /// Sets the prefix of the store's keys
     #[arg(long, default_value = "tollgate")]
@@ -35,6 +35,11 @@ pub(crate) struct Server {
 }
 
 impl RedisOptions {
+    /// Returns whether a server is named. A command that can do without one does not require `url`.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// Returns the address of the server, without user and password, if the options are valid.
     pub(crate) fn address(&self) -> Result<String, Failure> {
         self.check_prefix()?;
@@ -73,14 +78,15 @@ impl RedisOptions {
 
     /// Reads the URL. No message shows it, because it may hold a password.
     fn client(&self) -> Result<Client, Failure> {
-        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let named = self.url.as_deref().ok_or_else(|| Failure::new("no server is named, expected --redis URL"))?;
+        let scheme = named.split_once("://").map_or("", |(scheme, _)| scheme);
         let url = match scheme {
-            "redis" | "unix" => self.url.clone(),
-            "redis+unix" => self.url.replacen("redis+unix", "unix", 1),
+            "redis" | "unix" => named.to_owned(),
+            "redis+unix" => named.replacen("redis+unix", "unix", 1),
             "rediss" if cfg!(feature = "tls") => {
                 #[cfg(feature = "tls")]
                 install_crypto();
-                self.url.clone()
+                named.to_owned()
             }
             "rediss" => return Err(Failure::new("rediss:// needs tollgate-cli with the feature tls")),
             "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {

@@ -42,7 +42,8 @@ pub(crate) struct Collector<'a, R> {
     ranking: R,
     tracker: Tracker,
     server: Option<Server>,
-    server_health: Health,
+    /// `None` when no server is named.
+    server_health: Option<Health>,
     metrics: Vec<(Health, MetricsEndpoint)>,
     denied: Vec<(Health, Endpoint)>,
 }
@@ -68,6 +69,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
         let timeout = redis.timeout();
         let metrics = endpoints.metrics(timeout)?;
         let denied = endpoints.denied(timeout)?;
+        let server_health = if redis.is_named() { Some(Health::new(redis.address()?)) } else { None };
         Ok(Self {
             redis,
             limits,
@@ -76,7 +78,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
             ranking,
             tracker: Tracker::new(MOST_COMPARED),
             server: None,
-            server_health: Health::new(redis.address()?),
+            server_health,
             metrics: metrics.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
             denied: denied.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
         })
@@ -94,9 +96,15 @@ impl<'a, R: Ranking> Collector<'a, R> {
             tracker: &mut self.tracker,
             ranking: &mut self.ranking,
         };
-        let (scanned, pages, denied) = tokio::join!(scan.run(), pages, denied);
+        let is_named = self.server_health.is_some();
+        let scanned = async { if is_named { Some(scan.run().await) } else { None } };
+        let (scanned, pages, denied) = tokio::join!(scanned, pages, denied);
 
-        let (uses, scan) = match self.server_health.record(scanned.map_err(|failure| failure.message().to_owned())) {
+        let scanned = self.server_health.as_mut().zip(scanned);
+        let scanned = scanned.and_then(|(health, scanned)| {
+            health.record(scanned.map_err(|failure: Failure| failure.message().to_owned()))
+        });
+        let (uses, scan) = match scanned {
             Some((uses, figures)) => (uses, Some(figures)),
             None => (Uses::new(), None),
         };
@@ -126,8 +134,8 @@ impl<'a, R: Ranking> Collector<'a, R> {
         let healths = self.metrics.iter().map(|(health, _)| health).chain(self.denied.iter().map(|(health, _)| health));
         Snapshot {
             time: OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok()),
-            prefix: self.redis.prefix().to_owned(),
-            redis: self.server_health.source(),
+            prefix: is_named.then(|| self.redis.prefix().to_owned()),
+            redis: self.server_health.as_ref().map(Health::source),
             scan,
             endpoints: healths.map(Health::source).collect(),
             policies: metrics::policies(&uses, &figures),

@@ -9,6 +9,8 @@ mod exposition;
 mod figures;
 mod metrics;
 mod names;
+#[cfg(test)]
+mod panic_tests;
 mod plain;
 mod screen;
 mod sections;

@@ -29,7 +29,8 @@ impl View for Plain {
 
 fn text(snapshot: &Snapshot) -> String {
     let time = snapshot.time.as_deref().unwrap_or_default();
-    let mut text = format!("{time} prefix {}\n", snapshot.prefix);
+    let prefix = snapshot.prefix.as_ref().map(|prefix| format!(" prefix {prefix}")).unwrap_or_default();
+    let mut text = format!("{time}{prefix}\n");
     let mut add = |line: sections::Line| {
         text.push_str(&line.text);
         text.push('\n');

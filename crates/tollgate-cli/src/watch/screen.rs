@@ -48,8 +48,7 @@ impl View for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone.
-        let _ = self.terminal.show_cursor();
+        // The terminal may be gone. The cursor is shown as the value inside is dropped.
         let _ = ratatui::try_restore();
     }
 }
@@ -57,9 +56,10 @@ impl Drop for Screen {
 fn draw(frame: &mut Frame<'_>, snapshot: Option<&Snapshot>) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let prefix = snapshot.map(|snapshot| format!("prefix {}", snapshot.prefix)).unwrap_or_default();
+    let prefix = snapshot.and_then(|snapshot| snapshot.prefix.as_ref());
+    let prefix = prefix.map(|prefix| format!("prefix {prefix}")).unwrap_or_default();
     let head = Layout::horizontal([Constraint::Min(0), Constraint::Length(7)]).split(area);
-    let mut text = vec![TextLine::from(sections::cut(&format!("tollgate top  {prefix}"), width)).bold()];
+    let mut text = vec![TextLine::from(sections::cut(format!("tollgate top  {prefix}").trim_end(), width)).bold()];
     match snapshot {
         None => text.push(TextLine::from("reading …")),
         Some(snapshot) => text.extend(body(snapshot, width, height.saturating_sub(1))),

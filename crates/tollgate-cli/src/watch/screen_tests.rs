@@ -34,8 +34,8 @@ fn snapshot() -> Snapshot {
     let report = ScanReport { states: 4, other_keys: 1, without_limit: 0 };
     Snapshot {
         time: None,
-        prefix: "tollgate".to_owned(),
-        redis: source("127.0.0.1:6379"),
+        prefix: Some("tollgate".to_owned()),
+        redis: Some(source("127.0.0.1:6379")),
         scan: Some(ScanFigures { report, ..figures }),
         endpoints: vec![source("127.0.0.1:9090/metrics")],
         policies: vec![policy("api", 120.0), policy("exports-of-the-night", 7.25)],
@@ -123,8 +123,8 @@ fn no_size_is_too_small() {
 #[test]
 fn sources_that_are_away_and_outages_are_told() {
     let mut away = snapshot();
-    away.redis.failure = Some("cannot connect to 127.0.0.1:6379: the connection was refused".to_owned());
-    away.redis.away_seconds = Some(12);
+    let reason = "cannot connect to 127.0.0.1:6379: the connection was refused";
+    away.redis = Some(Source { failure: Some(reason.to_owned()), away_seconds: Some(12), ..source("127.0.0.1:6379") });
     away.scan = None;
     away.endpoints[0].failure = Some("status 503".to_owned());
     away.endpoints[0].away_seconds = Some(2);
@@ -144,4 +144,24 @@ api            120       1.5  1.9 ms        3";
     assert_eq!(text, expected, "{text}");
     let bad: Vec<_> = sections::status(&away).iter().map(|line| line.is_bad).collect();
     assert_eq!(bad, [true; 4]);
+    assert!(!away.is_read() && snapshot().is_read());
+}
+
+#[test]
+fn without_a_server_the_pages_are_shown_and_what_is_missing_is_told() {
+    let mut pages = snapshot();
+    (pages.prefix, pages.redis, pages.scan) = (None, None, None);
+    (pages.policies, pages.states, pages.denied_keys) = Default::default();
+    let expected = "\
+tollgate top                                                         q quits
+redis  not read: --redis adds units, keys and their use
+page 127.0.0.1:9090/metrics  up
+store tollgate  2 of 2 servers connected, 0 breakers open, 0 queued, 2 repl…
+outage  none
+
+limiter  allowed/s  denied/s     p99  outages
+api            120       1.5  1.9 ms        3";
+    let text = drawn(Some(&pages), 76, 20);
+    assert_eq!(text, expected, "{text}");
+    assert!(sections::status(&pages).iter().all(|line| !line.is_bad) && pages.is_read());
 }

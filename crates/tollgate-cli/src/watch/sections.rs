@@ -53,7 +53,10 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
         }
         text
     });
-    let mut lines = vec![source("redis", &snapshot.redis, redis)];
+    let mut lines = vec![match &snapshot.redis {
+        Some(server) => source("redis", server, redis),
+        None => Line::good("redis  not read: --redis adds units, keys and their use"),
+    }];
     lines.extend(snapshot.endpoints.iter().map(|endpoint| source("page", endpoint, Some("up".to_owned()))));
     for store in &snapshot.stores {
         let is_bad = store.connected < store.servers || store.breakers_open > 0;

@@ -45,21 +45,32 @@ enum Wish {
 }
 
 /// Shows snapshots until the user quits, a signal comes, or the number of refreshes is reached.
+///
+/// # Errors
+///
+/// When the view cannot be opened or written to, and when no refresh of a given number could read a source.
 pub(crate) async fn run<V: View, R: Ranking>(
     collector: Collector<'_, R>,
     pace: Pace,
-    mut view: V,
+    open: impl FnOnce() -> io::Result<V>,
 ) -> Result<(), Failure> {
+    // A signal that comes while the view takes over the terminal must not leave it so.
+    let mut stopped = pin!(stopped());
+    let mut view = open().map_err(|error| Failure::new(format_args!("cannot use the terminal: {error}")))?;
     let most = pace.refreshes.map_or(usize::MAX, |refreshes| refreshes as usize);
     let mut snapshots = pin!(snapshots(collector, pace.interval).take(most));
-    let mut stopped = pin!(stopped());
     let mut events = V::READS_KEYS.then(EventStream::new);
+    let mut has_read = false;
     loop {
         let shown = tokio::select! {
             () = &mut stopped => return Ok(()),
             snapshot = snapshots.next() => match snapshot {
-                Some(snapshot) => view.show(snapshot),
-                None => return Ok(()),
+                Some(snapshot) => {
+                    has_read |= snapshot.is_read();
+                    view.show(snapshot)
+                }
+                None if has_read => return Ok(()),
+                None => return Err(Failure::new("nothing could be read: every source was away at every refresh")),
             },
             wish = next_wish(&mut events) => match wish {
                 Wish::Quit => return Ok(()),
@@ -116,25 +127,34 @@ fn wish(event: &Event) -> Wish {
     }
 }
 
-/// Waits for SIGINT, SIGTERM or SIGHUP.
-async fn stopped() {
-    #[cfg(unix)]
-    {
-        use signal::unix::{SignalKind, signal};
+/// Listens for SIGINT, SIGTERM and SIGHUP from now on, also before the future is polled. It ends when one comes.
+#[cfg(unix)]
+fn stopped() -> impl Future<Output = ()> {
+    use signal::unix::{SignalKind, signal};
 
-        let received = |kind| async move {
-            match signal(kind) {
-                Ok(mut signal) => drop(signal.recv().await),
-                Err(_) => future::pending().await,
+    let received = |kind| {
+        let signal = signal(kind).ok();
+        async move {
+            match signal {
+                Some(mut signal) => drop(signal.recv().await),
+                None => future::pending().await,
             }
-        };
+        }
+    };
+    let (interrupt, terminate) = (received(SignalKind::interrupt()), received(SignalKind::terminate()));
+    let hangup = received(SignalKind::hangup());
+    async {
         tokio::select! {
-            () = received(SignalKind::interrupt()) => {}
-            () = received(SignalKind::terminate()) => {}
-            () = received(SignalKind::hangup()) => {}
+            () = interrupt => {}
+            () = terminate => {}
+            () = hangup => {}
         }
     }
-    #[cfg(not(unix))]
+}
+
+/// Waits for Ctrl-C.
+#[cfg(not(unix))]
+async fn stopped() {
     if signal::ctrl_c().await.is_err() {
         future::pending().await
     }

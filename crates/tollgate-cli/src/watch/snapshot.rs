@@ -9,9 +9,11 @@ use crate::redis::{Entry, ScanReport};
 pub(crate) struct Snapshot {
     /// The time by RFC 3339.
     pub(crate) time: Option<String>,
-    pub(crate) prefix: String,
-    pub(crate) redis: Source,
-    /// What the scan found. `None` when the server is away.
+    /// The prefix of the store's keys. `None` when no server is named.
+    pub(crate) prefix: Option<String>,
+    /// The server. `None` when none is named.
+    pub(crate) redis: Option<Source>,
+    /// What the scan found. `None` when the server is away, or none is named.
     pub(crate) scan: Option<ScanFigures>,
     pub(crate) endpoints: Vec<Source>,
     pub(crate) policies: Vec<PolicyFigures>,
@@ -21,6 +23,13 @@ pub(crate) struct Snapshot {
     /// The keys with the most use.
     pub(crate) states: Vec<Entry>,
     pub(crate) denied_keys: Vec<DeniedKey>,
+}
+
+impl Snapshot {
+    /// Returns whether a source was read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.scan.is_some() || self.endpoints.iter().any(|endpoint| endpoint.failure.is_none())
+    }
 }
 
 /// Tells whether a source answers.

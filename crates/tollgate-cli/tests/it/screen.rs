@@ -34,6 +34,29 @@ fn the_screen_shows_the_prefix_and_follows_the_size_of_the_terminal() {
 }
 
 #[test]
+fn a_signal_that_comes_as_the_screen_opens_restores_the_terminal() {
+    let redis = RedisServer::start();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut terminal = Terminal::start(&top(&redis.url(), &[]), 24, 80);
+        terminal.wait("a screen in use", |_| !terminal.is_restored());
+        terminal.signal(signal);
+        assert!(terminal.ended().success(), "{signal:?}");
+        terminal.wait("the terminal as it was", |_| terminal.is_restored());
+    }
+}
+
+#[test]
+fn plain_lines_on_a_terminal_have_no_escape_codes() {
+    let redis = RedisServer::start();
+    fill(&redis, [("tollgate:{acme}:api:f1".to_owned(), 7)]);
+    let mut terminal =
+        Terminal::start(&top(&redis.url(), &["--plain", "--refreshes", "1", "--policy", "api=7/d"]), 24, 80);
+    assert!(terminal.ended().success());
+    let _ = terminal.wait("the state", |screen| screen.contains("acme"));
+    assert!(!terminal.written().contains('\u{1b}'), "{:?}", terminal.written());
+}
+
+#[test]
 fn keys_and_signals_end_it_and_restore_the_terminal() {
     let redis = RedisServer::start();
     let ways: [fn(&Terminal); 4] = [

@@ -50,6 +50,7 @@ impl Terminal {
         let mut session = Command::new("setsid");
         session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
         session.env_remove("TOLLGATE_REDIS_URL").env("TERM", "xterm-256color");
+        session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         session.stdin(stdio()).stdout(stdio()).stderr(stdio());
         resize(&user, rows, columns);
         let child = session.spawn().unwrap();

@@ -127,6 +127,14 @@ fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
     assert!(snapshot["states"].as_array().unwrap().iter().all(is_digest), "{snapshot}");
     assert!(!process.output().contains("acme") && !process.output().contains("{127.0.0.1}"), "{snapshot}");
 
+    // The pages alone are enough, and what only Redis tells is named.
+    let run =
+        tollgate(["top", "--plain", "--refreshes", "2", "--interval", "1", "--metrics", &metrics, "--denied", &denied]);
+    let has =
+        |words: &str| assert!(run.status == 0 && run.stdout.contains(words), "{words}: {}{}", run.stdout, run.stderr);
+    ["redis  not read: --redis adds units", "outage  none", "denied/s", "login", &digest].into_iter().for_each(has);
+    assert!(!run.stdout.contains("prefix") && !run.stdout.contains("away for"), "{}", run.stdout);
+
     redis.kill();
     let _ = until(&process, "the outage of a limiter", |snapshot| {
         let _ = send(address, "POST", "/login", "acme");
@@ -156,6 +164,38 @@ fn sources_that_go_away_are_a_state_and_come_back() {
     let _ = until(&process, "the return of the server", |snapshot| snapshot["redis"]["failure"].is_null());
     assert!(process.terminate().success());
     assert!(!process.output().contains(PASSWORD));
+}
+
+#[test]
+fn a_run_that_could_read_nothing_fails_after_its_last_refresh() {
+    let nobody = format!("127.0.0.1:{}", ports::free());
+    for source in [["--redis", &format!("redis://{nobody}")], ["--metrics", &format!("http://{nobody}/metrics")]] {
+        let run = tollgate(["top", "--plain", "--interval", "1", "--refreshes", "2"].into_iter().chain(source));
+        assert_eq!(run.stdout.matches("away for").count(), 2, "{}", run.stdout);
+        assert_eq!(
+            (run.status, &*run.stderr),
+            (2, "error: nothing could be read: every source was away at every refresh\n")
+        );
+    }
+}
+
+#[test]
+fn pages_alone_are_no_source_for_what_redis_tells() {
+    let page = "http://127.0.0.1:1/metrics";
+    for (arguments, words) in [
+        (
+            &["--plain"][..],
+            "nothing to read: name a server with --redis <URL>, or running services with --metrics <URL>",
+        ),
+        (&["--once"], "nothing to read"),
+        (&["--once", "--metrics", page], "cannot be used with"),
+        (&["--plain", "--metrics", page, "--policy", "api=1/s"], "--rules and --policy are compared"),
+        (&["--plain", "--metrics", page, "--by", "share"], "--by share needs the limits"),
+    ] {
+        let run = tollgate(["top"].iter().chain(arguments));
+        assert!(run.status == 2 && run.stdout.is_empty(), "{}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    }
 }
 
 #[test]

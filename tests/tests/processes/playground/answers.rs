@@ -66,6 +66,17 @@ fn events_tell_the_counts_the_level_the_response_and_the_latency() {
     let headers = left["answer"]["headers"].to_string();
     assert!(headers.contains("RateLimit-Policy"), "{headers}");
 
+    // A burst to one pane leaves the other one alone.
+    playground.done("POST", "/api/send", &json!({ "requests": 3, "cost": 0, "panes": ["right"] }));
+    let (mut left, mut right) = (0, 0);
+    events.until("the burst to one pane", "tick", |tick| {
+        let count = |pane: usize, name: &str| tick["panes"][pane]["counts"][name].as_u64().expect("a count");
+        left += count(0, "admitted") + count(0, "denied");
+        right += count(1, "admitted") + count(1, "denied");
+        right == 3
+    });
+    assert_eq!(left, 0);
+
     // A page that is opened later starts with the last minute.
     let (_, later) = playground.events().next().expect("an event");
     let history = later["history"].as_array().expect("a list");

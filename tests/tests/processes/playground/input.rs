@@ -5,6 +5,41 @@ use serde_json::{Value, json};
 use super::Playground;
 
 #[test]
+fn requests_to_other_hosts_are_refused_whatever_they_ask_for() {
+    let mut playground = Playground::start(&[], None);
+    let page = |host: &str| playground.answer(&format!("GET / HTTP/1.0\r\nHost: {host}"), b"");
+    for host in ["localhost:3000", "127.0.0.1:3000", "[::1]:3000", "192.0.2.7"] {
+        assert_eq!(page(host).0, 200, "{host}");
+    }
+    // A name of another site, which its owner may point to 127.0.0.1, stays in the field.
+    for host in
+        ["evil.example", "127.0.0.1.evil.example:3000", "localhost.evil.example", "localhost\r\nHost: evil.example"]
+    {
+        let (status, head, body) = page(host);
+        assert!(status == 421 && head.contains("content-type: application/problem+json"), "{host}: {head}{body}");
+        assert!(head.contains("content-security-policy: ") && body.contains("evil.example"), "{head}{body}");
+    }
+    let json = "Host: evil.example\r\nContent-Type: application/json";
+    for (request, body) in [
+        ("GET /api/state", ""),
+        ("GET /api/events", ""),
+        ("GET /limited/left", ""),
+        ("GET /work?seconds=1", ""),
+        ("GET http://evil.example/api/state", ""),
+        ("PUT /api/redis", r#"{"running": false}"#),
+        ("PUT /api/key", r#"{"key": "evil"}"#),
+        ("DELETE /api/work", ""),
+    ] {
+        let (status, _, answer) = playground.answer(&format!("{request} HTTP/1.0\r\n{json}"), body.as_bytes());
+        assert_eq!(status, 421, "{request}: {answer}");
+    }
+    let absolute = "GET http://evil.example/api/state HTTP/1.0\r\nHost: localhost";
+    assert_eq!(playground.answer(absolute, b"").0, 421);
+    assert!(playground.get("/api/state").2.contains(r#""key":"demo""#));
+    assert!(playground.process.terminate().success());
+}
+
+#[test]
 fn hostile_input_is_refused_and_names_the_field_and_the_value() {
     let mut playground = Playground::start(&[], None);
     let policy = |field: &str, value: Value| {
@@ -16,6 +51,7 @@ fn hostile_input_is_refused_and_names_the_field_and_the_value() {
         ("amount", json!(0)),
         ("amount", json!(-1)),
         ("amount", json!("ten")),
+        ("amount", json!(10_001)),
         ("burst", json!(4_294_967_296_u64)),
         ("period_ms", json!(0)),
         ("name", json!("two\r\nlines")),
@@ -40,6 +76,7 @@ fn hostile_input_is_refused_and_names_the_field_and_the_value() {
         ("/api/send", json!({ "requests": 1, "cost": 1, "panes": vec!["left"; 100] }), "panes", "100"),
         ("/api/work", json!({ "seconds": 61 }), "seconds", "61"),
         ("/api/reservations", json!({ "pane": "left", "estimate": 11 }), "estimate", "11"),
+        ("/api/reservations", json!({ "pane": "left", "estimate": 0 }), "estimate", "0"),
         ("/api/reservations/none", json!({ "cost": 1 }), "id", "none"),
     ] {
         let refused = playground.refused("POST", path, &body);

@@ -37,7 +37,8 @@ impl Playground {
         let mut stream = TcpStream::connect(self.address).expect("the example listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time above zero");
         // HTTP/1.0 has no chunks between the lines of a stream.
-        write!(stream, "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len()).expect("a request");
+        let host = if head.contains("\r\nHost:") { "" } else { "\r\nHost: localhost" };
+        write!(stream, "{head}{host}\r\nContent-Length: {}\r\n\r\n", body.len()).expect("a request");
         // The server may answer, and close, before it has read a huge body.
         let _ = stream.write_all(body);
         BufReader::new(stream)
@@ -114,14 +115,15 @@ impl Events {
         }
     }
 
-    /// Reads events until `condition` holds for the data of one named `name`.
+    /// Reads events until `condition` holds for the data of one named `name`, for half a minute. Work of a minute then has not
+    /// ended by itself.
     pub(super) fn until(&mut self, what: &str, name: &str, mut condition: impl FnMut(&Value) -> bool) -> Value {
-        for _ in 0..400 {
+        for _ in 0..120 {
             let (event, data) = self.next().expect("the stream goes on");
             if event == name && condition(&data) {
                 return data;
             }
         }
-        panic!("100 s of events without {what}");
+        panic!("120 events without {what}");
     }
 }

@@ -55,17 +55,6 @@ pub mod aggregated_discovery_service_client {
     pub struct AggregatedDiscoveryServiceClient<T> {
         inner: tonic::client::Grpc<T>,
     }
-    impl AggregatedDiscoveryServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
     impl<T> AggregatedDiscoveryServiceClient<T>
     where
         T: tonic::client::GrpcService<tonic::body::Body>,

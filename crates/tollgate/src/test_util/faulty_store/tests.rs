@@ -69,6 +69,22 @@ async fn permits_are_granted_in_the_process_while_the_store_fails() {
     assert!(denied.degraded().is_some());
 }
 
+#[tokio::test(start_paused = true)]
+async fn units_accrue_in_an_outage_while_the_time_of_tokio_is_paused() {
+    let store = FaultyStore::default();
+    let limiter = Limiter::builder(store.clone())
+        .policies(Policy::token_bucket("api", Quota::per_hour(1)))
+        .outage_clock(Clock::tokio())
+        .build();
+    store.fail();
+    let is_allowed = async || limiter.check("acme").await.expect("a decision").is_allowed();
+    assert!(is_allowed().await && !is_allowed().await);
+    tokio::time::advance(Duration::from_secs(3_599)).await;
+    assert!(!is_allowed().await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(is_allowed().await);
+}
+
 #[tokio::test]
 async fn units_accrue_in_an_outage_on_the_clock_of_the_test() {
     let (store, clock) = (FaultyStore::default(), Clock::manual(0));
