@@ -2,7 +2,7 @@
 
 use std::{env, process::Command, time::Duration};
 
-use tollgate_test_support::{Admission, LEASED_PER_SECOND, LeaseReplicas, most_above};
+use tollgate_test_support::{Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, most_above};
 use tollgate_tests::{RedisServer, WallClock};
 
 use crate::{
@@ -19,10 +19,6 @@ const JUMP: Duration = Duration::from_secs(3_600);
 /// The times at which the replicas are disturbed in a round.
 const DISTURBANCES: usize = 3;
 
-/// All replicas, and those that are left when the first was killed.
-const ALL: [usize; 4] = [0, 1, 2, 3];
-const OTHERS: [usize; 3] = [1, 2, 3];
-
 /// Runs one of the replicas.
 pub(crate) fn replica(url: &str) {
     tollgate_test_support::run_lease_replica(url);
@@ -38,7 +34,10 @@ fn start(server: &RedisServer, generation: Duration) -> LeaseReplicas {
         command.args([REPLICA, &server.url()]);
         command
     };
-    LeaseReplicas::start(program, generation)
+    let replicas = LeaseReplicas::start(program, generation);
+    // From here on, each unit that is granted too much is above the bound.
+    replicas.wait_until_drained();
+    replicas
 }
 
 /// The sum of rounds.
@@ -89,7 +88,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
         let server = RedisServer::start();
         let mut replicas = start(&server, generation(pace));
         replicas.kill(0);
-        replicas.wait_for_leases(&OTHERS);
+        replicas.wait_until_drained();
         sum.add(&server, &replicas.end());
     };
     rounds(pace, round).await.findings(0)
@@ -100,8 +99,7 @@ pub(super) async fn stopped(pace: Pace) -> Findings {
         let server = RedisServer::start();
         let replicas = start(&server, generation(pace));
         for at in 0..DISTURBANCES {
-            replicas.stop(at, 3 * generation(pace));
-            replicas.wait_for_leases(&ALL);
+            replicas.stop(at, &server);
         }
         sum.add(&server, &replicas.end());
     };
@@ -114,22 +112,19 @@ pub(super) async fn cut(pace: Pace) -> Findings {
         let replicas = start(&server, generation(pace));
         for _ in 0..3 * DISTURBANCES {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            replicas.wait_for_leases(&ALL);
+            replicas.wait_until_drained();
         }
         sum.add(&server, &replicas.end());
     };
     rounds(pace, round).await.findings(0)
 }
 
-/// Half of the burst may be leased.
-const MOST_LEASED: u64 = LEASED_PER_SECOND / 2;
-
 pub(super) async fn lost(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
         let replicas = start(&server, generation(pace));
         server.command(&["FLUSHALL"]);
-        replicas.wait_for_leases(&ALL);
+        replicas.wait_until_drained();
         sum.add(&server, &replicas.end());
     };
     rounds(pace, round).await.findings(LEASED_PER_SECOND + MOST_LEASED)
@@ -142,7 +137,7 @@ pub(super) async fn server_clock(pace: Pace) -> Findings {
             let server = RedisServer::builder().clock(&clock).start();
             let replicas = start(&server, generation(pace));
             jump(&clock, JUMP);
-            replicas.wait_for_leases(&ALL);
+            replicas.wait_until_drained();
             sum.add(&server, &replicas.end());
         }
     };
