@@ -34,7 +34,7 @@ pub(super) const GENERATION: &str = "LEASE_GENERATION_MS";
 pub(super) enum Load {
     /// Checks at a moderate rate, so that it is granted units and holds some.
     Gather,
-    /// Does nothing.
+    /// Asks nothing of the key. Only looks at another one, to learn whether the store is there.
     Rest,
     /// Spends at once what it can get.
     Spend,
@@ -53,13 +53,15 @@ impl Load {
     }
 }
 
-/// A line of the output: a check that the store or a leased unit decided.
+/// A line of the output: a check that the store or a leased unit decided, or a look at another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// The check was admitted. The number of units that the process holds is there when a leased unit decided it.
     Admitted { from_us: u64, to_us: u64, holds: Option<u64> },
     /// The store denied the check.
     Denied { from_us: u64 },
+    /// The store has answered a look at another key.
+    Reached { from_us: u64 },
 }
 
 impl Line {
@@ -71,14 +73,15 @@ impl Line {
         match word {
             "admitted" => Some(Self::Admitted { from_us: number()?, to_us: number()?, holds: number() }),
             "denied" => Some(Self::Denied { from_us: number()? }),
+            "reached" => Some(Self::Reached { from_us: number()? }),
             _ => None,
         }
     }
 
     /// Returns the time at which the check began, in microseconds of the machine's monotonic clock.
-    pub(super) fn from_us(self) -> u64 {
+    pub(super) fn began_us(self) -> u64 {
         match self {
-            Self::Admitted { from_us, .. } | Self::Denied { from_us } => from_us,
+            Self::Admitted { from_us, .. } | Self::Denied { from_us } | Self::Reached { from_us } => from_us,
         }
     }
 
@@ -87,6 +90,7 @@ impl Line {
             Self::Admitted { from_us, to_us, holds: Some(holds) } => println!("admitted {from_us} {to_us} {holds}"),
             Self::Admitted { from_us, to_us, holds: None } => println!("admitted {from_us} {to_us}"),
             Self::Denied { from_us } => println!("denied {from_us}"),
+            Self::Reached { from_us } => println!("reached {from_us}"),
         }
     }
 }
@@ -122,32 +126,37 @@ pub fn run_lease_replica(url: &str) {
     });
 }
 
-async fn run(limiter: Limiter, mut load: watch::Receiver<Load>, task: u64) {
+async fn run(limiter: Limiter, load: watch::Receiver<Load>, task: u64) {
     sleep(PAUSE * task as u32 / TASKS as u32).await;
-    loop {
-        // An error: nobody tells this process anything any more.
-        if load.wait_for(|load| *load != Load::Rest).await.is_err() {
-            return;
-        }
+    // An error: nobody tells this process anything any more.
+    while load.has_changed().is_ok() {
         let next = Instant::now() + PAUSE;
-        let is_admitted = check(&limiter).await;
-        if !is_admitted || *load.borrow() == Load::Gather {
+        let now = *load.borrow();
+        let line = if now == Load::Rest { look(&limiter).await } else { check(&limiter).await };
+        if let Some(line) = line {
+            line.print();
+        }
+        if now != Load::Spend || !matches!(line, Some(Line::Admitted { .. })) {
             sleep_until(next).await;
         }
     }
 }
 
-/// Checks once, and prints the decision.
-async fn check(limiter: &Limiter) -> bool {
+/// Checks once. Returns `None` when neither the store nor a leased unit decides.
+async fn check(limiter: &Limiter) -> Option<Line> {
     let from_us = now_us();
     let decided = limiter.check("hot").await;
     let to_us = now_us();
-    let Ok(decision) = decided else { return false };
+    let decision = decided.ok()?;
     // A leased decision tells the units that are left in this process.
     let holds = decision.states().next().filter(|_| decision.is_leased()).map(|state| state.remaining());
-    let line = if decision.is_allowed() { Line::Admitted { from_us, to_us, holds } } else { Line::Denied { from_us } };
-    line.print();
-    decision.is_allowed()
+    Some(if decision.is_allowed() { Line::Admitted { from_us, to_us, holds } } else { Line::Denied { from_us } })
+}
+
+/// Looks at another key. Returns `None` when the store does not answer.
+async fn look(limiter: &Limiter) -> Option<Line> {
+    let from_us = now_us();
+    limiter.peek("other").await.ok().map(|_| Line::Reached { from_us })
 }
 
 #[cfg(test)]
@@ -160,6 +169,7 @@ mod tests {
         assert_eq!(Line::read("admitted 7 9 0"), Some(leased));
         assert_eq!(Line::read("admitted 7 9"), Some(Line::Admitted { from_us: 7, to_us: 9, holds: None }));
         assert_eq!(Line::read("denied 7"), Some(Line::Denied { from_us: 7 }));
+        assert_eq!(Line::read("reached 7"), Some(Line::Reached { from_us: 7 }));
         for other in ["ready", "", "admitted 7", "admitted 7 x"] {
             assert_eq!(Line::read(other), None, "{other}");
         }

@@ -3,7 +3,7 @@
 use std::{process::Command, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tollgate_tests::{Process, RedisServer, wait};
+use tollgate_tests::{Process, RedisSentinels, RedisServer, wait};
 
 use super::{
     bound::Admission,
@@ -96,21 +96,35 @@ impl LeaseReplicas {
         self.drain();
     }
 
-    /// Lets the processes that live spend what they can get, until the store has denied each.
+    /// Lets Sentinels replace the master while the processes hold units, and waits until the processes have drained the
+    /// next one.
+    ///
+    /// `before` is called when nothing is written any more. It may change what the next master begins with.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn drain(&self) {
+    /// When no other master is there within a minute, or the processes do not drain it.
+    pub fn fail_over(&self, sentinels: &RedisSentinels, before: impl FnOnce(&RedisSentinels)) {
+        self.0[0].wait_for_units();
+        self.tell(Load::Rest);
+        sentinels.wait_for_replicas();
+        before(sentinels);
+        sentinels.fail_over();
+        wait::until("another master", PATIENCE, || sentinels.risen().is_some());
+        // It would admit checks until the processes have learned of the other one.
+        sentinels.old().kill();
+        let since_us = now_us();
+        // Units that are spent before accrue again until the other master is asked.
+        wait::until("each process to reach it", PATIENCE, || self.alive().all(|it| it.has_reached(since_us)));
+        self.drain();
+    }
+
+    /// Lets the processes that live spend what they can get, until the store has denied each.
+    fn drain(&self) {
         let since_us = now_us();
         self.tell(Load::Spend);
         wait::until("each process to be denied", PATIENCE, || self.alive().all(|it| it.is_denied(since_us)));
         self.tell(Load::Gather);
-    }
-
-    /// Lets the processes that live do nothing, until [`drain`](Self::drain).
-    pub fn rest(&self) {
-        self.tell(Load::Rest);
     }
 
     /// Waits until all processes that live have spent leased units, from now on.
@@ -162,12 +176,17 @@ impl Replica {
         self.last(since_us, |line| matches!(line, Line::Denied { .. }).then_some(())).is_some()
     }
 
+    /// Returns whether the store has answered a look at another key that began since a time.
+    fn has_reached(&self, since_us: u64) -> bool {
+        self.last(since_us, |line| matches!(line, Line::Reached { .. }).then_some(())).is_some()
+    }
+
     /// Returns what the last line tells that tells it, of a check that began since a time.
     fn last<T>(&self, since_us: u64, tells: impl Fn(Line) -> Option<T>) -> Option<T> {
         let output = self.process.output();
         let lines = output.lines().rev().filter_map(Line::read);
         // Checks of several tasks end in another order than they began in.
-        lines.filter(|line| line.from_us() >= since_us).find_map(tells)
+        lines.filter(|line| line.began_us() >= since_us).find_map(tells)
     }
 
     fn signal(&self, signal: Signal) {
@@ -179,6 +198,6 @@ impl Replica {
 fn admission(line: Line) -> Option<Admission> {
     match line {
         Line::Admitted { from_us, to_us, holds } => Some(Admission { from_us, to_us, is_leased: holds.is_some() }),
-        Line::Denied { .. } => None,
+        Line::Denied { .. } | Line::Reached { .. } => None,
     }
 }
