@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     env,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -36,8 +36,24 @@ impl Process {
     /// When it cannot be started, ends, or is not ready within 30 seconds; the message contains its output.
     #[must_use]
     #[track_caller]
-    pub fn start(mut command: Command, ready: &str) -> Self {
-        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    pub fn start(command: Command, ready: &str) -> Self {
+        Self::start_reading(Stdio::null(), command, ready)
+    }
+
+    /// Starts `command` as [`start`](Self::start) does, for [`tell`](Self::tell).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn start_listening(command: Command, ready: &str) -> Self {
+        Self::start_reading(Stdio::piped(), command, ready)
+    }
+
+    #[track_caller]
+    fn start_reading(input: Stdio, mut command: Command, ready: &str) -> Self {
+        let spawned = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
         let guard = ChildGuard::on(&child, None).expect("sh is everywhere");
         let lines = Arc::default();
@@ -89,6 +105,16 @@ impl Process {
     #[must_use]
     pub fn output(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Writes a line to its standard input.
+    ///
+    /// # Panics
+    ///
+    /// When it was not started by [`start_listening`](Self::start_listening), or reads no more.
+    pub fn tell(&self, line: &str) {
+        let mut input = self.child.stdin.as_ref().expect("it was started to be told");
+        writeln!(input, "{line}").expect("it reads its input");
     }
 
     /// Waits until it has printed a line that contains `part`, and returns the first such line.
@@ -247,6 +273,13 @@ mod tests {
     fn a_program_is_ready_once_it_says_so() {
         let process = Process::start(sh(POLITE), "ready");
         assert_eq!(process.ready_line(), "ready on 1");
+    }
+
+    #[test]
+    fn a_program_reads_what_it_is_told() {
+        let mut process = Process::start_listening(sh("echo ready; read -r word; echo \"heard $word\""), "ready");
+        process.tell("you");
+        assert_eq!(process.wait_for_line("heard"), "heard you");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::fmt;
 /// | a number with a leading zero, such as `010` | is refused | is octal, as in YAML 1.1 |
 /// | `yes`, `no`, `on`, `off` (YAML 1.1) | are texts | are booleans where a boolean is expected |
 /// | `metadata` with `detailed_metric` or `value_to_metric` | is returned | is lost |
-/// | additions: `quota`, `window`, `algorithm`, `burst`, `limits`, `prefix_v6`, `on_outage`, `rate_limits` | are allowed | are refused |
+/// | additions: `quota`, `window`, `algorithm`, `burst`, `lease`, `limits`, `prefix_v6`, `on_outage`, `rate_limits` | are allowed | are refused |
 ///
 /// Some files that Envoy's service accepts are refused in both modes, with the place: a field that appears twice in one
 /// mapping (the service takes the last one), a known field in the wrong mapping (the service ignores it), a second

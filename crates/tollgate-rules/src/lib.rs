@@ -70,11 +70,17 @@
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
+//! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see below |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
 //! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
 //! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
 //! first day. Write `time_zone: UTC` for calendar months in UTC.
+//!
+//! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a counter that is asked
+//! for often, and spends them without a call to Redis. The terms are those of [`Lease`](tollgate::Lease), as in
+//! `lease: {generation: 2s, share: 16}`. Of several `limits`, all are leased, or none. A leased limit is not decided in
+//! one step with limits that are not. A limit that becomes leased begins with fresh counters.
 //!
 //! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit,
 //! or else the path of the descriptor. A rule whose amount changes therefore continues its counters.

@@ -41,7 +41,8 @@ pub enum Limit {
 }
 
 impl fmt::Display for Limit {
-    /// Writes the quotas as in `100/min and 5/s`, and a window of the calendar as in `10000/month in Europe/Berlin`.
+    /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in `10000/month in Europe/Berlin`, and a
+    /// leased quota as in `1000/s leased`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -59,10 +60,11 @@ impl fmt::Display for Limit {
 fn quota_text(policy: &Policy) -> String {
     let algorithm = policy.algorithm().to_string();
     let calendar = algorithm.strip_prefix("calendar_window(").and_then(|parts| parts.strip_suffix(')'));
-    match calendar.and_then(|parts| parts.split_once(", ")) {
+    let quota = match calendar.and_then(|parts| parts.split_once(", ")) {
         Some((unit, zone)) => format!("{}/{unit} in {zone}", policy.quota().amount()),
         None => policy.quota().to_string(),
-    }
+    };
+    if policy.lease().is_some() { format!("{quota} leased") } else { quota }
 }
 
 impl Limit {

@@ -24,7 +24,7 @@ mod sentinels;
 pub use binary::find as find_binary;
 pub use builder::Builder;
 pub use cluster::RedisCluster;
-pub use sentinels::{RedisSentinels, calls_of, field};
+pub use sentinels::{RedisSentinels, calls_of, field, keys_of};
 
 /// The longest time in which a server ends.
 const ENDING: Duration = Duration::from_secs(20);

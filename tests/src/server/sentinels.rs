@@ -120,6 +120,38 @@ impl RedisSentinels {
         self.servers[1..].iter().find(|server| field(server, "replication", "role") == "master")
     }
 
+    /// Returns the URL of a store that asks the Sentinels for the master.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.sentinels.iter().map(|sentinel| sentinel.addr().to_string()).collect();
+        format!("redis+sentinel://{}/m", hosts.join(","))
+    }
+
+    /// Waits until both replicas have received all writes of the master.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within a minute.
+    pub fn wait_for_replicas(&self) {
+        wait::until("the replicas to have all writes", LIMIT, || {
+            let written = field(self.old(), "replication", "master_repl_offset");
+            self.servers[1..].iter().all(|server| field(server, "replication", "slave_repl_offset") == written)
+        });
+    }
+
+    /// Removes all keys from both replicas, as if they had received no write of the master.
+    ///
+    /// # Panics
+    ///
+    /// When a replica refuses.
+    pub fn empty_replicas(&self) {
+        for server in &self.servers[1..] {
+            for words in [&["CONFIG", "SET", "replica-read-only", "no"][..], &["FLUSHALL"]] {
+                assert_eq!(server.command(words).text(), "OK");
+            }
+        }
+    }
+
     /// Requests a planned fail-over, and returns once a Sentinel agreed.
     ///
     /// # Panics
@@ -176,4 +208,15 @@ pub fn field(server: &RedisServer, section: &str, name: &str) -> String {
 #[must_use]
 pub fn calls_of(server: &RedisServer, command: &str) -> u64 {
     super::number_in(&field(server, "commandstats", &format!("cmdstat_{command}")), "calls")
+}
+
+/// Counts the keys of the server, and those that expire, as [`field`] does.
+///
+/// # Panics
+///
+/// As [`field`].
+#[must_use]
+pub fn keys_of(server: &RedisServer) -> (u64, u64) {
+    let database = field(server, "keyspace", "db0");
+    (super::number_in(&database, "keys"), super::number_in(&database, "expires"))
 }

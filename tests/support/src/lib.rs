@@ -28,7 +28,8 @@ pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
 pub use leases::{
-    Admission, LEASED_ALGORITHMS, LEASED_PER_SECOND, LeaseReplicas, compare_leases, most_above, run_lease_replica,
+    Admission, LEASED_ALGORITHMS, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, most_above,
+    run_lease_replica,
 };
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;

@@ -13,6 +13,7 @@ mod distance;
 mod diversity;
 mod faults;
 mod forgetful_server;
+mod leased_rules;
 mod leases;
 mod live_change;
 mod margin;

@@ -5,4 +5,5 @@ mod cluster_killed;
 mod cluster_moves;
 mod cluster_stalled;
 mod cluster_tls;
+mod leases;
 mod sentinel;

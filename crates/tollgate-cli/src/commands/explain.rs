@@ -90,6 +90,7 @@ struct PolicyReport {
     name: String,
     algorithm: String,
     quota: String,
+    is_leased: bool,
 }
 
 impl Explain {
@@ -160,7 +161,8 @@ impl DescriptorReport {
         }
         let policies = self.rule.iter().flat_map(|rule| &rule.policies);
         for policy in policies {
-            let _ = writeln!(text, "policy {}: {} {}", policy.name, policy.algorithm, policy.quota);
+            let leased = if policy.is_leased { " leased" } else { "" };
+            let _ = writeln!(text, "policy {}: {} {}{leased}", policy.name, policy.algorithm, policy.quota);
         }
         if let (Some(key), true) = (&self.key, self.treatment == "charged") {
             let _ = writeln!(text, "counter key {key}");
@@ -199,6 +201,7 @@ impl From<&Rule> for RuleReport {
                     name: policy.name().to_owned(),
                     algorithm: policy.algorithm().to_string(),
                     quota: policy.quota().to_string(),
+                    is_leased: policy.lease().is_some(),
                 })
                 .collect(),
             _ => Vec::new(),

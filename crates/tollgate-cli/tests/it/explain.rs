@@ -27,6 +27,17 @@ fn policy(text: &str) -> String {
 }
 
 #[test]
+fn a_leased_limit_is_told() {
+    let rules = "domain: d\ndescriptors:\n- {key: k, rate_limit: {quota: 1000/s, lease: true}}\n";
+    let file = File::new("rules.yaml", rules);
+    let run = tollgate(["explain", file.path(), "k=x"]);
+    assert!(run.stdout.contains("limit 1000/s leased of d.k "), "{}", run.stdout);
+    assert!(run.stdout.contains("policy k: fixed_window 1000/s leased\n"), "{}", run.stdout);
+    let json = tollgate(["explain", file.path(), "k=x", "--format", "json"]).json();
+    assert_eq!(json["descriptors"][0]["rule"]["policies"][0]["is_leased"], true);
+}
+
+#[test]
 fn a_limit_that_another_one_replaces_is_told_as_not_applied() {
     let file = File::new("rules.yaml", SHOP);
     let arguments = ["explain", file.path(), "tenant=gold", "+", "tenant=gold", "route=/export"];

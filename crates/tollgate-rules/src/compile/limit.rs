@@ -10,6 +10,7 @@ use super::{
     compiler::Compiler,
     errors::Trail,
     fields::{listed, similar},
+    lease::LeaseField,
     names::policy_name,
 };
 use crate::{
@@ -44,13 +45,14 @@ struct LimitFields<'n> {
     algorithm: Option<(Algorithm, Position)>,
     /// The name of the time zone in which the windows begin.
     time_zone: Option<(Box<str>, Position)>,
+    lease: Option<LeaseField>,
     limits: Option<&'n Node>,
     /// A field has a mistake that was reported already.
     is_broken: bool,
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 6] = ["quota", "window", "algorithm", "burst", "time_zone", "limits"];
+const ADDITIONS: [&str; 7] = ["quota", "window", "algorithm", "burst", "time_zone", "lease", "limits"];
 
 impl Compiler {
     /// Reads the `rate_limit` of the descriptor with this path.
@@ -65,7 +67,7 @@ impl Compiler {
             self.check_unlimited(&read, trail, at);
             Some(Limit::Unlimited)
         } else if let Some(list) = read.limits {
-            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm", "time_zone"];
+            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm", "time_zone", "lease"];
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
         } else {
@@ -105,9 +107,10 @@ impl Compiler {
                 "time_zone" if self.is_addition(field, &trail) => {
                     read.time_zone = self.text(node, &trail).map(|zone| (zone, node.at));
                 }
+                "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
-                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..5]),
+                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..6]),
             }
         }
         read.is_broken = self.errors.count() > before;
@@ -150,7 +153,7 @@ impl Compiler {
         text.parse().map_err(|error: T::Err| self.refuse(trail, node.at, &error)).ok()
     }
 
-    fn window(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(Duration, Position)> {
+    pub(super) fn window(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(Duration, Position)> {
         let text = self.text(node, trail)?;
         let period = Quota::parse_period(&text).map_err(|error| self.refuse(trail, node.at, &error)).ok()?;
         Some((period, node.at))
@@ -176,8 +179,9 @@ impl Compiler {
             // Envoy's service accepts an unknown unit here.
             unit || !self.compat.is_envoy()
         });
-        if has_unit || read.quota.is_some() || read.window.is_some() || read.limits.is_some() {
-            let message = "must not stand beside unit, quota, window or limits";
+        let is_limited = read.quota.is_some() || read.window.is_some() || read.limits.is_some();
+        if has_unit || is_limited || read.lease.is_some() {
+            let message = "must not stand beside unit, quota, window, lease or limits";
             self.errors.push_at(RuleErrorKind::Value, &trail.field("unlimited"), at, message);
         }
     }
@@ -208,7 +212,10 @@ impl Compiler {
         match PolicySet::try_new(policies) {
             Ok(set) => Some(Limit::Policies(set)),
             Err(error) => {
-                let message = format!("{error}; limits of one period need a name each");
+                let mut message = error.to_string();
+                if message.contains("must differ in name") {
+                    message.push_str("; limits of one period need a name each");
+                }
                 self.errors.push_at(RuleErrorKind::Value, trail, list.at, message);
                 None
             }
@@ -229,7 +236,8 @@ impl Compiler {
         }
         if let Some((quota, at)) = read.quota {
             self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
-            return self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at);
+            let policy = self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at)?;
+            return self.leased(policy, read.lease.as_ref(), trail).map(Metered::Policy);
         }
         if read.is_broken {
             return None;
@@ -271,7 +279,10 @@ impl Compiler {
         let unit = Unit::from_duration(period).filter(|_| self.compat.is_envoy());
         let name = unit.map_or(name, |unit| unit.as_str());
         match quota {
-            Ok(quota) => self.policy(name, quota, read.burst.is_some(), algorithm, trail, at),
+            Ok(quota) => {
+                let policy = self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
+                self.leased(policy, read.lease.as_ref(), trail).map(Metered::Policy)
+            }
             Err(error) => {
                 self.refuse(trail, at, &error);
                 None
@@ -288,12 +299,12 @@ impl Compiler {
         algorithm: Option<(Algorithm, Position)>,
         trail: &Trail<'_>,
         at: Position,
-    ) -> Option<Metered> {
+    ) -> Option<Policy> {
         let has_burst = quota.burst() != quota.amount() || names_burst;
         let default = if has_burst { Algorithm::TokenBucket } else { Algorithm::FixedWindow };
         let (algorithm, at) = algorithm.unwrap_or((default, at));
         match Policy::try_new(name, algorithm, quota) {
-            Ok(policy) => Some(Metered::Policy(policy)),
+            Ok(policy) => Some(policy),
             Err(error) => {
                 self.refuse(trail, at, &error);
                 None

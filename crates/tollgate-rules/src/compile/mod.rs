@@ -7,6 +7,7 @@ mod descriptor;
 mod errors;
 mod fields;
 mod files;
+mod lease;
 mod limit;
 mod metadata;
 mod names;

@@ -17,6 +17,9 @@ const MAX_BRANCHES: usize = 4;
 /// The most policies of a set.
 const MAX_POLICIES: usize = 8;
 
+/// The most leased policies of a set.
+const MAX_LEASED: usize = 4;
+
 /// The number of policy sets of steps that are kept. A service has few combinations of rules.
 const SETS: usize = 1_024;
 
@@ -69,7 +72,8 @@ impl Steps {
 
     /// Returns the steps that charge these descriptors.
     ///
-    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. A
+    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. All are
+    /// leased, or none. A
     /// descriptor in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has
     /// every descriptor in the mode `envoy`, where a denied request is charged.
     fn of<'p, 'l>(
@@ -130,8 +134,11 @@ impl<'p, 'l> Step<'p, 'l> {
     fn takes(&self, descriptor: &Pending<'p, 'l>) -> bool {
         let policies = || self.descriptors.iter().flat_map(|held| held.policies.iter());
         let has_name = |policy: &Policy| policies().any(|held| held.name() == policy.name());
+        let is_leased = descriptor.is_leased();
+        let most = if is_leased { MAX_LEASED } else { MAX_POLICIES };
         self.descriptors.len() < MAX_BRANCHES
-            && policies().count() + descriptor.policies.len() <= MAX_POLICIES
+            && policies().count() + descriptor.policies.len() <= most
+            && self.descriptors.iter().all(|held| held.is_leased() == is_leased)
             && self.descriptors.iter().chain([descriptor]).all(Pending::denies_alone)
             && self.descriptors.iter().all(|held| std::ptr::eq(held.limiter, descriptor.limiter))
             && !descriptor.policies.iter().any(has_name)
@@ -153,6 +160,11 @@ impl<'p, 'l> Step<'p, 'l> {
 }
 
 impl Pending<'_, '_> {
+    /// Returns whether replicas take units of the descriptor in advance.
+    fn is_leased(&self) -> bool {
+        self.policies.iter().any(|policy| policy.lease().is_some())
+    }
+
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
         let least = self.policies.iter().map(|policy| policy.quota().burst()).min();

@@ -33,7 +33,7 @@ fn an_unknown_field_is_reported_with_the_fields_that_exist() {
     assert_eq!(
         limit_error("{unit: day, requests_per_unit: 1, colour: red}"),
         "line 4, column 49: descriptors[0].rate_limit.colour: unknown field, expected unit, requests_per_unit, unlimited, \
-         name, replaces, quota, window, algorithm, burst, time_zone or limits"
+         name, replaces, quota, window, algorithm, burst, time_zone, lease or limits"
     );
 }
 
@@ -120,7 +120,7 @@ fn a_bad_unit_is_refused_with_the_units_that_exist() {
 #[test]
 fn contradictions_in_a_limit_are_refused() {
     for (limit, expected) in [
-        ("{unlimited: true, unit: day}", "unlimited: must not stand beside unit, quota, window or limits"),
+        ("{unlimited: true, unit: day}", "unlimited: must not stand beside unit, quota, window, lease or limits"),
         ("{unit: day}", "requests_per_unit: is missing, write 0 to deny every request"),
         ("{unit: day, requests_per_unit: -1}", "requests_per_unit: must be 0 to 999999999999999, got -1"),
         ("{unit: day, requests_per_unit: 1, replaces: [{name: \"\"}]}", "replaces[0].name: must not be empty"),

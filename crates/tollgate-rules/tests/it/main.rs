@@ -12,6 +12,7 @@ mod envoy_counters;
 mod explain;
 mod files;
 mod layer;
+mod lease;
 mod limiter;
 mod limits;
 mod matching;

@@ -70,6 +70,9 @@ descriptors:
   - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: quota, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: open, on_outage: allow, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: leased, rate_limit: {unit: hour, requests_per_unit: 900, lease: true}}
+  - {key: out, rate_limit: {unit: hour, requests_per_unit: 900, lease: true}}
+  - {key: five, rate_limit: {limits: [{quota: 900/s, lease: true}, {quota: 900/min, lease: true}, {quota: 900/h, lease: true}]}}
 ";
 
 fn on(store: &Counting) -> RuleLimiter {
@@ -138,6 +141,9 @@ async fn descriptors_that_do_not_deny_alone_have_steps_of_their_own() {
         store.calls().0
     };
     assert_eq!(steps(&["a", "b"]).await, 1);
+    assert_eq!(steps(&["a", "leased", "b"]).await, 2, "leased or not");
+    assert_eq!(steps(&["leased", "out"]).await, 1);
+    assert_eq!(steps(&["leased", "five", "out"]).await, 2, "at most four leased policies");
     assert_eq!(steps(&["a", "shadow", "b"]).await, 2);
     assert_eq!(steps(&["a", "quota", "b"]).await, 2);
     assert_eq!(steps(&["a", "open", "b"]).await, 2, "another answer in an outage");

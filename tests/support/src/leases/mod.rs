@@ -1,6 +1,7 @@
 //! Leased policies: a stream of calls that go to a server and to the pure functions, and processes that share a key.
 
 mod bound;
+mod replica;
 mod replicas;
 mod server;
 
@@ -18,7 +19,8 @@ use tollgate_tests::Reply;
 
 use crate::{Dice, InRedis, START_US, integers};
 pub use bound::{Admission, most_above};
-pub use replicas::{LEASED_PER_SECOND, LeaseReplicas, run_lease_replica};
+pub use replica::{LEASED_PER_SECOND, MOST_LEASED, run_lease_replica};
+pub use replicas::LeaseReplicas;
 use server::PureServer;
 
 /// The steps of a stream. All keys are forgotten then.

@@ -2,8 +2,8 @@
 
 use std::{env, process::Command, time::Duration};
 
-use tollgate_test_support::{Admission, LEASED_PER_SECOND, LeaseReplicas, most_above};
-use tollgate_tests::{RedisServer, WallClock};
+use tollgate_test_support::{LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, most_above};
+use tollgate_tests::{RedisSentinels, RedisServer, WallClock, server::keys_of};
 
 use crate::{
     Pace,
@@ -16,12 +16,11 @@ pub(crate) const REPLICA: &str = "leases";
 /// The time by which the server's clock jumps: longer than the time in which all units accrue.
 const JUMP: Duration = Duration::from_secs(3_600);
 
+/// The length of a generation while Sentinels replace the server: units outlast the fail-over.
+const LONG_GENERATION: Duration = Duration::from_secs(30);
+
 /// The times at which the replicas are disturbed in a round.
 const DISTURBANCES: usize = 3;
-
-/// All replicas, and those that are left when the first was killed.
-const ALL: [usize; 4] = [0, 1, 2, 3];
-const OTHERS: [usize; 3] = [1, 2, 3];
 
 /// Runs one of the replicas.
 pub(crate) fn replica(url: &str) {
@@ -32,13 +31,16 @@ fn generation(pace: Pace) -> Duration {
     pace.of(Duration::from_secs(1), Duration::from_millis(500))
 }
 
-fn start(server: &RedisServer, generation: Duration) -> LeaseReplicas {
+fn start(url: &str, generation: Duration) -> LeaseReplicas {
     let program = || {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
-        command.args([REPLICA, &server.url()]);
+        command.args([REPLICA, url]);
         command
     };
-    LeaseReplicas::start(program, generation)
+    let replicas = LeaseReplicas::start(program, generation);
+    // From here on, each unit that is granted too much is above the bound.
+    replicas.wait_until_drained();
+    replicas
 }
 
 /// The sum of rounds.
@@ -52,11 +54,11 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn add(&mut self, server: &RedisServer, admissions: &[Admission]) {
+    fn add(&mut self, (keys, expiring): (u64, u64), replicas: LeaseReplicas) {
+        let admissions = &replicas.end();
         self.admitted += admissions.len();
         self.leased += admissions.iter().filter(|admission| admission.is_leased).count();
         self.above = self.above.max(Some(most_above(admissions, LEASED_PER_SECOND, LEASED_PER_SECOND)));
-        let (keys, expiring) = server.keys_and_expires();
         self.keys = (self.keys.0 + keys, self.keys.1 + expiring);
     }
 
@@ -87,10 +89,10 @@ async fn rounds(pace: Pace, round: impl Fn(&mut Rounds) + Send + 'static) -> Rou
 pub(super) async fn killed(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let mut replicas = start(&server, generation(pace));
+        let mut replicas = start(&server.url(), generation(pace));
         replicas.kill(0);
-        replicas.wait_for_leases(&OTHERS);
-        sum.add(&server, &replicas.end());
+        replicas.wait_until_drained();
+        sum.add(server.keys_and_expires(), replicas);
     };
     rounds(pace, round).await.findings(0)
 }
@@ -98,12 +100,11 @@ pub(super) async fn killed(pace: Pace) -> Findings {
 pub(super) async fn stopped(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server, generation(pace));
+        let replicas = start(&server.url(), generation(pace));
         for at in 0..DISTURBANCES {
-            replicas.stop(at, 3 * generation(pace));
-            replicas.wait_for_leases(&ALL);
+            replicas.stop(at, &server);
         }
-        sum.add(&server, &replicas.end());
+        sum.add(server.keys_and_expires(), replicas);
     };
     rounds(pace, round).await.findings(0)
 }
@@ -111,26 +112,23 @@ pub(super) async fn stopped(pace: Pace) -> Findings {
 pub(super) async fn cut(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server, generation(pace));
+        let replicas = start(&server.url(), generation(pace));
         for _ in 0..3 * DISTURBANCES {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            replicas.wait_for_leases(&ALL);
+            replicas.wait_until_drained();
         }
-        sum.add(&server, &replicas.end());
+        sum.add(server.keys_and_expires(), replicas);
     };
     rounds(pace, round).await.findings(0)
 }
 
-/// Half of the burst may be leased.
-const MOST_LEASED: u64 = LEASED_PER_SECOND / 2;
-
 pub(super) async fn lost(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server, generation(pace));
+        let replicas = start(&server.url(), generation(pace));
         server.command(&["FLUSHALL"]);
-        replicas.wait_for_leases(&ALL);
-        sum.add(&server, &replicas.end());
+        replicas.wait_until_drained();
+        sum.add(server.keys_and_expires(), replicas);
     };
     rounds(pace, round).await.findings(LEASED_PER_SECOND + MOST_LEASED)
 }
@@ -140,16 +138,41 @@ pub(super) async fn server_clock(pace: Pace) -> Findings {
         move |sum: &mut Rounds| {
             let clock = WallClock::new();
             let server = RedisServer::builder().clock(&clock).start();
-            let replicas = start(&server, generation(pace));
+            let replicas = start(&server.url(), generation(pace));
             jump(&clock, JUMP);
-            replicas.wait_for_leases(&ALL);
-            sum.add(&server, &replicas.end());
+            replicas.wait_until_drained();
+            sum.add(server.keys_and_expires(), replicas);
         }
     };
     let mut findings = Findings::default();
     for (name, most, sum) in [
         ("forward", LEASED_PER_SECOND + MOST_LEASED, rounds(pace, jump(WallClock::forward)).await),
         ("back", 0, rounds(pace, jump(WallClock::back)).await),
+    ] {
+        let above = sum.above.unwrap_or_default() as f64;
+        findings.figure(format!("{name}: admitted above the bound"), Target::AtMost(most as f64), above, "");
+        findings.keys(sum.keys);
+    }
+    findings
+}
+
+pub(super) async fn fail_over(pace: Pace) -> Findings {
+    let replaced = move |before: fn(&RedisSentinels)| {
+        move |sum: &mut Rounds| {
+            let sentinels = RedisSentinels::start(false);
+            let replicas = start(&sentinels.url(), LONG_GENERATION);
+            replicas.fail_over(&sentinels, before);
+            sum.add(sentinels.risen().map(keys_of).expect("another master"), replicas);
+        }
+    };
+    let mut findings = Findings::default();
+    for (name, most, sum) in [
+        ("with its state", 0, rounds(pace, replaced(|_| {})).await),
+        (
+            "without its state",
+            LEASED_PER_SECOND + MOST_LEASED,
+            rounds(pace, replaced(RedisSentinels::empty_replicas)).await,
+        ),
     ] {
         let above = sum.above.unwrap_or_default() as f64;
         findings.figure(format!("{name}: admitted above the bound"), Target::AtMost(most as f64), above, "");

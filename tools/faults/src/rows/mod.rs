@@ -100,6 +100,7 @@ pub(crate) const ALL: &[Row] = rows! {
     "W10" "leases: connections are cut all the time" leases::cut;
     "W11" "leases: the server loses its state" leases::lost;
     "W12" "leases: the server's clock jumps" leases::server_clock;
+    "W13" "leases: Sentinels replace the server" leases::fail_over;
 };
 
 /// Load for longer than the rows take together.

@@ -1,0 +1,49 @@
+//! Rules that lease their limits, on a real server.
+
+use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
+use tollgate_test_support::{Deployment, Kind, PATIENCE};
+use tollgate_tests::wait;
+
+/// The commands by which scripts run.
+const SCRIPTS: &[&str] = &["eval", "evalsha"];
+
+/// A limit for each tenant.
+fn rules(amount: u64, lease: &str) -> RuleSet {
+    let text = format!(
+        "{{domain: d, descriptors: [{{key: tenant, rate_limit: {{quota: {amount}/h burst {amount}, lease: {lease}}}}}]}}"
+    );
+    RuleSet::parse(&text, Format::Yaml).expect("rules")
+}
+
+/// Checks each of two tenants five hundred times. Returns the calls of the server.
+async fn trips(limiter: &RuleLimiter, deployment: &Deployment) -> u64 {
+    let before = deployment.calls(SCRIPTS);
+    for _ in 0..500 {
+        for tenant in ["acme", "other"] {
+            let request = [Descriptor::from([("tenant", tenant)])];
+            assert!(limiter.check("d", &request, 1).await.expect("a decision").is_allowed());
+        }
+    }
+    deployment.calls(SCRIPTS) - before
+}
+
+/// Waits until most of a thousand checks make no trip.
+async fn leases(limiter: &RuleLimiter, deployment: &Deployment) {
+    wait::until_async("leased checks", PATIENCE, async || trips(limiter, deployment).await < 500).await;
+}
+
+#[tokio::test]
+async fn a_rule_leases_the_counter_of_each_tenant_also_after_its_amount_changes() {
+    let test = "a_rule_leases_the_counter_of_each_tenant_also_after_its_amount_changes";
+    let deployment = Deployment::start(Kind::Server, test).expect("a server");
+    let store = deployment.builder("rules").connect().await.expect("a store");
+    let in_use = Rules::new(rules(10_000_000, "{generation: 200ms}"));
+    let limiter = RuleLimiter::new(in_use.clone(), store);
+    leases(&limiter, &deployment).await;
+    // Units of the former amount are out until they lapse.
+    in_use.replace(rules(9_000_000, "{generation: 200ms}"));
+    leases(&limiter, &deployment).await;
+    in_use.replace(rules(9_000_000, "false"));
+    assert_eq!(trips(&limiter, &deployment).await, 1_000, "without a lease, each check makes a trip");
+    deployment.assert_every_key_expires();
+}
