@@ -55,6 +55,7 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
     let server = start::server(&settings.listen, service.clone(), health.clone(), page).await?;
     print(settings, &rules, &store, &server);
 
+    let leases = store.leases();
     let mut tasks = JoinSet::new();
     tasks.spawn(store.watch(health.clone()));
     let needs_domain = settings.rules.healthy_with_at_least_one_config_loaded;
@@ -68,7 +69,9 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
     if let Some(recorder) = recorder {
         tasks.spawn(metrics::upkeep(recorder));
     }
-    server.run(end.wait()).await.map_err(Failure::new)
+    let served = server.run(end.wait()).await.map_err(Failure::new);
+    leases.release().await;
+    served
 }
 
 fn is_prometheus_on(settings: &Arguments) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate::{MemoryStore, Outage, RedisSource, RedisStore, Store};
 use tollgate_envoy::{Component, Health};
 
@@ -19,8 +19,14 @@ pub(crate) struct OpenStore {
     needs_connection: bool,
 }
 
+/// Returns the units of leased limits to Redis when the program ends.
+pub(crate) struct Leases(Option<RedisStore>);
+
 /// The time between two questions to Redis.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The longest time for which the end of the program waits for Redis.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// Opens the store of the settings. Redis is not waited for.
 pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
@@ -61,6 +67,11 @@ impl OpenStore {
         if self.redis.is_some() { "Redis" } else { "the memory of this process" }
     }
 
+    /// Returns the leases of this process.
+    pub(crate) fn leases(&self) -> Leases {
+        Leases(self.redis.clone())
+    }
+
     /// Sets the health of the store when it answers, and with the setting also when it does not any more.
     pub(crate) async fn watch(self, health: Health) {
         let Some(redis) = self.redis else { return health.set(Component::Store, true).await };
@@ -81,6 +92,18 @@ impl OpenStore {
                 return;
             }
             sleep(LOOK).await;
+        }
+    }
+}
+
+impl Leases {
+    /// Returns the units. Those that cannot be returned count as used until they lapse.
+    pub(crate) async fn release(self) {
+        let Some(redis) = self.0 else { return };
+        match timeout(RELEASE, redis.release_leases()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "leased units were not returned"),
+            Err(_) => tracing::warn!("leased units were not returned within {RELEASE:?}"),
         }
     }
 }

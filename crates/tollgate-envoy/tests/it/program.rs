@@ -174,6 +174,35 @@ async fn the_variables_of_envoys_service_are_read() {
 }
 
 #[tokio::test]
+async fn units_of_a_lease_are_returned_at_the_end() {
+    const LEASED: &str = "{domain: shop, descriptors: \
+                          [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10000, lease: true}}]}";
+    let files = Files::new();
+    let redis = RedisServer::start();
+    let rules = files.write("rules.yaml", LEASED);
+    let serve = || {
+        let mut command = command();
+        command.env("TOLLGATE_DEADLINE", "10s").arg("--rules").arg(&rules).arg(format!("--store={}", redis.url()));
+        start(command)
+    };
+    let mut process = serve();
+    until_healthy(&process).await;
+    let ended = channel(&process).await;
+    for _ in 0..300 {
+        decide(&ended).await.unwrap();
+    }
+    drop(ended);
+    // The connection is closed meanwhile.
+    let status = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    assert!(status.success());
+    let process = serve();
+    until_healthy(&process).await;
+    let (_, remaining) = decide(&channel(&process).await).await.unwrap();
+    // The new process may take a few units in advance.
+    assert!((9_650..9_700).contains(&remaining), "{remaining}");
+}
+
+#[tokio::test]
 async fn the_service_is_unhealthy_until_redis_answers() {
     let files = Files::new();
     let redis = RedisServer::start();

@@ -1,5 +1,9 @@
 //! One random schedule: what happens to a server and its replicas, in which order.
 
+mod calls;
+mod events;
+mod policies;
+
 use std::time::Duration;
 
 use tollgate::{
@@ -98,7 +102,7 @@ impl World {
         let is_nested = random.chance(0.2);
         let keys = if is_nested { 2 } else { 1 };
         let count = if is_nested || random.chance(0.2) { 2 } else { 1 };
-        let policies: Vec<Policy> = (0..count).map(|at| policy(&mut random, at, lease)).collect();
+        let policies: Vec<Policy> = (0..count).map(|at| policies::policy(&mut random, at, lease)).collect();
         let mut server = Server::new(count, keys, is_nested, mistake);
         let oracles = (0..count * keys).map(|place| Oracle::new(&policies[place / keys])).collect();
         let replicas = (0..REPLICAS).map(|_| Replica {
@@ -261,71 +265,6 @@ impl World {
         }
     }
 
-    fn call(&mut self, replica: usize, key: usize, cost: u64) {
-        let local = self.local(replica);
-        let give_back = self.random.chance(0.15);
-        let reports = self.replicas[replica].pots[key].take_reports(local, give_back);
-        let want = self.random.pick(&[0, 1, 8, 64, 1_000]);
-        let call = Message { replica, key, sent: local, content: Call { cost, want, birth: self.birth(), reports } };
-        if self.mistake == Some(Mistake::ReportedTwice) && self.random.chance(0.3) {
-            let content = Call { cost: 0, want: 0, birth: self.birth(), reports: call.content.reports.clone() };
-            self.calls.push(Message { replica, key, sent: local, content });
-        }
-        match self.random.below(10) {
-            // Lost on the way.
-            0 => {}
-            1 | 2 => self.calls.push(call),
-            _ => self.serve(call),
-        }
-    }
-
-    fn deliver_call(&mut self) {
-        if !self.calls.is_empty() {
-            let at = self.random.below(self.calls.len() as u64) as usize;
-            let call = self.calls.swap_remove(at);
-            self.serve(call);
-        }
-    }
-
-    /// Decides a call at the server, and sends the answer.
-    fn serve(&mut self, call: Message<Call>) {
-        let now = self.server_now();
-        let Message { replica, key, sent, content } = call;
-        let answer = self.server.decide(&self.policies, self.lease, key, now, &content);
-        if answer.admitted && content.cost > 0 {
-            self.admit(key, content.cost, false, false);
-            self.direct.push((key, content.cost, now));
-        }
-        let Some(grant) = answer.grant else { return };
-        if !self.stamps.contains(&grant.stamps) {
-            self.stamps.push(grant.stamps.clone());
-        }
-        let grant = Message { replica, key, sent, content: grant };
-        match self.random.below(10) {
-            0 => {}
-            1 | 2 => self.grants.push(grant),
-            _ => self.receive(grant),
-        }
-    }
-
-    fn deliver_grant(&mut self) {
-        if !self.grants.is_empty() {
-            let at = self.random.below(self.grants.len() as u64) as usize;
-            let grant = self.grants.swap_remove(at);
-            self.receive(grant);
-        }
-    }
-
-    fn receive(&mut self, message: Message<Grant>) {
-        let Message { replica, key, mut sent, content: mut grant } = message;
-        match self.mistake {
-            Some(Mistake::LifeFromTheAnswer) => sent = self.local(replica),
-            Some(Mistake::LifeToTheEnd) => grant.life_us = grant.life_us * 1_000 / 999 + 1,
-            _ => {}
-        }
-        self.replicas[replica].pots[key].add(sent, grant);
-    }
-
     /// Spends many held units at once.
     fn spend_held(&mut self, replica: usize, key: usize) {
         let held = self.replicas[replica].pots[key].held(self.local(replica));
@@ -358,131 +297,4 @@ impl World {
             self.outcome.exceeded |= !oracle.admit(now, server_now, cost);
         }
     }
-
-    /// Refunds a decision: into the pot when that is possible, otherwise at the server.
-    fn refund(&mut self) {
-        let (now, server_now) = (self.now, self.server_now());
-        let refunded = if !self.leased.is_empty() && self.random.chance(0.5) {
-            let at = self.random.below(self.leased.len() as u64) as usize;
-            let (replica, key, cost, spent) = self.leased.swap_remove(at);
-            let local = self.local(replica);
-            match self.replicas[replica].pots[key].refund(local, cost) {
-                None => self.server.refund(&self.policies, self.lease, key, [server_now, spent], cost),
-                // The unit was outstanding at the event, and can be spent again.
-                Some(stamps) if self.old_stamps.contains(stamps) => {
-                    for policy in 0..self.policies.len() {
-                        self.oracles[self.server.place(policy, key)].exempt(cost);
-                    }
-                }
-                Some(_) => {}
-            }
-            (key, cost)
-        } else if let Some((key, cost, spent)) = self.direct.pop() {
-            let times = [server_now, spent];
-            self.server.refund(&self.policies, self.lease, key, times, cost);
-            (key, cost)
-        } else {
-            return;
-        };
-        for policy in 0..self.policies.len() {
-            self.oracles[self.server.place(policy, refunded.0)].refund(now, server_now, refunded.1);
-        }
-    }
-
-    /// Lets something happen after which more than the bound may be admitted, by a stated number of units.
-    fn event(&mut self) {
-        self.now += 1;
-        let generation = self.generation();
-        match self.random.below(6) {
-            0 => self.offset += self.random.pick(&[1, generation as i64 / 2, generation as i64, 9 * generation as i64]),
-            1 => {
-                let most = self.random.pick(&[1, generation / 2, generation, 2 * generation, 9 * generation]);
-                self.offset -= 1 + self.random.below(most) as i64;
-            }
-            2 => self.server.lose(),
-            3 => {
-                let key = self.random.below(self.keys as u64) as usize;
-                self.server.reset(key);
-            }
-            4 => {
-                let count = self.policies.len();
-                let same: Vec<_> = self.policies.iter().map(Policy::algorithm).collect();
-                let policies = (0..count).map(|at| policy_of(&mut self.random, at, self.lease, same[at]));
-                let policies: Vec<_> = policies.collect();
-                self.restart();
-                self.policies = PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
-            }
-            _ => {
-                let ms = self.random.pick(&[100, 200, 500]);
-                let lease = self.lease.generation(Duration::from_millis(ms));
-                let policies = self.policies.iter().map(|policy| policy.clone().leased(lease));
-                let policies = PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
-                self.restart();
-                (self.lease, self.policies) = (lease, policies);
-            }
-        }
-        self.restart();
-    }
-
-    /// Begins the bounds anew, and checks how many units replicas hold beside them: at most the share of the burst for
-    /// each event whose grants are alive.
-    fn restart(&mut self) {
-        let now = self.now;
-        self.old_stamps.clone_from(&self.stamps);
-        // The longest generation of a schedule, twice.
-        let until = now + 1_001_000;
-        self.recent_events.push(now);
-        self.recent_events.retain(|at| at + 1_001_000 > now);
-        let events = self.recent_events.len() as u64;
-        for (at, policy) in self.policies.iter().enumerate() {
-            for place in at * self.keys..(at + 1) * self.keys {
-                let keys = (0..self.keys).filter(|&key| self.server.place(at, key) == place);
-                let held: u64 = keys.map(|key| self.spendable(key)).sum();
-                let most = policy.quota().burst().max(96);
-                self.outcome.exceeded |= events == 1 && held > self.lease.most(&policy.quota());
-                self.outcome.exceeded |= held > most * events;
-                self.oracles[place].restart(policy, held, until);
-            }
-        }
-    }
-
-    /// Returns the units that replicas may spend for a key.
-    fn spendable(&self, key: usize) -> u64 {
-        let held = self.replicas.iter().enumerate().map(|(at, replica)| replica.pots[key].held(self.local(at)));
-        let alive = |grant: &&Message<Grant>| {
-            let life = grant.content.life_us - grant.content.life_us.div_ceil(1_000);
-            grant.key == key && self.local(grant.replica) < grant.sent + life
-        };
-        let on_the_way = self.grants.iter().filter(alive).map(|grant| grant.content.units);
-        held.sum::<u64>() + on_the_way.sum::<u64>()
-    }
-}
-
-fn policy(random: &mut Random, at: usize, lease: Lease) -> Policy {
-    use tollgate::Algorithm as A;
-    let algorithms = [
-        A::TokenBucket,
-        A::TokenBucket,
-        A::FixedWindow,
-        A::WindowFromFirstHit,
-        A::SlidingBuckets { buckets: 4 },
-        A::SlidingBuckets { buckets: 1 },
-        A::SlidingLog,
-        A::SlidingWindow,
-        A::IntervalBucket,
-    ];
-    let algorithm = random.pick(&algorithms);
-    policy_of(random, at, lease, algorithm)
-}
-
-fn policy_of(random: &mut Random, at: usize, lease: Lease, algorithm: tollgate::Algorithm) -> Policy {
-    use tollgate::Algorithm as A;
-    let amount = random.pick(&[32, 40, 96]);
-    let period = Duration::from_micros(random.pick(&[50_000, 100_000, 350_001, 1_000_000]));
-    let mut quota = Quota::new(amount, period);
-    if matches!(algorithm, A::TokenBucket | A::IntervalBucket) {
-        quota = quota.with_burst(random.pick(&[32, 64]));
-    }
-    let policy = Policy::try_new(if at == 0 { "a" } else { "b" }, algorithm, quota);
-    policy.and_then(|policy| policy.try_leased(lease)).unwrap_or_else(|error| unreachable!("{error}"))
 }
