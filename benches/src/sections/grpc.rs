@@ -18,7 +18,7 @@ use tollgate_tonic::{
     messages::{MessageCharge, RateLimitBuilderExt},
 };
 use tonic::{
-    Code,
+    Code, Status,
     service::Routes,
     transport::{Channel, Endpoint, Server},
 };
@@ -111,9 +111,9 @@ async fn connect(address: SocketAddr) -> GreeterClient<Channel> {
     GreeterClient::new(endpoint.connect().await.expect("the server is up"))
 }
 
-async fn call(mut client: GreeterClient<Channel>) -> Code {
+async fn call(mut client: GreeterClient<Channel>) -> Status {
     let request = HelloRequest { name: "Ada".to_owned() };
-    client.say_hello(request).await.map_or_else(|status| status.code(), |_| Code::Ok)
+    client.say_hello(request).await.err().unwrap_or_else(|| Status::ok(""))
 }
 
 /// Makes calls for about `time`.
@@ -127,7 +127,8 @@ fn turn(runtime: &Runtime, client: &GreeterClient<Channel>, code: Code, time: Du
     runtime.block_on(async {
         let caller = async || {
             while started.elapsed() < time {
-                assert_eq!(call(client.clone()).await, code, "a call ended with another code");
+                let status = call(client.clone()).await;
+                assert_eq!(status.code(), code, "a call ended with another code: {status:?}");
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         };
