@@ -66,19 +66,11 @@ impl Account {
         let mut wrote = wrote;
         let at = now_us / self.generation_us;
         while self.generation < at && self.outstanding() > 0 {
-            let [current, previous] = self.outstanding;
-            rolled = rolled.max(Rolled::Moved);
-            if previous > 0 {
-                // Charged at the end of the generation, not now: the units may have been spent until then, and accrue
-                // again since.
-                let end_us = self.end_us();
-                self.settle_state(policy, wrote, end_us);
+            let lapsed = self.lapse(policy, wrote);
+            if lapsed == Rolled::Charged {
                 wrote = policy;
-                self.state.charge(policy, end_us, previous, &[]);
-                rolled = Rolled::Charged;
             }
-            self.outstanding = [0, current];
-            self.generation += 1;
+            rolled = rolled.max(lapsed);
         }
         if self.outstanding() == 0 {
             // Nothing remembers the earlier generations. Other terms begin here, which count generations differently.
@@ -195,8 +187,7 @@ impl Account {
         match policy.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let top_us = quota.span(quota.burst()).0;
-                let pace = quota.period_us() as f64 / quota.amount() as f64;
-                ((top_us as f64 - words[0] as f64) / pace).floor() as u64
+                ((top_us as f64 - words[0] as f64) / quota.pace()).floor() as u64
             }
             Algorithm::SlidingWindow => {
                 let (period, left) = (quota.period_us() as f64, words[2].min(quota.period_us()) as f64);
@@ -262,21 +253,24 @@ impl Account {
         let mut end_us = 0;
         while last.outstanding() > 0 {
             end_us = last.end_us();
-            last.lapse(policy);
+            last.lapse(policy, policy);
         }
         last.state.fresh_at(policy).max(end_us)
     }
 
-    /// Ends the current generation at its time.
-    fn lapse(&mut self, policy: &Policy) {
+    /// Ends the current generation at its time. The units of the one before are charged.
+    fn lapse(&mut self, policy: &Policy, wrote: &Policy) -> Rolled {
         let [current, previous] = self.outstanding;
         if previous > 0 {
+            // Charged at the end of the generation, not now: the units may have been spent until then, and accrue
+            // again since.
             let end_us = self.end_us();
-            let _ = self.settle_state(policy, policy, end_us);
+            self.settle_state(policy, wrote, end_us);
             self.state.charge(policy, end_us, previous, &[]);
         }
         self.outstanding = [0, current];
         self.generation += 1;
+        if previous > 0 { Rolled::Charged } else { Rolled::Moved }
     }
 
     /// Returns the end of the current generation, in microseconds since the Unix epoch.

@@ -1,5 +1,7 @@
 //! One call of a replica at the server.
 
+use smallvec::SmallVec;
+
 use super::{
     account::Account,
     call::{Grant, Report},
@@ -15,7 +17,7 @@ pub struct Call {
     pub want: u64,
     /// A random number from 1 to 2⁵³, which identifies the units that this call is the first to grant.
     pub birth: u64,
-    /// What became of earlier grants.
+    /// The reports of earlier grants.
     pub reports: Vec<Report>,
 }
 
@@ -35,32 +37,48 @@ pub struct Answer {
 /// Reports come first, then the check, then the grant: the least that all policies grant.
 #[must_use]
 pub fn step(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Answer {
-    let reported = report(accounts, policies, now_us, &call.reports);
-    let admitted = each(accounts, policies).all(|(account, policy)| account.fits(policy, now_us, call.cost));
-    let is_charged = admitted && call.cost > 0;
-    if is_charged {
-        charge(accounts, policies, now_us, call.cost);
-    }
-    let grant = if is_charged { grant(accounts, policies, now_us, call) } else { None };
-    Answer { admitted, grant, written: reported || is_charged }
+    let checked = check(accounts, policies, now_us, call);
+    let grant = if checked.is_charged { grant(accounts, policies, now_us, call) } else { None };
+    Answer { admitted: checked.is_admitted(), grant, written: checked.is_reported || checked.is_charged }
 }
 
 /// Decides a call as [`step`] does, and returns the whole decision.
 pub fn decide(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> (Decision, Option<Grant>) {
-    let _ = report(accounts, policies, now_us, &call.reports);
-    let fits: Vec<bool> =
-        each(accounts, policies).map(|(account, policy)| account.fits(policy, now_us, call.cost)).collect();
-    let is_charged = fits.iter().all(|fits| *fits) && call.cost > 0;
-    if is_charged {
-        charge(accounts, policies, now_us, call.cost);
-    }
+    let checked = check(accounts, policies, now_us, call);
     let level = |((account, policy), fits): ((&Account, _), &bool)| -> (_, PolicyLevel) {
         (policy, account.level(policy, now_us, call.cost, *fits))
     };
-    let levels = PolicyLevels::collect(each(accounts, policies).zip(&fits).map(level));
+    // Before the grant, whose units count as used.
+    let levels = PolicyLevels::collect(each(accounts, policies).zip(&checked.fits).map(level));
     let decision = Decision::from_levels(policies, levels, ChargeRef::from(Cost::new(call.cost)), now_us);
-    let grant = if is_charged { grant(accounts, policies, now_us, call) } else { None };
+    let grant = if checked.is_charged { grant(accounts, policies, now_us, call) } else { None };
     (decision, grant)
+}
+
+/// Tells what a call has done before its grant.
+struct Checked {
+    is_reported: bool,
+    /// Tells of each policy whether it admits the check.
+    fits: SmallVec<[bool; 1]>,
+    is_charged: bool,
+}
+
+impl Checked {
+    fn is_admitted(&self) -> bool {
+        self.fits.iter().all(|fits| *fits)
+    }
+}
+
+/// Applies the reports of a call, and charges its check if all policies admit it.
+fn check(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Checked {
+    let is_reported = report(accounts, policies, now_us, &call.reports);
+    let fits = each(accounts, policies).map(|(account, policy)| account.fits(policy, now_us, call.cost)).collect();
+    let mut checked = Checked { is_reported, fits, is_charged: false };
+    checked.is_charged = checked.is_admitted() && call.cost > 0;
+    if checked.is_charged {
+        charge(accounts, policies, now_us, call.cost);
+    }
+    checked
 }
 
 fn each<'a>(
