@@ -1,4 +1,4 @@
-//! What all requests share: two panes, the key, the store, and what else there is to try.
+//! Holds the state that all requests share: two panes, the key, the store, permits and reservations.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the limited service answered: counts, and the last response.
+//! Counts the answers of the limited service, and keeps the last response.
 
 use std::sync::{
     Mutex, PoisonError,

@@ -17,7 +17,7 @@ const MACHETE: CargoTool = CargoTool { name: "cargo-machete", version: "0.9.2" }
 const HACK: CargoTool = CargoTool { name: "cargo-hack", version: "0.6.46" };
 const MINIMAL_VERSIONS: CargoTool = CargoTool { name: "cargo-minimal-versions", version: "0.1.38" };
 
-/// How many features are combined at most. All combinations of all crates would be several hundred.
+/// The most features that are combined. All combinations of all crates would be several hundred.
 const DEPTH: &str = "2";
 
 /// The folders of crates. The manifest of a template is none before the template is used.

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// Shows snapshots.
 pub(crate) trait View {
-    /// Whether keys of the user and changes of the terminal's size are read.
+    /// Tells whether keys of the user and changes of the terminal's size are read.
     const READS_KEYS: bool;
 
     /// Shows a snapshot.
@@ -36,7 +36,7 @@ pub(crate) struct Pace {
     pub(crate) refreshes: Option<u32>,
 }
 
-/// What an event asks for.
+/// Names the wish of an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Wish {
     Quit,

@@ -1,4 +1,4 @@
-//! What is known of a prefix at one moment.
+//! Holds the figures of a prefix at one moment.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(crate) struct Snapshot {
     pub(crate) prefix: Option<String>,
     /// The server. `None` when none is named.
     pub(crate) redis: Option<Source>,
-    /// What the scan found. `None` when the server is away, or none is named.
+    /// Holds the findings of the scan. `None` when the server is away, or none is named.
     pub(crate) scan: Option<ScanFigures>,
     pub(crate) endpoints: Vec<Source>,
     pub(crate) policies: Vec<PolicyFigures>,

@@ -1,4 +1,4 @@
-//! What a replica reports, and what it is granted.
+//! Defines the reports of a replica, and the units that it is granted.
 
 use smallvec::SmallVec;
 

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The variable of the environment for the length of a generation, in milliseconds.
 pub(super) const GENERATION: &str = "LEASE_GENERATION_MS";
 
-/// What a process does, until it is told something else.
+/// Names the work of a process, until it is told something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Checks at a moderate rate, so that it is granted units and holds some.

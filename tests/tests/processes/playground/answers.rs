@@ -1,4 +1,4 @@
-//! What the limited services answer, and what the events tell of it.
+//! Compares the answers of the limited services with the events of the page.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How much less leased replicas admit than one server that decides everything, and how many trips they make.
+//! Compares leased replicas with one server that decides everything: the admitted units, and the trips.
 
 use tollgate::{
     Lease, Policy, PolicySet,

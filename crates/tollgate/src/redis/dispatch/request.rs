@@ -44,7 +44,7 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
-    /// What a check of leased policies needs of the pots.
+    /// Connects a check of leased policies with the pots.
     pub(in crate::redis) trip: Option<Trip>,
     /// Tells whether the check has to say `ASKING`, because its slot is being moved to the server.
     pub(in crate::redis) is_asking: bool,

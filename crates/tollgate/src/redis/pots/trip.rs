@@ -6,7 +6,7 @@ use crate::{
     lease::{Grant, Report},
 };
 
-/// What a check that makes a trip needs of the pots, when its call is composed and when it is answered.
+/// Connects a check that makes a trip with the pots, when its call is composed and when it is answered.
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct Trip {
     pots: Arc<Pots>,

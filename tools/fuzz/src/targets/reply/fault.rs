@@ -1,4 +1,4 @@
-//! What may be wrong with a reply.
+//! Damages replies.
 
 use proptest::{prelude::*, sample::Index};
 use redis::Value;
