@@ -49,6 +49,32 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     assert!(calls < 3_000, "{calls} calls for 3000 checks: they were gathered");
 }
 
+/// Sixteen callers are too few to be divided: each part would be a call of its own.
+#[tokio::test]
+async fn few_callers_share_their_calls() {
+    const CALLERS: u64 = 16;
+    const CHECKS: u64 = 200;
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
+    let before = server.calls("evalsha") + server.calls("eval");
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                for at in 0..CHECKS {
+                    assert!(limiter.check((caller, at)).await.expect("a decision").is_allowed());
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("a caller");
+    }
+    let calls = server.calls("evalsha") + server.calls("eval") - before;
+    assert!(calls * 4 < CALLERS * CHECKS, "{calls} calls for {} checks", CALLERS * CHECKS);
+}
+
 #[tokio::test]
 async fn a_check_that_was_never_polled_is_not_charged() {
     let server = RedisServer::start();

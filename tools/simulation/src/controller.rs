@@ -38,10 +38,10 @@ impl Controller {
         }
     }
 
-    /// Returns whether another batch may leave.
-    pub(crate) fn allows(&mut self, now: Duration, batches: usize, keys: usize) -> bool {
+    /// Returns whether another batch may leave. `are_few` tells whether one batch can hold all checks.
+    pub(crate) fn allows(&mut self, now: Duration, batches: usize, keys: usize, are_few: bool) -> bool {
         match self {
-            Self::Window(window) => window.allows(batches, keys, || now),
+            Self::Window(window) => window.allows(batches, keys, are_few, || now),
             Self::FourBatches => batches < FOUR,
         }
     }

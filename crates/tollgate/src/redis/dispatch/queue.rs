@@ -85,10 +85,6 @@ impl<Q: Queued> Waiting<Q> {
         self.checks.len()
     }
 
-    pub(in crate::redis) fn is_empty(&self) -> bool {
-        self.checks.is_empty()
-    }
-
     /// Returns about how many checks of a key wait, at least as many as there are.
     pub(in crate::redis) fn crowd(&self, key_hash: u64) -> usize {
         self.crowds[slot(key_hash)] as usize

@@ -36,7 +36,7 @@ pub(super) struct SentBatches {
     answered: Vec<Answered>,
 }
 
-/// The batches of one connection, oldest first.
+/// The batches of one connection, oldest first. There is at least one.
 struct Lane {
     connection: Connection,
     batches: VecDeque<SentBatch>,
@@ -153,18 +153,15 @@ impl SentBatches {
         self.checks += checks;
     }
 
-    /// Polls the oldest batch of each connection, and settles those that are answered. Returns whether there was one.
+    /// Polls the oldest batch of each connection, and settles the first that is answered. Returns whether there was one.
+    ///
+    /// The callers of a batch run before the next one is settled. So their next checks are on their way while the client
+    /// works on the next answers.
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
-        let (mut at, before) = (0, self.batches);
-        while let Some(lane) = self.lanes.get_mut(at) {
-            let Some(oldest) = lane.batches.front_mut() else {
-                self.lanes.remove(at);
-                continue;
-            };
-            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else {
-                at += 1;
-                continue;
-            };
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            let Some(oldest) = lane.batches.front_mut() else { continue };
+            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else { continue };
             let connection = lane.connection.number();
             if let Some(sent) = lane.batches.pop_front() {
                 self.batches -= 1;
@@ -172,9 +169,13 @@ impl SentBatches {
                 self.checks -= sent.checks;
                 self.answered.push(Answered { connection, ticket: sent.ticket, checks: sent.checks });
             }
+            if lane.batches.is_empty() {
+                self.lanes.remove(at);
+            }
             self.settle(connection, answered, server);
+            return true;
         }
-        self.batches < before
+        false
     }
 
     /// Waits until a batch is answered.
@@ -182,7 +183,7 @@ impl SentBatches {
         poll_fn(|cx| if self.poll(server, cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Settles the batches that are answered by now.
+    /// Settles a batch that is answered by now, if there is one.
     pub(super) async fn settle_answered(&mut self, server: &Server) {
         poll_fn(|cx| {
             self.poll(server, cx);

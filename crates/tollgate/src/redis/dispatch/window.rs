@@ -59,6 +59,10 @@ const FLOOR_KEYS: f64 = 256.0;
 /// The batches that may be under way in any case.
 const FLOOR_BATCHES: f64 = 4.0;
 
+/// The same for few checks: one batch for each end of a short line. With more batches, each would be too small to be worth a
+/// call.
+const FLOOR_BATCHES_OF_FEW: f64 = 2.0;
+
 /// The keys that the fastest server decides in a millisecond, with some room.
 const FASTEST: f64 = 640.0;
 
@@ -105,9 +109,17 @@ impl Window {
         }
     }
 
-    /// Returns whether another batch may leave.
-    pub(super) fn allows(&mut self, batches: usize, keys: usize, now: impl FnOnce() -> Duration) -> bool {
-        let most_batches = FLOOR_BATCHES + BATCHES_PER_MS * millis(self.least);
+    /// Returns whether another batch may leave, while this many batches and keys are under way. `are_few` tells whether one
+    /// batch can hold all checks.
+    pub(super) fn allows(
+        &mut self,
+        batches: usize,
+        keys: usize,
+        are_few: bool,
+        now: impl FnOnce() -> Duration,
+    ) -> bool {
+        let line = BATCHES_PER_MS * millis(self.least);
+        let most_batches = if are_few { line.max(FLOOR_BATCHES_OF_FEW) } else { line + FLOOR_BATCHES };
         let drains = self.drains_since.is_some_and(|began| now() < began + DRAIN);
         let has_room = !drains && (batches as f64) < most_batches && (keys as f64) < self.keys;
         let allows = batches == 0 || has_room;
@@ -240,12 +252,23 @@ mod tests {
     #[test]
     fn four_full_batches_are_under_way_on_a_short_line_and_more_on_a_longer_one() {
         let mut near = Window::new(BEGAN, ms(0.05));
-        assert!(near.allows(3, 255, || BEGAN) && !near.allows(5, 100, || BEGAN) && !near.allows(3, 288, || BEGAN));
+        assert!(near.allows(3, 255, false, || BEGAN) && !near.allows(5, 100, false, || BEGAN));
+        assert!(!near.allows(3, 288, false, || BEGAN));
         let mut far = Window::new(BEGAN, ms(20.0));
         assert!(
-            far.allows(200, 12_800, || BEGAN) && !far.allows(205, 100, || BEGAN) && !far.allows(100, 13_100, || BEGAN)
+            far.allows(200, 12_800, false, || BEGAN)
+                && !far.allows(205, 100, false, || BEGAN)
+                && !far.allows(100, 13_100, false, || BEGAN)
         );
-        assert!(near.allows(0, 10_000, || BEGAN), "one batch leaves in any case");
+        assert!(near.allows(0, 10_000, false, || BEGAN), "one batch leaves in any case");
+    }
+
+    #[test]
+    fn few_checks_leave_in_two_batches_on_a_short_line_and_in_more_on_a_longer_one() {
+        let mut near = Window::new(BEGAN, ms(0.1));
+        assert!(near.allows(1, 8, true, || BEGAN) && !near.allows(2, 16, true, || BEGAN));
+        let mut far = Window::new(BEGAN, ms(20.0));
+        assert!(far.allows(60, 60, true, || BEGAN));
     }
 
     #[test]
@@ -261,7 +284,7 @@ mod tests {
         answer(&mut window, ms(20.0), ms(15.0));
         let twice = window.keys;
         assert!(twice < once);
-        assert!(!window.allows(5, 100_000, || BEGAN));
+        assert!(!window.allows(5, 100_000, false, || BEGAN));
         (40..60).for_each(|at| answer(&mut window, ms(f64::from(at)), ms(5.0)));
         assert!(window.keys > twice);
     }
@@ -288,13 +311,13 @@ mod tests {
         // As many batches as the window allows leave in each round trip.
         for _ in 0..10 {
             let mut batches = 0;
-            while window.allows(batches, batches * 64, || BEGAN + at) {
+            while window.allows(batches, batches * 64, false, || BEGAN + at) {
                 batches += 1;
             }
             (0..batches).for_each(|_| answer(&mut window, at, ms(40.0)));
             at += ms(41.0);
         }
-        assert!(window.allows(100, 2_000, || BEGAN + at), "{window:?}");
+        assert!(window.allows(100, 2_000, false, || BEGAN + at), "{window:?}");
     }
 
     #[test]
@@ -306,9 +329,9 @@ mod tests {
             at += ms(41.0);
         }
         let began = window.drains_since.expect("a measurement");
-        assert!(!window.allows(1, 64, || began + DRAIN - ms(0.1)));
-        assert!(window.allows(0, 0, || began), "one batch leaves in any case");
-        assert!(window.allows(3, 192, || began + DRAIN));
+        assert!(!window.allows(1, 64, false, || began + DRAIN - ms(0.1)));
+        assert!(window.allows(0, 0, false, || began), "one batch leaves in any case");
+        assert!(window.allows(3, 192, false, || began + DRAIN));
         // A batch from before tells nothing of the drained line.
         window.answered(began + DRAIN + ms(41.0), Window::sent(began + ms(1.0), 64), Duration::ZERO);
         assert_eq!(window.least, ms(1.0));

@@ -23,9 +23,16 @@ use crate::{
     runtime::now,
 };
 
-/// The parts into which all waiting checks are divided, so that the client works on the answers to one batch while the
-/// server works on the next.
+/// The parts into which many checks are divided, so that the client works on the answers to one batch while the server works
+/// on the next.
 const PARTS: usize = 4;
+
+/// The checks, waiting and under way, that are few. They are not divided, because a call of a part would cost more than the
+/// time that it saves.
+const FEW: usize = batch::MOST_KEYS;
+
+/// The part by which the peak of the checks falls with each batch.
+const PEAK_FALLS: usize = 16;
 
 /// The batches that are sent without a break.
 const MOST_AT_ONCE: u32 = 16;
@@ -35,8 +42,8 @@ const MOST_AT_ONCE: u32 = 16;
 ///
 /// There is no timer. While the [`Window`] allows it, queued checks leave at once, after the tasks that are ready now had
 /// their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts to the
-/// load and to the distance of the server. No batch takes more than its share of all waiting checks. Checks of the same
-/// keys leave in two parts, because the server reads each key once.
+/// load and to the distance of the server. When checks are many, no batch takes more than its share of them. Checks of the
+/// same keys leave in two parts, because the server reads each key once.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. Checks are cut when there is a
 /// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
@@ -50,6 +57,7 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
         line: None,
         meter: SpeedMeter::new(),
         lag: Duration::ZERO,
+        peak: 0,
         epoch: 0,
     }
     .run()
@@ -64,6 +72,8 @@ struct Worker {
     meter: SpeedMeter,
     /// The time for which the runtime kept this task waiting, lately.
     lag: Duration,
+    /// The most checks that waited or were under way at a time, lately.
+    peak: usize,
     epoch: u64,
 }
 
@@ -104,18 +114,19 @@ impl Worker {
                 self.drop_overtaken();
                 continue;
             }
-            let (is_empty, is_closed) = {
+            let (waiting, is_closed) = {
                 let mut waiting = self.inbox.queue.lock();
                 self.sent.put_back(&mut waiting, self.epoch);
-                (waiting.is_empty(), waiting.is_closed)
+                (waiting.len(), waiting.is_closed)
             };
+            let is_empty = waiting == 0;
             if is_empty {
                 self.meter.rests(&self.inbox.load);
             }
             if is_empty && is_closed && self.sent.is_empty() {
                 return;
             }
-            let is_full = self.sent.has_refused() || (!is_empty && !self.has_room());
+            let is_full = self.sent.has_refused() || (!is_empty && !self.has_room(waiting));
             if is_empty && self.sent.is_empty() {
                 self.inbox.traffic.rests();
             }
@@ -123,7 +134,7 @@ impl Worker {
                 self.until_something_happens(!is_full).await;
                 continue;
             }
-            self.let_others_run().await;
+            self.let_others_run(waiting).await;
             match self.connection().await {
                 None => {}
                 Some(Ok(connection)) => self.send_all(connection).await,
@@ -144,22 +155,31 @@ impl Worker {
     }
 
     /// Lets the tasks that are ready now add their checks.
-    async fn let_others_run(&mut self) {
+    async fn let_others_run(&mut self, waiting: usize) {
         if self.sent.is_empty() {
-            // Nobody else keeps the server busy. Unlike `yield_now`, this does not look for what the network brings, which
-            // takes a system call.
             return requeue().await;
         }
         let began = now();
-        tokio::task::yield_now().await;
+        if self.are_few(waiting) {
+            requeue().await;
+        } else {
+            // Answers that have arrived bring more checks.
+            tokio::task::yield_now().await;
+        }
         self.lag = (self.lag * 3 + began.elapsed()) / 4;
     }
 
-    fn has_room(&mut self) -> bool {
-        let (batches, subjects) = (self.sent.len(), self.sent.subjects());
+    /// Returns whether one batch can hold all checks, those that wait and those under way, and could lately.
+    fn are_few(&self, waiting: usize) -> bool {
+        self.peak.max(waiting + self.sent.checks()) <= FEW
+    }
+
+    /// Returns whether a batch of the waiting checks may leave.
+    fn has_room(&mut self, waiting: usize) -> bool {
+        let (batches, subjects, are_few) = (self.sent.len(), self.sent.subjects(), self.are_few(waiting));
         self.line.as_mut().is_none_or(|line| {
             let time = line.time_of_call();
-            line.window.allows(batches, subjects, time)
+            line.window.allows(batches, subjects, are_few, time)
         })
     }
 
@@ -205,16 +225,17 @@ impl Worker {
             };
             let round_trip = line.window.round_trip();
             self.inbox.load.set_round_trip(round_trip);
-            let (mut batch, is_more) = {
+            let (mut batch, left, limit) = {
                 let mut waiting = self.inbox.queue.lock();
                 let all = waiting.len() + self.sent.checks();
+                self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
                 let limit = BatchLimit {
-                    subjects: all.div_ceil(PARTS),
+                    subjects: if self.peak <= FEW { all } else { all.div_ceil(PARTS) },
                     checks: all.div_ceil(2),
                     timing: (!self.sent.is_empty()).then_some((now, round_trip)),
                 };
                 let batch = Batch::cut(&mut waiting, limit);
-                (batch, waiting.len() >= limit.subjects.min(batch::MOST_KEYS))
+                (batch, waiting.len(), limit)
             };
             for late in batch.late.drain(..) {
                 late.send(Err(overloaded(round_trip)));
@@ -226,7 +247,8 @@ impl Worker {
             self.sent.send(batch, ticket, &self.server, &connection).await;
             self.sent.settle_answered(&self.server).await;
             self.note_answers();
-            if !is_more || self.sent.has_refused() || connection.has_ended() || !self.has_room() {
+            let is_more = left >= limit.subjects.min(batch::MOST_KEYS);
+            if !is_more || self.sent.has_refused() || connection.has_ended() || !self.has_room(left) {
                 return;
             }
         }
@@ -261,7 +283,8 @@ impl Worker {
     }
 }
 
-/// Lets the tasks run that are ready now.
+/// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the network brings, which takes a
+/// system call.
 async fn requeue() {
     let mut is_queued = false;
     poll_fn(|cx| {
