@@ -2,11 +2,13 @@ mod branch;
 mod constructors;
 mod leased;
 mod level;
+mod name;
 mod validity;
 
-use std::{fmt, hash::Hash, sync::Arc};
+use std::fmt;
 
 use crate::{Algorithm, Error, Quota, algorithm::Buckets, lease::Terms};
+use name::Name;
 use validity::check;
 
 /// The most policies of a set. With more, one script call would block the Redis server for too long.
@@ -50,15 +52,7 @@ pub struct Policy {
     /// metered in the lower ones; 0 for the whole branch.
     reach: u8,
     lease: Terms,
-    /// Separates the states of one key in the in-process store. Computed once, because every check needs it.
-    name_hash: u64,
     name: Name,
-}
-
-#[derive(Clone)]
-enum Name {
-    Literal(&'static str),
-    Shared(Arc<str>),
 }
 
 impl Policy {
@@ -72,10 +66,7 @@ impl Policy {
     pub fn try_new(name: impl Into<String>, algorithm: Algorithm, quota: Quota) -> Result<Self, Error> {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
-            Ok(()) => {
-                let name_hash = name_hash(name.as_bytes());
-                Ok(Self { name: Name::Shared(name.into()), algorithm, quota, reach: 0, lease: Terms::NONE, name_hash })
-            }
+            Ok(()) => Ok(Self::of(Name::shared(name), algorithm, quota)),
             Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
         }
     }
@@ -123,23 +114,17 @@ impl Policy {
         if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
             panic!("{}", invalid.text());
         }
-        Self {
-            name: Name::Literal(name),
-            algorithm,
-            quota,
-            reach: 0,
-            lease: Terms::NONE,
-            name_hash: name_hash(name.as_bytes()),
-        }
+        Self::of(Name::literal(name), algorithm, quota)
+    }
+
+    const fn of(name: Name, algorithm: Algorithm, quota: Quota) -> Self {
+        Self { quota, algorithm, reach: 0, lease: Terms::NONE, name }
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.name {
-            Name::Literal(name) => name,
-            Name::Shared(name) => name,
-        }
+        self.name.text()
     }
 
     /// Returns the algorithm that meters the quota.
@@ -205,23 +190,15 @@ impl Policy {
     /// in all processes.
     pub(crate) fn mark(&self) -> [u8; 8] {
         let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth()), |all, byte| all << 8 | u64::from(byte));
-        (self.name_hash ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+        (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
     }
 
-    /// Returns a hash of the name. Policies of the same name have the same hash.
-    pub(crate) fn name_hash(&self) -> u64 {
-        self.name_hash
+    /// Returns a hash of the name, which separates the states of one key in the in-process store. Policies of the same name
+    /// have the same hash.
+    #[inline]
+    pub(crate) fn name_hash(&self) -> u32 {
+        self.name.upper_hash()
     }
-}
-
-/// Hashes a name by repeated multiplication. That is enough, because names are short and clients do not choose them.
-const fn name_hash(name: &[u8]) -> u64 {
-    let (mut hash, mut at) = (0, 0);
-    while at < name.len() {
-        hash = (hash ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        at += 1;
-    }
-    hash
 }
 
 impl fmt::Debug for Policy {
@@ -234,29 +211,6 @@ impl fmt::Debug for Policy {
             write!(f, ", branch {}", self.branch())?;
         }
         if self.lease.is_leased() { f.write_str(", leased") } else { Ok(()) }
-    }
-}
-
-impl PartialEq for Name {
-    fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
-    }
-}
-
-impl Eq for Name {}
-
-impl Hash for Name {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.text().hash(state);
-    }
-}
-
-impl Name {
-    fn text(&self) -> &str {
-        match self {
-            Self::Literal(text) => text,
-            Self::Shared(text) => text,
-        }
     }
 }
 

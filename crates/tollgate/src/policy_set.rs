@@ -1,3 +1,5 @@
+mod policies;
+
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 use std::{
@@ -9,7 +11,6 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::redis::{self, Shape};
@@ -18,6 +19,7 @@ use crate::{
     cost::{Charge, ChargeRef},
     policy::MAX_POLICIES,
 };
+use policies::Policies;
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
@@ -38,10 +40,11 @@ use crate::{
 pub struct PolicySet(Arc<Set>);
 
 /// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so all that sets have in
-/// common is in their [`Shape`], and a set of one policy is two allocations of less than 200 bytes together.
+/// common is in their [`Shape`]. A set of one policy is two allocations: 72 bytes for the set and 88 for the policy. With the 8
+/// bytes that an allocator adds, both are a multiple of 16, so that a further word in one of them takes 16 bytes.
 struct Set {
     /// Shared one by one: the in-process store keeps the policy that wrote a state.
-    policies: SmallVec<[Arc<Policy>; 1]>,
+    policies: Policies,
     /// The smallest burst of the policies, and so the greatest cost that fits all of them.
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
@@ -86,7 +89,7 @@ impl PolicySet {
     /// assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "api" twice"#);
     /// ```
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
-        let policies: SmallVec<[_; 1]> = policies.into_iter().map(Arc::new).collect();
+        let policies: Policies = policies.into_iter().map(Arc::new).collect();
         if policies.is_empty() || policies.len() > MAX_POLICIES {
             return Err(Error::config(format!(
                 "policies must be 1 to {MAX_POLICIES} in a set, got {}",
@@ -143,7 +146,7 @@ impl PolicySet {
             1 => Arc::clone(policy),
             _ => Arc::new(policy.as_ref().clone().at_branch(1)),
         };
-        let policies: SmallVec<[_; 1]> = own.map(alone).collect();
+        let policies: Policies = own.map(alone).collect();
         (!policies.is_empty()).then(|| Self::of(policies))
     }
 
@@ -169,7 +172,7 @@ impl PolicySet {
     /// Returns `true` when both sets hold the same policies.
     #[inline]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.policies == other.0.policies
+        Arc::ptr_eq(&self.0, &other.0) || self.shared() == other.shared()
     }
 
     /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
@@ -212,8 +215,7 @@ impl PolicySet {
         self.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
     }
 
-    fn of(mut policies: SmallVec<[Arc<Policy>; 1]>) -> Self {
-        policies.shrink_to_fit();
+    fn of(policies: Policies) -> Self {
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
@@ -221,7 +223,7 @@ impl PolicySet {
             #[cfg(feature = "redis")]
             is_tagged: policies.iter().any(|policy| redis::is_tagged(policy.algorithm())),
             #[cfg(feature = "redis")]
-            is_short: matches!(policies.as_slice(), [alone] if redis::is_short(alone)),
+            is_short: matches!(&*policies, [alone] if redis::is_short(alone)),
             policies,
             #[cfg(feature = "redis")]
             shape: OnceLock::new(),
@@ -314,7 +316,7 @@ impl PolicySet {
 impl From<Policy> for PolicySet {
     /// Creates a set of one policy.
     fn from(policy: Policy) -> Self {
-        Self::of(SmallVec::from_buf([Arc::new(policy)]))
+        Self::of(Policies::One(Arc::new(policy)))
     }
 }
 
@@ -359,7 +361,7 @@ impl Eq for PolicySet {}
 
 impl Hash for PolicySet {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.policies.hash(state);
+        self.shared().hash(state);
     }
 }
 

@@ -233,7 +233,7 @@ fn nested_slot(hasher: &RandomState, key: &Key, policy: &Policy) -> u64 {
 /// Returns the hash of a stored state. `hash` is that of the levels which the policy meters.
 #[inline]
 fn slot_hash(hash: u64, policy: &Policy) -> u64 {
-    (hash ^ policy.name_hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (hash ^ u64::from(policy.name_hash())).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Returns the levels of a key that the policy meters, as they are looked for.
