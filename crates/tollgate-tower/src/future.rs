@@ -17,6 +17,7 @@ use crate::{
     key::KeyExtractor,
     rejection::Respond,
     shared::Shared,
+    unread::discard,
 };
 
 // Written by hand, because a named future needs no box: a decision in the process allocates nothing here.
@@ -88,6 +89,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
 {
     type Output = Result<S::Response, S::Error>;
 
@@ -109,6 +111,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
 {
     /// Polls the service, and passes its response to `complete`, with what is left to do. A rejection has nothing left.
     // Inlined by force, as `ResponseFuture::calling` is.
@@ -164,7 +167,12 @@ where
                                 *pending.take().expect("the request is taken once");
                             State::calling(&mut ready, Request::from_parts(parts, body), admission)
                         }
-                        Verdict::Reject(response) => State::Rejected { response: Some(response) },
+                        Verdict::Reject(response) => {
+                            let PendingRequest { parts, body, .. } =
+                                *pending.take().expect("the request is taken once");
+                            discard(&parts, body);
+                            State::Rejected { response: Some(response) }
+                        }
                         Verdict::Wait(step) => {
                             waiting.step = step;
                             continue;

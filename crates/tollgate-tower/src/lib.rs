@@ -135,6 +135,7 @@ pub mod retry_after;
 mod rpc;
 mod service;
 mod shared;
+mod unread;
 mod wait;
 
 pub use builder::RateLimitBuilder;

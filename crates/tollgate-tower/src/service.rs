@@ -13,6 +13,7 @@ use crate::{
     key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
     shared::Shared,
+    unread::discard,
 };
 
 /// Limits the requests of an inner service. [`RateLimitLayer`](crate::RateLimitLayer) creates it.
@@ -61,6 +62,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -76,7 +78,10 @@ where
             Verdict::Admit(admission) => {
                 ResponseFuture::calling(&mut self.inner, Request::from_parts(parts, body), admission)
             }
-            Verdict::Reject(response) => ResponseFuture::rejected(response),
+            Verdict::Reject(response) => {
+                discard(&parts, body);
+                ResponseFuture::rejected(response)
+            }
             Verdict::Wait(step) => {
                 // The future takes the service that is ready. Its clone has to become ready before the next call.
                 let clone = self.inner.clone();

@@ -91,6 +91,20 @@ def versions():
             case(f"HTTP/2, {place}", HTTP2, "the version", "HTTP/2", response.http_version)
 
 
+def short_bodies():
+    """Sends bodies that are denied, each before another request, through an Envoy that sends no request twice."""
+    row, base = "short bodies, through Envoy without retries", f"http://{ARGUMENTS['unretried']}"
+    with httpx.Client(timeout=60) as client:
+        headers = {"x-key": next(KEYS)}
+        posted = client.post(f"{base}/", headers=headers, content=b"x" * 60_000)
+        case(row, HTTPX, "POST of 60 kB, allowed", "200 60000 bytes", f"{posted.status_code} {posted.text.strip()}")
+        found = []
+        for _ in range(50):
+            denied = client.post(f"{base}/", headers=headers, content=b"x" * 60_000)
+            found.append((denied.status_code, client.get(f"{base}/free").status_code))
+        case(row, HTTPX, "50 denied POSTs of 60 kB, each before a GET", [(429, 200)] * 50, found)
+
+
 def curl(address, version, key, *arguments, body=None):
     """Runs curl. Returns the status and the size of the body, or the error of curl."""
     words = ["curl", "--silent", "--show-error", "--max-time", "60", version, "--header", f"x-key: {key}", *arguments]
@@ -182,6 +196,7 @@ def upgrades():
 
 
 versions()
+short_bodies()
 by_curl()
 continues()
 upgrades()

@@ -18,7 +18,8 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
 /// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both.
+/// can do both. It is also the better choice where many calls are denied: see
+/// [`RateLimitInterceptor`](crate::RateLimitInterceptor).
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -25,6 +25,12 @@ use crate::status::GrpcStatus;
 /// | sends the remaining quota in the response metadata | yes | no | **no** |
 /// | sends status details and pushback | yes | yes | yes |
 /// | works with `with_interceptor` | no | no | yes |
+/// | reads the message of a denied call | yes | **no** | **no** |
+///
+/// **Use a layer where many calls are denied.** An interceptor cannot reach the message of a call, and the server (h2
+/// 0.4.16 and later) charges each short message that arrives after the denial to a budget of the connection. After some
+/// 2100 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it fail.
+/// `Server::initial_connection_window_size` enlarges the budget: half of the window, 512 KiB by default.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

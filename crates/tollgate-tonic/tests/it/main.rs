@@ -10,6 +10,7 @@ mod examples;
 mod generated;
 mod grpc_web;
 mod interceptors;
+mod late_messages;
 mod looked_up;
 mod message_charges;
 mod observability;

@@ -11,7 +11,9 @@ use crate::rejection::Problem;
 /// `temporary-reduced-capacity`, and the service is not called. A slot is given back when the *body* of the response ends,
 /// fails or is dropped, so streams count for as long as they live.
 ///
-/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service.
+/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service. The layer reads
+/// the body of a rejected request [as a `RateLimitLayer`
+/// does](crate::RateLimitLayer#the-body-of-a-rejected-request).
 ///
 /// ```
 /// use http::{Request, Response};

@@ -12,7 +12,10 @@ use super::{
     future::ResponseFuture,
     shared::{AdaptiveBody, Shared},
 };
-use crate::rejection::{Problem, Respond};
+use crate::{
+    rejection::{Problem, Respond},
+    unread::discard,
+};
 
 /// Limits the requests in flight of an inner service. [`AdaptiveLayer`](super::AdaptiveLayer) creates it.
 ///
@@ -46,6 +49,7 @@ impl<S, R> Adaptive<S, R> {
 impl<S, R, ReqBody, ResBody> Service<Request<ReqBody>> for Adaptive<S, R>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ReqBody: 'static,
     ResBody: Body,
     R: Respond<ResBody>,
 {
@@ -61,7 +65,11 @@ where
         let (parts, body) = request.into_parts();
         let slot = match self.shared.admit(&parts) {
             Ok(slot) => slot,
-            Err(overload) => return ResponseFuture::rejected(self.shared.reject(&overload, &parts)),
+            Err(overload) => {
+                let response = self.shared.reject(&overload, &parts);
+                discard(&parts, body);
+                return ResponseFuture::rejected(response);
+            }
         };
         let request = Request::from_parts(parts, body);
         ResponseFuture::calling(self.inner.call(request), slot, &self.shared)

@@ -16,7 +16,7 @@ use super::{
     in_flight::{AcquireFuture, InFlight},
     shared::Shared,
 };
-use crate::rejection::Respond;
+use crate::{rejection::Respond, unread::discard};
 
 pin_project! {
     /// Resolves to the response of a [`ConcurrencyService`](super::ConcurrencyService).
@@ -70,6 +70,7 @@ impl<S, K, R, ReqBody, ResBody> Future for ResponseFuture<S, K, R, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     R: Respond<ResBody>,
+    ReqBody: 'static,
     ResBody: Body,
 {
     type Output = Result<Response<PermitBody<ResBody>>, S::Error>;
@@ -94,7 +95,12 @@ where
                                 *pending.take().expect("the request is taken once");
                             State::Calling { future: ready.call(Request::from_parts(parts, body)), in_flight }
                         }
-                        Err(response) => State::Rejected { response: Some(response) },
+                        Err(response) => {
+                            let PendingRequest { parts, body, .. } =
+                                *pending.take().expect("the request is taken once");
+                            discard(&parts, body);
+                            State::Rejected { response: Some(response) }
+                        }
                     }
                 }
                 StateProj::Calling { future, in_flight } => match in_flight.poll_lost(cx) {

@@ -16,6 +16,9 @@ use crate::{
 /// number](tollgate::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the response is a
 /// [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an example.
 ///
+/// The layer reads the body of a rejected request [as a `RateLimitLayer`
+/// does](crate::RateLimitLayer#the-body-of-a-rejected-request).
+///
 /// [`builder`](Self::builder) offers the options:
 ///
 /// ```

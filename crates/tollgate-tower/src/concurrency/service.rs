@@ -17,6 +17,7 @@ use super::{
 use crate::{
     key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
+    unread::discard,
 };
 
 /// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`](super::ConcurrencyLayer) creates it.
@@ -53,6 +54,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
     ResBody: Body,
 {
     type Response = Response<PermitBody<ResBody>>;
@@ -77,7 +79,11 @@ where
                 let acquire = self.shared.acquire(key);
                 ResponseFuture::acquiring(PendingRequest { acquire, ready, parts, body }, &self.shared)
             }
-            Err(error) => ResponseFuture::rejected(self.shared.reject_without_key(&error, &parts), &self.shared),
+            Err(error) => {
+                let response = self.shared.reject_without_key(&error, &parts);
+                discard(&parts, body);
+                ResponseFuture::rejected(response, &self.shared)
+            }
         }
     }
 }

@@ -43,6 +43,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
     ResBody: Body,
 {
     type Output = Result<Response<GuardedBody<ResBody, MeteredReservation>>, S::Error>;

@@ -47,6 +47,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ReqBody: 'static,
     ResBody: Body,
 {
     type Response = Response<GuardedBody<ResBody, MeteredReservation>>;

@@ -27,4 +27,5 @@ mod test_util;
 mod tiers;
 mod types;
 mod unit_formats;
+mod unread_bodies;
 mod waiting;

@@ -1,0 +1,263 @@
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use axum::body;
+use bytes::Bytes;
+use http::{Request, request::Parts};
+use http_body::{Body, Frame, SizeHint};
+use tokio::{
+    runtime::Builder,
+    time::{advance, sleep},
+};
+
+use super::{MAX_LENGTH, MAX_TIME, Places, Rest, discard, read};
+
+/// What a body yields when it is polled.
+#[derive(Clone, Copy)]
+enum Next {
+    Data(&'static [u8]),
+    Failure,
+    Nothing,
+    End,
+}
+
+/// Describes what happened to a body.
+#[derive(Default)]
+struct Seen {
+    frames: AtomicUsize,
+    is_at_end: AtomicBool,
+    is_dropped: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Seen {
+    fn frames(&self) -> usize {
+        self.frames.load(Ordering::SeqCst)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.is_at_end.load(Ordering::SeqCst)
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::SeqCst)
+    }
+}
+
+/// A body that yields the same thing until it is told to yield another.
+#[derive(Clone)]
+struct Told(Arc<Mutex<Next>>, Arc<Seen>);
+
+impl Told {
+    fn new(next: Next) -> Self {
+        Self(Arc::new(Mutex::new(next)), Arc::default())
+    }
+
+    fn tell(&self, next: Next) {
+        *self.0.lock().unwrap() = next;
+        if let Some(waker) = self.1.waker.lock().unwrap().take() {
+            waker.wake();
+        }
+    }
+
+    /// Returns a body that says whether it was dropped.
+    fn body(&self, lower: u64) -> body::Body {
+        body::Body::new(Once { told: self.clone(), lower })
+    }
+}
+
+struct Once {
+    told: Told,
+    lower: u64,
+}
+
+impl Body for Once {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Told(next, seen) = &self.told;
+        match *next.lock().unwrap() {
+            Next::Data(data) => {
+                seen.frames.fetch_add(1, Ordering::SeqCst);
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(data)))))
+            }
+            Next::Failure => Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into()))),
+            Next::Nothing => {
+                *seen.waker.lock().unwrap() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Next::End => {
+                seen.is_at_end.store(true, Ordering::SeqCst);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        hint.set_lower(self.lower);
+        hint
+    }
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        self.told.1.is_dropped.store(true, Ordering::SeqCst);
+    }
+}
+
+fn head() -> Parts {
+    Request::new(()).into_parts().0
+}
+
+/// Lets all tasks of a runtime with one thread run until they wait.
+async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_dropped_at_the_time_limit() {
+    let told = Told::new(Next::Nothing);
+    let reading = tokio::spawn(Rest::new(told.body(0), MAX_LENGTH).end(sleep(MAX_TIME)));
+    settle().await;
+    advance(MAX_TIME - std::time::Duration::from_millis(1)).await;
+    settle().await;
+    assert!(!told.1.is_dropped());
+    advance(std::time::Duration::from_millis(1)).await;
+    reading.await.unwrap();
+    assert!(told.1.is_dropped() && !told.1.is_at_end());
+}
+
+#[tokio::test]
+async fn a_body_that_is_there_is_read_at_once() {
+    let told = Told::new(Next::End);
+    discard(&head(), told.body(0));
+    assert!(told.1.is_at_end() && told.1.is_dropped());
+}
+
+#[tokio::test]
+async fn a_body_that_comes_late_is_read_in_a_task() {
+    let told = Told::new(Next::Nothing);
+    discard(&head(), told.body(1));
+    assert!(!told.1.is_dropped());
+    settle().await;
+    told.tell(Next::End);
+    settle().await;
+    assert!(told.1.is_at_end() && told.1.is_dropped());
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_at_the_longest_length() {
+    let told = Told::new(Next::Data(&[0; 1024]));
+    discard(&head(), told.body(0));
+    assert_eq!((told.1.frames(), told.1.is_dropped()), (65, true));
+
+    let late = Told::new(Next::Nothing);
+    discard(&head(), late.body(0));
+    settle().await;
+    late.tell(Next::Data(&[0; 1024]));
+    settle().await;
+    assert_eq!((late.1.frames(), late.1.is_dropped()), (65, true));
+}
+
+#[tokio::test]
+async fn a_body_of_empty_frames_is_dropped() {
+    let told = Told::new(Next::Data(&[]));
+    discard(&head(), told.body(0));
+    assert_eq!((told.1.frames(), told.1.is_dropped()), (1025, true));
+}
+
+#[tokio::test]
+async fn a_body_that_fails_is_dropped() {
+    let told = Told::new(Next::Failure);
+    discard(&head(), told.body(0));
+    assert!(told.1.is_dropped());
+
+    let late = Told::new(Next::Nothing);
+    discard(&head(), late.body(0));
+    settle().await;
+    assert!(!late.1.is_dropped());
+    late.tell(Next::Failure);
+    settle().await;
+    assert!(late.1.is_dropped());
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_as_too_long_is_not_polled() {
+    let told = Told::new(Next::End);
+    discard(&head(), told.body(MAX_LENGTH + 1));
+    assert!(told.1.is_dropped() && !told.1.is_at_end());
+
+    let just_fits = Told::new(Next::End);
+    discard(&head(), just_fits.body(MAX_LENGTH));
+    assert!(just_fits.1.is_at_end());
+}
+
+#[tokio::test]
+async fn a_body_that_the_client_holds_back_is_not_polled() {
+    let told = Told::new(Next::End);
+    let request = Request::builder().header("expect", "100-continue").body(()).unwrap();
+    discard(&request.into_parts().0, told.body(0));
+    assert!(told.1.is_dropped() && !told.1.is_at_end());
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_is_dropped() {
+    let told = Told::new(Next::End);
+    discard(&head(), Once { told: told.clone(), lower: 0 });
+    assert!(told.1.is_dropped() && !told.1.is_at_end());
+}
+
+#[cfg(feature = "tonic")]
+#[tokio::test]
+async fn a_body_of_tonic_is_read() {
+    let told = Told::new(Next::End);
+    discard(&head(), tonic::body::Body::new(Once { told: told.clone(), lower: 0 }));
+    assert!(told.1.is_at_end() && told.1.is_dropped());
+}
+
+#[tokio::test]
+async fn late_bodies_are_dropped_while_all_places_are_taken() {
+    let places: &'static Places = Box::leak(Box::new(Places::new(1)));
+    let [first, second, third] = [(); 3].map(|()| Told::new(Next::Nothing));
+    read(&head(), first.body(0), places);
+    read(&head(), second.body(0), places);
+    assert!(!first.1.is_dropped() && second.1.is_dropped());
+    first.tell(Next::End);
+    settle().await;
+    assert!(first.1.is_at_end());
+    read(&head(), third.body(0), places);
+    assert!(!third.1.is_dropped());
+}
+
+#[test]
+fn a_body_is_dropped_outside_of_a_runtime() {
+    let told = Told::new(Next::End);
+    discard(&head(), told.body(0));
+    assert!(told.1.is_dropped() && !told.1.is_at_end());
+}
+
+#[test]
+fn a_late_body_is_read_in_a_runtime_without_timers() {
+    let told = Told::new(Next::Nothing);
+    Builder::new_current_thread().build().unwrap().block_on(async {
+        discard(&head(), told.body(0));
+        settle().await;
+        assert!(!told.1.is_dropped());
+        told.tell(Next::End);
+        settle().await;
+        assert!(told.1.is_at_end() && told.1.is_dropped());
+    });
+}

@@ -1,0 +1,173 @@
+//! Rejected requests whose bodies arrive after the response, over connections of HTTP/1.1.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Router,
+    middleware::map_response,
+    response::Response,
+    routing::{get, post},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    task::yield_now,
+};
+use tollgate::{Acquired, Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore};
+use tollgate_tower::{
+    ConcurrencyLayer, RateLimitLayer,
+    adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority, Slot},
+    key::{Global, Header},
+};
+
+use crate::support::{Late, ONE, serve, still};
+
+/// Each path has a layer that rejects every request, with this status.
+const REJECTIONS: [(&str, u16); 7] = [
+    ("/in-process", 429),
+    ("/remote", 429),
+    ("/without-key", 400),
+    ("/reserving", 429),
+    ("/permits", 429),
+    ("/permits-without-key", 400),
+    ("/adaptive", 503),
+];
+
+/// Serves the paths of [`REJECTIONS`], and `/open` without a limit.
+struct Server {
+    address: SocketAddr,
+    _held: (Acquired, Slot),
+}
+
+impl Server {
+    async fn start() -> Self {
+        let store = still();
+        let [local, remote] = [Limiter::new(store.clone(), ONE), Limiter::new(Late(store), ONE)];
+        assert!(local.check("all").await.unwrap().is_allowed());
+        let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
+        let permit = permits.acquire("all").await.unwrap();
+        let slots = AdaptiveLimiter::builder(Gradient::new()).limits(1..=1).initial_limit(1).build();
+        let slot = slots.try_acquire(Priority::CRITICAL).unwrap();
+
+        let answer = || post(|| async { "admitted" });
+        let reserving = RateLimitLayer::builder(local.clone(), Global).reserve(|_| Cost::ONE).build();
+        let router = Router::new()
+            .route("/in-process", answer().layer(RateLimitLayer::new(local.clone(), Global)))
+            .route("/remote", answer().layer(RateLimitLayer::new(remote, Global)))
+            .route("/without-key", answer().layer(RateLimitLayer::new(local, Header::new("x-api-key"))))
+            .route("/reserving", answer().layer(reserving))
+            .route("/permits", answer().layer(ConcurrencyLayer::new(permits.clone(), Global)))
+            .route("/permits-without-key", answer().layer(ConcurrencyLayer::new(permits, Header::new("x-api-key"))))
+            .route("/adaptive", answer().layer(AdaptiveLayer::new(slots)))
+            .route("/open", get(|| async { "open" }))
+            .layer(map_response(hold_back));
+        Self { address: serve(router).await, _held: (permit, slot) }
+    }
+
+    async fn connect(&self) -> Connection {
+        Connection(BufReader::new(TcpStream::connect(self.address).await.unwrap()))
+    }
+}
+
+/// Holds a response back, so that a server that asks for the body after all asks before the response.
+async fn hold_back(response: Response) -> Response {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    response
+}
+
+/// A connection whose bytes the test writes and reads.
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Sends the head of a request with a body.
+    async fn send_head(&mut self, path: &str, fields: &str) {
+        self.send(format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n\r\n")).await;
+    }
+
+    /// Reads one response, and returns its status. `None` when the server has closed the connection.
+    async fn status(&mut self) -> Option<u16> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            if self.0.read_until(b'\n', &mut head).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let (line, fields) = head.split_once("\r\n").unwrap();
+        let length = fields.lines().find_map(|field| field.strip_prefix("content-length: ")).unwrap();
+        self.0.read_exact(&mut vec![0; length.parse().unwrap()]).await.unwrap();
+        Some(line.split(' ').nth(1).unwrap().parse().unwrap())
+    }
+
+    /// Asserts that the server answers another request of this connection.
+    async fn assert_is_open(&mut self, path: &str) {
+        self.send("GET /open HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert_eq!(self.status().await, Some(200), "after {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_survives_a_rejection_whose_body_comes_after_the_response() {
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS {
+        let mut connection = server.connect().await;
+        for _ in 0..3 {
+            connection.send_head(path, "content-length: 10000").await;
+            assert_eq!(connection.status().await, Some(status), "{path}");
+            connection.send([b'a'; 4000]).await;
+            connection.send([b'b'; 6000]).await;
+            connection.assert_is_open(path).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_survives_a_rejection_whose_chunks_come_after_the_response() {
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS {
+        let mut connection = server.connect().await;
+        connection.send_head(path, "transfer-encoding: chunked").await;
+        assert_eq!(connection.status().await, Some(status), "{path}");
+        connection.send("5\r\nhello\r\n").await;
+        connection.send("0\r\nx-trailer: there\r\n\r\n").await;
+        connection.assert_is_open(path).await;
+    }
+}
+
+#[tokio::test]
+async fn the_response_to_a_body_that_is_too_long_comes_first_and_then_the_connection_ends() {
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS {
+        let mut connection = server.connect().await;
+        connection.send_head(path, "content-length: 1048576").await;
+        assert_eq!(connection.status().await, Some(status), "{path}");
+        assert_eq!(connection.status().await, None, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_expects_100_continue_is_not_asked_for_its_body() {
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS {
+        let mut connection = server.connect().await;
+        connection.send_head(path, "content-length: 10000\r\nexpect: 100-continue").await;
+        assert_eq!(connection.status().await, Some(status), "{path}");
+        assert_eq!(connection.status().await, None, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_body_does_not_come_is_closed_at_the_time_limit() {
+    let server = Server::start().await;
+    let mut connection = server.connect().await;
+    connection.send_head("/in-process", "content-length: 10000").await;
+    assert_eq!(connection.status().await, Some(429));
+    connection.send("some").await;
+    assert_eq!(connection.status().await, None);
+}
