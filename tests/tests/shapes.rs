@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard};
 use allocation_counter::AllocationInfo;
 use tollgate::{
     Algorithm, Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy,
-    PolicySet, Quota, Store, StoreFuture, TenantLimiters,
+    PolicySet, Quota, RedisStore, Store, StoreFuture, TenantLimiters,
     testing::{Script, shapes},
 };
+use tollgate_tests::RedisServer;
 
 /// Keeps the tests of this program from counting the shapes of each other.
 fn alone() -> MutexGuard<'static, ()> {
@@ -184,4 +185,18 @@ fn a_hundred_thousand_cached_tenants_take_less_than_half_a_kilobyte_each() {
     assert!(further[0] < 100 && further[2] < 16, "{further:?} bytes: the cache is bounded");
     // The parts of the cache round their sizes up.
     assert!(tenants.cached() <= TENANTS as usize + 256, "{} tenants", tenants.cached());
+}
+
+/// What decides in an outage is created in the first one.
+#[tokio::test]
+async fn a_limiter_with_a_policy_of_its_own_takes_less_than_two_kilobytes() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let _alone = alone();
+    let limiter = |name| Limiter::new(store.clone(), Policy::token_bucket(name, Quota::per_hour(7)));
+    let _first = limiter("first");
+    let mut second = None;
+    let made = allocation_counter::measure(|| second = Some(limiter("second")));
+    assert!(with_allocator(&made) < 2_048, "{made:?}");
+    assert!(second.is_some());
 }

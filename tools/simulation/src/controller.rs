@@ -38,10 +38,11 @@ impl Controller {
         }
     }
 
-    /// Returns whether another batch may leave. `are_few` tells whether one batch can hold all checks.
-    pub(crate) fn allows(&mut self, now: Duration, batches: usize, keys: usize, are_few: bool) -> bool {
+    /// Returns whether another batch may leave. The rule for few checks is left out, because it saves wake-ups, and these
+    /// cost nothing here.
+    pub(crate) fn allows(&mut self, now: Duration, batches: usize, keys: usize) -> bool {
         match self {
-            Self::Window(window) => window.allows(batches, keys, are_few, || now),
+            Self::Window(window) => window.allows(batches, keys, false, || now),
             Self::FourBatches => batches < FOUR,
         }
     }

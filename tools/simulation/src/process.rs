@@ -112,12 +112,10 @@ impl Process {
             self.given_up += 1;
         }
         let time = Duration::from_nanos(now);
-        let all = self.queue.len() + self.keys_under_way;
-        let are_few = all <= MOST_KEYS;
-        if self.queue.is_empty() || !self.controller.allows(time, self.batches.len(), self.keys_under_way, are_few) {
+        if self.queue.is_empty() || !self.controller.allows(time, self.batches.len(), self.keys_under_way) {
             return None;
         }
-        let share = if are_few { all } else { all.div_ceil(SHARE) };
+        let share = (self.queue.len() + self.keys_under_way).div_ceil(SHARE);
         let keys = self.queue.len().min(MOST_KEYS).min(share);
         let asked = self.queue.drain(..keys).collect();
         let leave = self.controller.sent(time, keys);

@@ -129,7 +129,7 @@ impl Fallback {
 
     /// Settles a reservation that this process made in an outage. The policies of `check` are the share of the process.
     pub(crate) fn commit_own(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
-        let settlement = self.local.as_ref().map(|local| local.store.commit_now(check, id, 1));
+        let settlement = self.local.as_ref().map(|local| local.store().commit_now(check, id, 1));
         self.committed(settlement.as_ref());
         settlement
     }
@@ -246,7 +246,7 @@ mod tests {
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
         let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new(), None, None);
-        let store = &fallback.local.as_ref().expect("a local share").store;
+        let store = fallback.local.as_ref().expect("a local share").store();
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
             let away = Error::new(ErrorKind::CircuitOpen, "away");
@@ -260,7 +260,7 @@ mod tests {
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
         let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new(), None, None);
-        let store = &fallback.local.as_ref().expect("a local share").store;
+        let store = fallback.local.as_ref().expect("a local share").store();
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);
             let away = Error::new(ErrorKind::CircuitOpen, "away");

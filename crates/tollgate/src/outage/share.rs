@@ -1,5 +1,6 @@
 use std::{
     num::{NonZeroU32, NonZeroUsize},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -13,7 +14,9 @@ pub(super) const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(64 * 2_048 / 8 * 7).
 /// Decides on this replica's share of the quota of any policies.
 #[derive(Debug)]
 pub(super) struct LocalShare {
-    pub(super) store: MemoryStore,
+    /// Created in the first outage. An empty store takes ten kilobytes, and a process may have many limiters.
+    store: OnceLock<MemoryStore>,
+    clock: Clock,
     /// The number of replicas while `count` knows none.
     fixed: NonZeroU32,
     /// `None` for a fixed number of replicas, and for a store that does not count them.
@@ -23,9 +26,12 @@ pub(super) struct LocalShare {
 impl LocalShare {
     /// Creates the share of one replica of `replicas`, or of as many as `count` knows.
     pub(super) fn new(replicas: NonZeroU32, count: Option<ReplicaCount>, clock: Option<Clock>) -> Self {
-        let clock = clock.unwrap_or_else(Clock::monotonic);
-        let store = MemoryStore::builder().max_keys(MAX_KEYS).clock(clock).build();
-        Self { store, fixed: replicas, count }
+        Self { store: OnceLock::new(), clock: clock.unwrap_or_else(Clock::monotonic), fixed: replicas, count }
+    }
+
+    /// Returns the store of the process.
+    pub(super) fn store(&self) -> &MemoryStore {
+        self.store.get_or_init(|| MemoryStore::builder().max_keys(MAX_KEYS).clock(self.clock.clone()).build())
     }
 
     /// Returns the number of replicas that share the quota now.
@@ -37,7 +43,7 @@ impl LocalShare {
         check.policies.with_share(self.replicas(), |policies| {
             // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
             let charge = policies.cut(check.charge());
-            self.store.decide(Check { policies, ..check }.with_charge(&charge))
+            self.store().decide(Check { policies, ..check }.with_charge(&charge))
         })
     }
 
@@ -45,13 +51,13 @@ impl LocalShare {
         check.policies.with_share(self.replicas(), |policies| {
             let charge = policies.cut(check.charge());
             let check = Check { policies, ..check }.with_charge(&charge);
-            self.store.reserve_now(check, id, micros(time_to_live))
+            self.store().reserve_now(check, id, micros(time_to_live))
         })
     }
 
     pub(super) fn commit(&self, check: Check<'_>, id: &ReservationId) -> Settlement {
         check.policies.with_share(self.replicas(), |policies| {
-            self.store.commit_now(Check::of(policies, check.key, check.charge()), id, 1)
+            self.store().commit_now(Check::of(policies, check.key, check.charge()), id, 1)
         })
     }
 }
@@ -95,7 +101,7 @@ mod tests {
         assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
         assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
         assert_eq!(remaining(&share, &larger, "a", 1), (true, 23), "the state belongs to the name of the policy");
-        assert_eq!(share.store.len(), 2);
+        assert_eq!(share.store().len(), 2);
     }
 
     #[test]

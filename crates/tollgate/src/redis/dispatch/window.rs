@@ -59,9 +59,12 @@ const FLOOR_KEYS: f64 = 256.0;
 /// The batches that may be under way in any case.
 const FLOOR_BATCHES: f64 = 4.0;
 
-/// The same for few checks: one batch for each end of a short line. With more batches, each would be too small to be worth a
-/// call.
-const FLOOR_BATCHES_OF_FEW: f64 = 2.0;
+/// The batches that may be under way while checks are few: one for each end of a short line. With more batches, each would be
+/// too small to be worth a call.
+const BATCHES_OF_FEW: f64 = 2.0;
+
+/// The round trip below which a line is short.
+const SHORT: Duration = Duration::from_micros(300);
 
 /// The keys that the fastest server decides in a millisecond, with some room.
 const FASTEST: f64 = 640.0;
@@ -110,7 +113,7 @@ impl Window {
     }
 
     /// Returns whether another batch may leave, while this many batches and keys are under way. `are_few` tells whether one
-    /// batch can hold all checks.
+    /// batch can hold all checks, and the line [is short](Self::is_short).
     pub(super) fn allows(
         &mut self,
         batches: usize,
@@ -118,13 +121,17 @@ impl Window {
         are_few: bool,
         now: impl FnOnce() -> Duration,
     ) -> bool {
-        let line = BATCHES_PER_MS * millis(self.least);
-        let most_batches = if are_few { line.max(FLOOR_BATCHES_OF_FEW) } else { line + FLOOR_BATCHES };
+        let most_batches = if are_few { BATCHES_OF_FEW } else { FLOOR_BATCHES + BATCHES_PER_MS * millis(self.least) };
         let drains = self.drains_since.is_some_and(|began| now() < began + DRAIN);
         let has_room = !drains && (batches as f64) < most_batches && (keys as f64) < self.keys;
         let allows = batches == 0 || has_room;
         self.is_limiting |= !allows;
         allows
+    }
+
+    /// Returns whether the line is so short that the work at its ends takes longer.
+    pub(super) fn is_short(&self) -> bool {
+        self.least < SHORT
     }
 
     /// Returns the time until the answer to a batch that leaves now.
@@ -264,11 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn few_checks_leave_in_two_batches_on_a_short_line_and_in_more_on_a_longer_one() {
+    fn few_checks_leave_in_two_batches_on_a_short_line() {
         let mut near = Window::new(BEGAN, ms(0.1));
         assert!(near.allows(1, 8, true, || BEGAN) && !near.allows(2, 16, true, || BEGAN));
-        let mut far = Window::new(BEGAN, ms(20.0));
-        assert!(far.allows(60, 60, true, || BEGAN));
+        assert!(near.is_short() && !Window::new(BEGAN, ms(1.0)).is_short());
     }
 
     #[test]

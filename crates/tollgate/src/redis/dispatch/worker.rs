@@ -27,8 +27,8 @@ use crate::{
 /// on the next.
 const PARTS: usize = 4;
 
-/// The checks, waiting and under way, that are few. They are not divided, because a call of a part would cost more than the
-/// time that it saves.
+/// The checks, waiting and under way, that are few. Near a server they are not divided, because a call of a part would cost
+/// more than the time that it saves.
 const FEW: usize = batch::MOST_KEYS;
 
 /// The part by which the peak of the checks falls with each batch.
@@ -169,9 +169,11 @@ impl Worker {
         self.lag = (self.lag * 3 + began.elapsed()) / 4;
     }
 
-    /// Returns whether one batch can hold all checks, those that wait and those under way, and could lately.
+    /// Returns whether one batch can hold all checks, those that wait and those under way, and could lately, and the line is
+    /// short.
     fn are_few(&self, waiting: usize) -> bool {
-        self.peak.max(waiting + self.sent.checks()) <= FEW
+        let all = waiting + self.sent.checks();
+        self.peak.max(all) <= FEW && self.line.as_ref().is_some_and(|line| line.window.is_short())
     }
 
     /// Returns whether a batch of the waiting checks may leave.
@@ -230,7 +232,7 @@ impl Worker {
                 let all = waiting.len() + self.sent.checks();
                 self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
                 let limit = BatchLimit {
-                    subjects: if self.peak <= FEW { all } else { all.div_ceil(PARTS) },
+                    subjects: if self.peak <= FEW && line.window.is_short() { all } else { all.div_ceil(PARTS) },
                     checks: all.div_ceil(2),
                     timing: (!self.sent.is_empty()).then_some((now, round_trip)),
                 };

@@ -58,7 +58,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
 }
 
 /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
-/// say that it is meant, run this test with `TOLLGATE_BLESS=1`.
+/// say that it is meant, run this test with all features and `TOLLGATE_BLESS=1`.
 #[test]
 fn the_scripts_that_run_are_those_that_are_listed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
@@ -76,7 +76,9 @@ fn the_scripts_that_run_are_those_that_are_listed() {
     if bless {
         fs::write(&path, &sums).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), sums);
+    let listed = fs::read_to_string(&path).unwrap_or_default();
+    let exists = |line: &&str| cfg!(feature = "calendar") || !line.contains("calendar");
+    assert_eq!(listed.lines().filter(exists).collect::<Vec<_>>(), sums.lines().collect::<Vec<_>>());
 }
 
 #[test]
