@@ -59,12 +59,12 @@ const FLOOR_KEYS: f64 = 256.0;
 /// The batches that may be under way in any case.
 const FLOOR_BATCHES: f64 = 4.0;
 
-/// The batches that may be under way while checks are few: one for each end of a short line. With more batches, each would be
-/// too small to be worth a call.
-const BATCHES_OF_FEW: f64 = 2.0;
+/// The same while checks are few: on the shortest lines two, one for each end. With more batches, each would be too small to
+/// be worth a call.
+const FLOOR_BATCHES_OF_FEW: f64 = 1.5;
 
 /// The round trip below which a line is short.
-const SHORT: Duration = Duration::from_micros(300);
+const SHORT: Duration = Duration::from_micros(200);
 
 /// The keys that the fastest server decides in a millisecond, with some room.
 const FASTEST: f64 = 640.0;
@@ -121,7 +121,8 @@ impl Window {
         are_few: bool,
         now: impl FnOnce() -> Duration,
     ) -> bool {
-        let most_batches = if are_few { BATCHES_OF_FEW } else { FLOOR_BATCHES + BATCHES_PER_MS * millis(self.least) };
+        let floor = if are_few { FLOOR_BATCHES_OF_FEW } else { FLOOR_BATCHES };
+        let most_batches = floor + BATCHES_PER_MS * millis(self.least);
         let drains = self.drains_since.is_some_and(|began| now() < began + DRAIN);
         let has_room = !drains && (batches as f64) < most_batches && (keys as f64) < self.keys;
         let allows = batches == 0 || has_room;
@@ -272,9 +273,12 @@ mod tests {
 
     #[test]
     fn few_checks_leave_in_two_batches_on_a_short_line() {
-        let mut near = Window::new(BEGAN, ms(0.1));
+        let mut near = Window::new(BEGAN, ms(0.05));
         assert!(near.allows(1, 8, true, || BEGAN) && !near.allows(2, 16, true, || BEGAN));
-        assert!(near.is_short() && !Window::new(BEGAN, ms(1.0)).is_short());
+        // No check waits for more than a fraction of the line.
+        let mut farther = Window::new(BEGAN, ms(0.19));
+        assert!(farther.allows(3, 3, true, || BEGAN) && farther.is_short());
+        assert!(!Window::new(BEGAN, ms(0.2)).is_short());
     }
 
     #[test]
