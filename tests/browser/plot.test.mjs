@@ -33,6 +33,21 @@ test("two algorithms get the same burst, and the plots show what each admits", a
   assert.deepEqual(sums, [7, 13, 0]);
 });
 
+test("the outcome counts decisions that the page knows before it has the response", async (t) => {
+  const page = await open(t, (await playground(t)).url);
+  await limit(page, "left", "sliding_log", 2, 60);
+  await page.locator("#requests").fill("5");
+  await page.route("**/api/send", async (route) => {
+    const response = await route.fetch();
+    await untilPlotted(page, "left", { admitted: 2, denied: 3, failed: 0 });
+    await route.fulfill({ response });
+  });
+  await page.getByRole("button", { name: "Send burst" }).click();
+  const status = page.getByRole("status");
+  await until("the outcome in words", async () => (await status.textContent()).includes("Outcome"));
+  assert.match(await status.textContent(), /left 2 admitted, 3 denied/);
+});
+
 test("the last response has the fields and the problem document, and decisions have a latency", async (t) => {
   const page = await open(t, (await playground(t)).url);
   await limit(page, "left", "sliding_log", 1, 60);

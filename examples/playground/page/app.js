@@ -14,7 +14,7 @@ const SETTLED = 4;
 const host = document.getElementById("panes");
 const panes = NAMES.map((name) => new Pane(name, host));
 const status = document.getElementById("status");
-const traffic = new Traffic(announce);
+const traffic = new Traffic(announce, sums);
 const store = new Store(announce);
 const work = new Work();
 const reservations = new Reservations();
@@ -22,10 +22,18 @@ const reservations = new Reservations();
 let last = -1;
 let told = null;
 
-/** Says what was sent. With `outcome`, also says a second later what became of it. Streams say no outcome. */
-function announce(text, outcome) {
+/** Returns what became of all requests so far. */
+function sums() {
+  return panes.map((pane) => pane.sums);
+}
+
+/**
+ * Says what was sent. With the sums from before it was sent, also says a second later what became of it. Streams say no
+ * outcome.
+ */
+function announce(text, before) {
   status.textContent = text;
-  told = outcome ? { text, at: last + SETTLED, sums: panes.map((pane) => pane.sums) } : null;
+  told = before ? { text, at: last + SETTLED, sums: before } : null;
 }
 
 function tellOutcome() {

@@ -15,7 +15,7 @@ export class Store {
       const { ok, errors } = await request("PUT", "/api/redis", { running });
       this.#switch.disabled = false;
       this.#switch.focus();
-      announce(ok ? `Redis was ${running ? "started" : "stopped"}.` : errors[0].message, false);
+      announce(ok ? `Redis was ${running ? "started" : "stopped"}.` : errors[0].message, null);
     });
   }
 

@@ -7,15 +7,17 @@ import { plural } from "./text.js";
 /** The time between two batches of a stream. */
 const BATCH_MS = 100;
 
-/** Sends one request, bursts and a stream. `announce` says what was sent. */
+/** Sends one request, bursts and a stream. `announce` says what was sent, and `sums` returns what became of all requests. */
 export class Traffic {
   #root = document.getElementById("traffic");
   #announce;
+  #sums;
   #timer;
   #key = "";
 
-  constructor(announce) {
+  constructor(announce, sums) {
     this.#announce = announce;
+    this.#sums = sums;
     on("one", "click", () => this.#one());
     on("burst", "click", () => this.#burst());
     on("stream", "click", () => (this.#timer ? this.#stop() : this.#start()));
@@ -35,20 +37,23 @@ export class Traffic {
   }
 
   async #one() {
+    // The page may be told of the decisions before it has the responses.
+    const before = this.#sums();
     const outcomes = await Promise.all(targets().map((pane) => call(pane, value("cost"))));
     const errors = outcomes.flatMap(({ errors }) => errors).slice(0, 1);
     this.#show(errors);
     if (errors.length === 0) {
-      this.#announce("1 request sent.", true);
+      this.#announce("1 request sent.", before);
     }
   }
 
   async #burst() {
     const burst = { requests: value("requests"), cost: value("cost"), panes: targets() };
+    const before = this.#sums();
     const { ok, errors } = await request("POST", "/api/send", burst);
     this.#show(errors);
     if (ok) {
-      this.#announce(`Burst of ${plural(burst.requests, "request")} sent.`, true);
+      this.#announce(`Burst of ${plural(burst.requests, "request")} sent.`, before);
     }
   }
 
@@ -80,7 +85,7 @@ export class Traffic {
     this.#timer = setInterval(batch, BATCH_MS);
     batch();
     this.#button("Stop stream", true);
-    this.#announce(`Stream of ${rate} per second started.`, false);
+    this.#announce(`Stream of ${rate} per second started.`, null);
   }
 
   #stop() {
@@ -88,7 +93,7 @@ export class Traffic {
       clearInterval(this.#timer);
       this.#timer = undefined;
       this.#button("Start stream", false);
-      this.#announce("Stream stopped.", false);
+      this.#announce("Stream stopped.", null);
     }
   }
 
