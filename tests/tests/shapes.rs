@@ -187,7 +187,7 @@ fn a_hundred_thousand_cached_tenants_take_less_than_half_a_kilobyte_each() {
     assert!(tenants.cached() <= TENANTS as usize + 256, "{} tenants", tenants.cached());
 }
 
-/// What decides in an outage is created in the first one.
+/// The store that decides in an outage is created in the first one.
 #[tokio::test]
 async fn a_limiter_with_a_policy_of_its_own_takes_less_than_two_kilobytes() {
     let server = RedisServer::start();

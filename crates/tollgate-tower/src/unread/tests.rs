@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{MAX_LENGTH, MAX_TIME, Places, Rest, discard, read};
 
-/// What a body yields when it is polled.
+/// Names the answer of a body to a poll.
 #[derive(Clone, Copy)]
 enum Next {
     Data(&'static [u8]),

@@ -225,14 +225,14 @@ impl Worker {
                 Some(line) if line.number == connection.number() => line,
                 line => line.insert(Line::new(&connection, now)),
             };
-            let round_trip = line.window.round_trip();
+            let (sent_at, round_trip) = (line.time(now), line.window.round_trip());
             self.inbox.load.set_round_trip(round_trip);
             let (mut batch, left, limit) = {
                 let mut waiting = self.inbox.queue.lock();
                 let all = waiting.len() + self.sent.checks();
                 self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
                 let limit = BatchLimit {
-                    subjects: if self.peak <= FEW && line.window.is_short() { all } else { all.div_ceil(PARTS) },
+                    subjects: if self.are_few(waiting.len()) { all } else { all.div_ceil(PARTS) },
                     checks: all.div_ceil(2),
                     timing: (!self.sent.is_empty()).then_some((now, round_trip)),
                 };
@@ -245,7 +245,7 @@ impl Worker {
             if batch.is_empty() {
                 return;
             }
-            let ticket = Window::sent(line.time(now), batch.subjects());
+            let ticket = Window::sent(sent_at, batch.subjects());
             self.sent.send(batch, ticket, &self.server, &connection).await;
             self.sent.settle_answered(&self.server).await;
             self.note_answers();
