@@ -59,9 +59,6 @@ async fn the_connection_of_an_axum_server_survives_messages_that_come_after_thei
     for limiter in spent_limiters().await {
         let router = tonic::service::Routes::new(EchoServer::new(Echoing)).into_axum_router();
         let router = router.layer(tollgate_tonic::layer(limiter, Global));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async { axum::serve(listener, router).await });
-        call_with_late_messages(address).await;
+        call_with_late_messages(serve_axum(router).await).await;
     }
 }

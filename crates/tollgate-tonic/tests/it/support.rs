@@ -169,6 +169,14 @@ pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
     request
 }
 
+/// Starts a server of axum that runs until the test ends, and returns its address.
+pub(crate) async fn serve_axum(router: axum::Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
 /// Starts a server that runs until the test ends, and returns its address.
 pub(crate) async fn serve<L, B>(router: Router<L>) -> SocketAddr
 where

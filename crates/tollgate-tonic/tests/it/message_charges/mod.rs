@@ -207,13 +207,10 @@ async fn on_one_port_messages_are_charged_and_http_is_served() {
         .route("/", axum::routing::get(|| async { "hello" }))
         .merge(tonic::service::Routes::new(EchoServer::new(Echoing)).into_axum_router())
         .layer(layer);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
     let get = || HttpRequest::get("/").header("x-api-key", "other").body(axum::body::Body::empty()).unwrap();
     let hello = router.clone().oneshot(get()).await.unwrap();
     assert_eq!(hello.into_body().collect().await.unwrap().to_bytes(), "hello");
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let mut client = client(address).await;
+    let mut client = client(serve_axum(router).await).await;
     let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
     assert_eq!(some.len(), 5);
     assert_denied_with_details(&status.unwrap());
