@@ -250,6 +250,24 @@ async fn a_silent_connection_is_replaced() {
     assert_eq!(healthy.calls("evalsha") + healthy.calls("eval"), 1);
 }
 
+/// The task that waits for a late answer to a check must not keep the connection open.
+#[tokio::test]
+async fn a_silent_connection_is_closed_when_another_took_its_place() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert!(patient.check("acme").await.is_ok());
+    assert_eq!(proxy.open(), 1);
+    proxy.forget_all();
+    for _ in 0..3 {
+        assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+    }
+    available_again(&store).await;
+    wait::until_async("the silent connection to be closed", PATIENCE, async || proxy.open() == 1).await;
+    assert_eq!(spent(&patient, "acme").await, 1, "on the new connection");
+}
+
 #[tokio::test]
 async fn a_silent_connection_is_used_again_when_it_answers_and_no_other_can_be_made() {
     let server = RedisServer::start();

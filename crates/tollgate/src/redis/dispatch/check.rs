@@ -33,8 +33,8 @@ pub(in crate::redis) struct PendingCheck {
 #[derive(Debug)]
 enum State {
     NotQueued(ReplySender),
-    /// Sent by the caller at this epoch of the breaker.
-    Direct(DirectCheck, u64),
+    /// Sent by the caller.
+    Direct(DirectCheck),
     /// Queued at this epoch of the breaker.
     Queued(u64),
     /// Refused for an overload, which the caller learns at the next poll.
@@ -85,7 +85,7 @@ impl PendingCheck {
         {
             let queued = runtime::current().and_then(|current| {
                 self.state = match self.dispatcher.direct(sender) {
-                    Ok(direct) => State::Direct(direct, self.dispatcher.server().breaker().epoch()),
+                    Ok(direct) => State::Direct(direct),
                     Err(sender) => State::Queued(self.dispatcher.push(sender)?),
                 };
                 Ok(current)
@@ -114,8 +114,10 @@ impl PendingCheck {
                 }
             }
             Poll::Ready(outcome) => {
-                if let State::Queued(epoch) | State::Direct(_, epoch) = self.state {
-                    self.state = State::Over(epoch);
+                match &self.state {
+                    State::Direct(direct) => self.state = State::Over(direct.breaker_epoch()),
+                    &State::Queued(epoch) => self.state = State::Over(epoch),
+                    _ => {}
                 }
                 if let Ok(Ok(decision)) = outcome {
                     self.decided(decision);
@@ -128,7 +130,7 @@ impl PendingCheck {
     /// Polls for the outcome of a check that the caller sends. A check in the queue has none.
     fn poll_direct(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
         match &mut self.state {
-            State::Direct(direct, _) => direct.poll(cx),
+            State::Direct(direct) => direct.poll(cx),
             _ => Poll::Pending,
         }
     }
@@ -185,7 +187,7 @@ impl Drop for PendingCheck {
         let is_late = |end| runtime::now() >= end;
         let deadline = self.request().deadline;
         let end = deadline.and_then(|deadline| deadline.instant());
-        if matches!(self.state, State::Queued(_) | State::Direct(..)) && end.is_some_and(is_late) {
+        if matches!(self.state, State::Queued(_) | State::Direct(_)) && end.is_some_and(is_late) {
             self.dispatcher.server().missed(deadline);
         }
     }

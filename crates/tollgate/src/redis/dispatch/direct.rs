@@ -25,10 +25,13 @@ use crate::{
 ///
 /// It costs one wake-up less before the call and one less after it. A second check that comes meanwhile takes the queue.
 ///
-/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. When the caller
-/// gives up before, a call that the connection has not written yet is not sent.
+/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. The task ends when
+/// the breaker opens, because it keeps the connection. When the caller gives up before, a call that the connection has not
+/// written yet is not sent.
 pub(super) struct DirectCheck {
     sender: ReplySender,
+    server: Arc<Server>,
+    breaker_epoch: u64,
     outcome: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
 }
 
@@ -49,6 +52,7 @@ impl DirectCheck {
     ///
     /// A check without a deadline takes the queue, where it ends when the breaker opens.
     pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {
+        let breaker_epoch = server.breaker().epoch();
         let has_end = sender.request().deadline.is_some_and(|deadline| deadline.instant().is_some());
         // Reports travel in batches only.
         if sender.request().policies.is_leased()
@@ -63,7 +67,12 @@ impl DirectCheck {
         let request = Arc::clone(sender.request());
         let by_body = !inbox.scripts.know(&connection, request.policies.shape().check());
         let outcome = Box::pin(call(request, by_body, Arc::clone(server), connection, turn));
-        Ok(Self { sender, outcome: Some(outcome) })
+        Ok(Self { sender, server: Arc::clone(server), breaker_epoch, outcome: Some(outcome) })
+    }
+
+    /// Returns the epoch of the breaker when the check was sent.
+    pub(super) fn breaker_epoch(&self) -> u64 {
+        self.breaker_epoch
     }
 
     /// Sends the check at the first call, and polls for the outcome. Ends the request with it.
@@ -84,7 +93,13 @@ impl Drop for DirectCheck {
             && is_late()
             && let Ok(current) = runtime::current()
         {
-            current.spawn(outcome);
+            let (server, epoch) = (Arc::clone(&self.server), self.breaker_epoch);
+            current.spawn(async move {
+                tokio::select! {
+                    _ = outcome => {}
+                    () = server.until_opened_after(epoch) => {}
+                }
+            });
         }
     }
 }

@@ -29,9 +29,15 @@ pub(super) struct Health {
     began: Instant,
     /// Wakes the worker of the queue when the breaker has opened.
     pub(super) opened: Notify,
+    /// Ends the waits for late answers when the breaker has opened.
+    pub(super) overtook: Notify,
     /// Makes the probe start again at once, because the server is another one now.
     pub(super) probe_now: Notify,
 }
+
+/// The part of its time, from its beginning, in which an answer to another call does not excuse a server that misses the
+/// deadline of a check.
+const SOON: u32 = 10;
 
 impl Health {
     pub(super) fn new() -> Arc<Self> {
@@ -43,6 +49,7 @@ impl Health {
             heard_us: AtomicU64::new(0),
             began: now(),
             opened: Notify::new(),
+            overtook: Notify::new(),
             probe_now: Notify::new(),
         })
     }
@@ -79,17 +86,20 @@ impl Health {
 
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
     ///
-    /// A check does not count when the server answered other calls since it began: the server is late, and not away.
+    /// A check does not count when the server answered other calls in most of its time: the server is late, and not away.
+    /// An answer soon after the beginning does not tell that. When a server falls silent, some checks have waited since
+    /// shortly before its last answer.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> bool {
         let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
-        if deadline.is_some_and(|deadline| deadline.start() < heard) {
+        let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
+        if deadline.and_then(soon).is_some_and(|soon| soon < heard) {
             return false;
         }
         let has_opened = self.breaker.missed();
         if has_opened {
             self.refuse_with(silent());
             tracing::debug!("redis did not answer several checks: none is sent until it answers a probe");
-            self.opened.notify_one();
+            self.wake_all();
         }
         has_opened
     }
@@ -100,9 +110,14 @@ impl Health {
         let has_opened = self.breaker.open();
         if has_opened {
             tracing::debug!(%error, "redis failed: no check is sent until it answers a probe");
-            self.opened.notify_one();
+            self.wake_all();
         }
         has_opened
+    }
+
+    fn wake_all(&self) {
+        self.opened.notify_one();
+        self.overtook.notify_waiters();
     }
 }
 
@@ -136,4 +151,34 @@ fn shown(duration: Duration) -> Duration {
 /// Creates the error of a check that is not sent because the server did not answer before.
 pub(super) fn silent() -> Error {
     Error::new(ErrorKind::CircuitOpen, "redis did not answer earlier checks and is not asked until it answers a probe")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Returns whether three checks with this timeout open the breaker, when the server is heard some time after they began
+    /// and not again.
+    async fn opens(timeout: Duration, heard_after: Duration) -> bool {
+        let (health, deadline) = (Health::new(), Deadline::after(timeout));
+        advance(heard_after).await;
+        health.heard();
+        advance(timeout.saturating_sub(heard_after).min(Duration::from_secs(60))).await;
+        let opened = [(); 3].map(|()| health.missed(Some(deadline)));
+        assert_eq!(opened[..2], [false; 2]);
+        opened[2]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_shortly_after_the_beginning_does_not_excuse_the_silence_after_it() {
+        let times = [0, 1, 5, 6, 30, 49].map(Duration::from_millis);
+        let mut counts = Vec::new();
+        for heard_after in times {
+            counts.push(opens(Duration::from_millis(50), heard_after).await);
+        }
+        assert_eq!(counts, [true, true, true, false, false, false]);
+        assert!(opens(Duration::MAX, Duration::from_secs(60)).await, "a deadline that never comes");
+    }
 }

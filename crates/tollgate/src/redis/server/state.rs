@@ -1,5 +1,6 @@
 use std::{
     fmt,
+    pin::pin,
     sync::{Arc, Weak},
 };
 
@@ -57,6 +58,15 @@ impl Server {
     /// Returns the signal that the breaker has opened.
     pub(in crate::redis) fn opened(&self) -> &Notify {
         &self.health.opened
+    }
+
+    /// Waits until the breaker has opened since it had this epoch.
+    pub(in crate::redis) async fn until_opened_after(&self, epoch: u64) {
+        let mut overtook = pin!(self.health.overtook.notified());
+        overtook.as_mut().enable();
+        if self.breaker().epoch() == epoch {
+            overtook.await;
+        }
     }
 
     /// Returns whether the server is part of a cluster, so that it has some of the slots only.
