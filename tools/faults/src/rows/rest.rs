@@ -59,7 +59,8 @@ pub(super) async fn forgotten(pace: Pace) -> Findings {
     for rest in [Duration::ZERO, Duration::from_secs(8)] {
         for _ in 0..pace.of(5, 1) {
             let proxy = Proxy::start(server.addr());
-            let large = used(proxy.url()).await;
+            // The count of the replicas would use the connection every other second.
+            let large = used_with(Outage::local(1), proxy.url()).await;
             tokio::time::sleep(REST).await;
             proxy.forget_all();
             tokio::time::sleep(rest).await;
@@ -121,8 +122,12 @@ const KEYS: u64 = 6;
 
 /// Returns a limiter whose connection has been used.
 async fn used(source: impl Into<RedisSource>) -> Limiter {
+    used_with(Outage::default(), source).await
+}
+
+async fn used_with(outage: Outage, source: impl Into<RedisSource>) -> Limiter {
     let store = RedisStore::connect(source).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
+    let large = limiter(&store, LARGE, outage);
     decides(&large, "acme").await;
     large
 }
