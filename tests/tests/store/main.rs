@@ -28,6 +28,7 @@ mod replicas;
 mod reservations;
 mod rest;
 mod runtimes;
+mod silent_connection;
 mod suite;
 mod swing;
 mod tls;

@@ -1,0 +1,66 @@
+//! Connections on which the server falls silent, without an end.
+
+use std::time::Duration;
+
+use tollgate::{ErrorKind, Outage, RedisStore};
+use tollgate_test_support::PATIENCE;
+use tollgate_tests::{Proxy, RedisServer, ports, wait};
+
+use crate::breaker::{SHORT, available_again, limiter, spent};
+
+#[tokio::test]
+async fn a_silent_connection_is_replaced() {
+    let (silent, healthy) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start(silent.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert_eq!(spent(&patient, "acme").await, 0);
+    silent.pause();
+    proxy.set_target(healthy.addr());
+    for _ in 0..3 {
+        assert!(short.check("acme").await.expect("open").is_degraded());
+    }
+    available_again(&store).await;
+    assert!(patient.check("acme").await.is_ok());
+    assert_eq!(healthy.calls("evalsha") + healthy.calls("eval"), 1);
+}
+
+/// The task that waits for a late answer to a check must not keep the connection open.
+#[tokio::test]
+async fn a_silent_connection_is_closed_when_another_took_its_place() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    assert!(patient.check("acme").await.is_ok());
+    assert_eq!(proxy.open(), 1);
+    proxy.forget_all();
+    for _ in 0..3 {
+        assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+    }
+    available_again(&store).await;
+    wait::until_async("the silent connection to be closed", PATIENCE, async || proxy.open() == 1).await;
+    assert_eq!(spent(&patient, "acme").await, 1, "on the new connection");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_used_again_when_it_answers_and_no_other_can_be_made() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_millis(200)).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    wait::until_async("the store decides", PATIENCE, async || patient.check("acme").await.is_ok()).await;
+    let before = proxy.accepted();
+    // The open connection is silent, and a new one cannot be made.
+    proxy.set_target(([127, 0, 0, 1], ports::free()).into());
+    server.pause();
+    wait::until_async("the breaker to open", PATIENCE, async || {
+        short.check("acme").await.expect("open").is_degraded() && !store.is_available()
+    })
+    .await;
+    wait::until_async("another connection to be tried", PATIENCE, async || proxy.accepted() > before + 1).await;
+    assert!(!store.is_available());
+    server.resume();
+    available_again(&store).await;
+    assert!(patient.check("acme").await.is_ok());
+}
