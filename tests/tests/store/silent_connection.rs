@@ -2,18 +2,24 @@
 
 use std::time::Duration;
 
-use tollgate::{ErrorKind, Outage, RedisStore};
+use tollgate::{ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Proxy, RedisServer, ports, wait};
 
 use crate::breaker::{SHORT, available_again, limiter, spent};
 
+/// Returns a store behind the proxy, a limiter that waits for it, and one with a short deadline.
+fn limiters(proxy: &Proxy, connect_timeout: Duration) -> (RedisStore, Limiter, Limiter) {
+    let store = RedisStore::builder(proxy.url()).connect_timeout(connect_timeout).build().expect("a store");
+    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    (store, patient, short)
+}
+
 #[tokio::test]
 async fn a_silent_connection_is_replaced() {
     let (silent, healthy) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::start(silent.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (store, patient, short) = limiters(&proxy, Duration::from_secs(1));
     assert_eq!(spent(&patient, "acme").await, 0);
     silent.pause();
     proxy.set_target(healthy.addr());
@@ -30,8 +36,7 @@ async fn a_silent_connection_is_replaced() {
 async fn a_silent_connection_is_closed_when_another_took_its_place() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).build().expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (store, patient, short) = limiters(&proxy, Duration::from_secs(1));
     assert!(patient.check("acme").await.is_ok());
     assert_eq!(proxy.open(), 1);
     proxy.forget_all();
@@ -47,8 +52,7 @@ async fn a_silent_connection_is_closed_when_another_took_its_place() {
 async fn a_silent_connection_is_used_again_when_it_answers_and_no_other_can_be_made() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_millis(200)).build().expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (store, patient, short) = limiters(&proxy, Duration::from_millis(200));
     wait::until_async("the store decides", PATIENCE, async || patient.check("acme").await.is_ok()).await;
     let before = proxy.accepted();
     // The open connection is silent, and a new one cannot be made.

@@ -148,7 +148,7 @@ impl Worker {
         tokio::select! {
             biased;
             () = self.sent.until_answered(&self.server) => {}
-            () = self.server.opened().notified() => {}
+            () = self.server.until_opened_after(self.epoch) => {}
             () = self.inbox.wake.notified(), if has_room => {}
         }
         self.note_answers();
@@ -188,7 +188,7 @@ impl Worker {
     /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
     /// when nothing may be sent on the connection yet.
     async fn connection(&mut self) -> Option<Result<Connection, Error>> {
-        let Self { server, sent, .. } = self;
+        let Self { server, sent, epoch, .. } = self;
         let connection = {
             let mut connection = pin!(server.connection());
             loop {
@@ -196,7 +196,7 @@ impl Worker {
                     biased;
                     connection = &mut connection => break connection,
                     () = sent.until_answered(server) => {}
-                    () = server.opened().notified() => return None,
+                    () = server.until_opened_after(*epoch) => return None,
                 }
             }
         };

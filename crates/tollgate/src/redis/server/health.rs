@@ -1,4 +1,5 @@
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,16 +28,14 @@ pub(super) struct Health {
     /// The time of the last answer, in microseconds after `began`.
     heard_us: AtomicU64,
     began: Instant,
-    /// Wakes the worker of the queue when the breaker has opened.
-    pub(super) opened: Notify,
-    /// Ends the waits for late answers when the breaker has opened.
-    pub(super) overtook: Notify,
+    /// Wakes all that wait for answers when the breaker has opened.
+    opened: Notify,
     /// Makes the probe start again at once, because the server is another one now.
     pub(super) probe_now: Notify,
 }
 
-/// The part of its time, from its beginning, in which an answer to another call does not excuse a server that misses the
-/// deadline of a check.
+/// The part of the time of a check, from its beginning, in which an answer to another call does not excuse the server: a
+/// tenth.
 const SOON: u32 = 10;
 
 impl Health {
@@ -49,7 +48,6 @@ impl Health {
             heard_us: AtomicU64::new(0),
             began: now(),
             opened: Notify::new(),
-            overtook: Notify::new(),
             probe_now: Notify::new(),
         })
     }
@@ -86,9 +84,9 @@ impl Health {
 
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
     ///
-    /// A check does not count when the server answered other calls in most of its time: the server is late, and not away.
-    /// An answer soon after the beginning does not tell that. When a server falls silent, some checks have waited since
-    /// shortly before its last answer.
+    /// A check does not count when the server answered another call after the first part of its time, [`SOON`]: the server
+    /// is late, and not away. An earlier answer does not tell that, because some checks have always begun shortly before the
+    /// last answer of a server that falls silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> bool {
         let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
@@ -99,7 +97,7 @@ impl Health {
         if has_opened {
             self.refuse_with(silent());
             tracing::debug!("redis did not answer several checks: none is sent until it answers a probe");
-            self.wake_all();
+            self.opened.notify_waiters();
         }
         has_opened
     }
@@ -110,14 +108,18 @@ impl Health {
         let has_opened = self.breaker.open();
         if has_opened {
             tracing::debug!(%error, "redis failed: no check is sent until it answers a probe");
-            self.wake_all();
+            self.opened.notify_waiters();
         }
         has_opened
     }
 
-    fn wake_all(&self) {
-        self.opened.notify_one();
-        self.overtook.notify_waiters();
+    /// Waits until the breaker has opened since it had this epoch.
+    pub(super) async fn until_opened_after(&self, epoch: u64) {
+        let mut opened = pin!(self.opened.notified());
+        opened.as_mut().enable();
+        if self.breaker.epoch() == epoch {
+            opened.await;
+        }
     }
 }
 

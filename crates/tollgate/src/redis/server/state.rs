@@ -1,11 +1,9 @@
 use std::{
     fmt,
-    pin::pin,
     sync::{Arc, Weak},
 };
 
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::Notify;
 
 use super::{
     breaker::Breaker, config::ServerConfig, distance_probe::DistanceProbe, health::Health, not_executed::CallError,
@@ -55,18 +53,9 @@ impl Server {
         self.shared.is_up()
     }
 
-    /// Returns the signal that the breaker has opened.
-    pub(in crate::redis) fn opened(&self) -> &Notify {
-        &self.health.opened
-    }
-
     /// Waits until the breaker has opened since it had this epoch.
     pub(in crate::redis) async fn until_opened_after(&self, epoch: u64) {
-        let mut overtook = pin!(self.health.overtook.notified());
-        overtook.as_mut().enable();
-        if self.breaker().epoch() == epoch {
-            overtook.await;
-        }
+        self.health.until_opened_after(epoch).await;
     }
 
     /// Returns whether the server is part of a cluster, so that it has some of the slots only.
