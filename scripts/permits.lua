@@ -6,24 +6,26 @@
 -- KEYS    1: the state.
 -- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the
 --         server's clock); the limit; the number of the call, which grows with each call of a replica;
---         the time at which the replica's state began, from the reply that granted its permits (0
---         without any); the permits that it has handed out; the permits that it needs, those included;
---         the permits that it wants on top; 1 if it waits for permits that others hold idle, else 0; the
---         time in microseconds after which its permits lapse. 2: the name of the replica, 8 bytes.
--- Stored  a double, the time at which the state began; then for each replica: its name, the permits it
---         holds and those it waits for (4 bytes each), and three doubles: the number of its last call,
---         the life of its permits, and the time at which they lapse.
+--         the permits that it keeps if more than the limit are held: those that it may have in use when
+--         the reply arrives; the permits that it has handed out; the permits that it needs, those
+--         included; the permits that it wants on top; 1 if it waits for permits that others hold idle,
+--         else 0; the time in microseconds after which its permits lapse. 2: the name of the replica, 8
+--         bytes.
+-- Stored  a double, the time at which the state began, which only earlier versions read; then for each
+--         replica: its name, the permits it holds and those it waits for (4 bytes each), and three
+--         doubles: the number of its last call, the life of its permits, and the time at which they lapse.
 -- Reply   the permits that the replica holds; the permits that all replicas hold; the permits that
 --         others wait for; the outcome (0: granted as far as possible, 1: a later call of the replica
---         was here, 2: its permits are lost, 3: 64 other replicas hold permits); the time at which the
---         state began.
+--         was here, 2: its permits are lost, 3: 64 other replicas hold permits).
 -- Effects stores the permits of the replica, and drops those that lapsed. A call that a later one
 --         overtook, or that leaves a replica without permits as it was, stores nothing.
--- Pitfalls permits that lapsed are never granted again by a renewal: the replica is told that they are
---         lost. When the whole state was lost they are counted again, if all of them fit.
+-- Pitfalls the state may not have permits that a replica uses: it was lost, an older copy took its place,
+--         or the clock went forward. They are counted again if all of them fit, and are lost otherwise.
+--         More permits than the limit are held after it was lowered. None is granted then, and what
+--         comes back is taken.
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now, limit, number, born, used, needed, extra, waits, life = unpack('<ddddddddd', ARGV[1])
+local now, limit, number, kept, used, needed, extra, waits, life = unpack('<ddddddddd', ARGV[1])
 local replica = ARGV[2]
 if now < 0 then
   local time = call('TIME')
@@ -55,11 +57,15 @@ for at = 9, #state, 40 do
   end
 end
 if previous >= number then
-  return { held, others + held, wanted, 1, began }
+  return { held, others + held, wanted, 1 }
 end
 local outcome = 0
-if used > 0 and not found and (began == born or others + used > limit) then
+if used > 0 and not found and others + used > limit then
   outcome, needed, extra = 2, 0, 0
+end
+if others + held > limit then
+  -- The limit was lowered.
+  held = math.min(held, kept)
 end
 if needed + extra < held then
   held = needed + extra
@@ -91,4 +97,4 @@ if changed and #parts == 1 then
 elseif changed then
   call('SET', KEYS[1], table.concat(parts), 'PXAT', format('%d', (last - last % 1000) / 1000 + 1))
 end
-return { held, others + held, wanted, outcome, began }
+return { held, others + held, wanted, outcome }

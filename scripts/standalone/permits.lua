@@ -1,7 +1,7 @@
 -- tollgate, assembled for: all policies
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local now, limit, number, born, used, needed, extra, waits, life = unpack('<ddddddddd', ARGV[1])
+local now, limit, number, kept, used, needed, extra, waits, life = unpack('<ddddddddd', ARGV[1])
 local replica = ARGV[2]
 if now < 0 then
   local time = call('TIME')
@@ -33,11 +33,15 @@ for at = 9, #state, 40 do
   end
 end
 if previous >= number then
-  return { held, others + held, wanted, 1, began }
+  return { held, others + held, wanted, 1 }
 end
 local outcome = 0
-if used > 0 and not found and (began == born or others + used > limit) then
+if used > 0 and not found and others + used > limit then
   outcome, needed, extra = 2, 0, 0
+end
+if others + held > limit then
+  -- The limit was lowered.
+  held = math.min(held, kept)
 end
 if needed + extra < held then
   held = needed + extra
@@ -69,4 +73,4 @@ if changed and #parts == 1 then
 elseif changed then
   call('SET', KEYS[1], table.concat(parts), 'PXAT', format('%d', (last - last % 1000) / 1000 + 1))
 end
-return { held, others + held, wanted, outcome, began }
+return { held, others + held, wanted, outcome }

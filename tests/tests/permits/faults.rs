@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::{Concurrency, ConcurrencyLimiter, RedisStore};
 use tollgate_test_support::{
     PATIENCE,
-    permits::{LostReply, closed_permits, held_by_all},
+    permits::{LostReply, OlderCopy, closed_permits, held_by_all},
 };
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
@@ -69,6 +69,14 @@ async fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
     wait::until_async("a renewal", PATIENCE, async || held_by_all(&server) == 2).await;
     assert!(permits.iter().all(|permit| !permit.is_lost()));
     assert!(take(&limiter, "acme").await.is_none());
+}
+
+#[tokio::test]
+async fn permits_that_an_older_copy_of_the_state_lacks_are_counted_again_if_they_fit() {
+    for is_exact in [true, false] {
+        let after = OlderCopy::take_over(Duration::from_secs(3), is_exact).await;
+        assert!(after.lost == 0 && after.most_held <= 5, "exact: {is_exact}: {after:?}");
+    }
 }
 
 #[tokio::test]

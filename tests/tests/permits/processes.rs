@@ -1,10 +1,11 @@
-//! Three processes share four permits. One of them holds half, and is killed or stopped.
+//! Three processes share four permits. One of them holds half, and is killed or stopped. Four processes share twenty, and
+//! learn that there are eight.
 
 use std::{env, process::Command, time::Duration};
 
 use tollgate_test_support::{
     PATIENCE,
-    permits::{AT_ONCE, SharedPermits, most_at_once, most_held_while, run_permit_worker},
+    permits::{AT_ONCE, LoweredLimit, SharedPermits, most_at_once, most_held_while, run_permit_worker},
 };
 use tollgate_tests::{RedisServer, wait};
 
@@ -21,17 +22,19 @@ fn worker() {
     }
 }
 
+/// Returns a command that runs [`worker`].
+fn program(server: &RedisServer) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.args(["--exact", "processes::worker", "--nocapture"]).env(URL, server.url());
+    command
+}
+
 /// Disturbs the first process, so that the others get its permits. At no time are more than four pieces of work in
 /// progress, or more than four permits held at the server.
 fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&SharedPermits)) {
     for is_exact in [true, false] {
         let server = RedisServer::start();
-        let program = || {
-            let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args(["--exact", "processes::worker", "--nocapture"]).env(URL, server.url());
-            command
-        };
-        let mut shared = SharedPermits::start(program, LIFE, is_exact);
+        let mut shared = SharedPermits::start(|| program(&server), LIFE, is_exact);
         let held = most_held_while(&server, || {
             disturb(&mut shared);
             wait::until("the others to work with all permits", PATIENCE, || shared.others_at_work() >= AT_ONCE);
@@ -57,4 +60,13 @@ fn a_process_that_was_stopped_for_a_life_cancels_its_work_when_it_goes_on() {
             wait::until("the work to be cancelled", PATIENCE, || shared.cancelled()[0] >= AT_ONCE / 2);
         },
     );
+}
+
+#[test]
+fn law_p2_four_busy_processes_keep_to_a_lowered_limit() {
+    for is_exact in [true, false] {
+        let server = RedisServer::start();
+        let lowered = LoweredLimit::run(|| program(&server), LIFE, is_exact);
+        assert_eq!(lowered.begun_above, 0, "exact: {is_exact}: {lowered:?}");
+    }
 }

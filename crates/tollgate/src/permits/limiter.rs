@@ -99,7 +99,8 @@ impl ConcurrencyLimiter {
     /// Returns a limiter with another limit, which shares everything else with this one, the permits included.
     ///
     /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
-    /// lowered limit. No permit is granted until fewer than the new limit are held.
+    /// lowered limit. No permit is granted until fewer than the new limit are held. A replica knows how many are held from
+    /// its next call of the key, a third of a [life](Concurrency::life) later at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

@@ -15,6 +15,7 @@ use crate::{Concurrency, Key};
 
 const LIFE_US: u64 = 1_000_000;
 pub(super) const START_US: u64 = 4_000_000_000_000_000;
+const MOST: u64 = 8;
 const RUNS: u64 = 1_400;
 const STEPS: u64 = 400;
 
@@ -35,14 +36,22 @@ struct World {
     /// Tells whether servers lose their state, and their clocks jump forward.
     is_faulty: bool,
     fault_us: u64,
+    /// The number of times that the server was looked at.
+    looks: u64,
+    /// The permits that the server held when it was looked at last.
+    held: u64,
+    /// For each limit, the look at which the server came to hold more than it.
+    risen: [u64; MOST as usize + 1],
     grants: u64,
     lost: u64,
+    /// The callers that found no permit because the limit was lowered.
+    withheld: u64,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let most = 1 + dice.below(8) as u32;
+        let most = 1 + dice.below(MOST) as u32;
         let mut world = Self {
             is_faulty: seed % 2 == 1,
             dice,
@@ -55,8 +64,12 @@ impl World {
             names: 0,
             most,
             fault_us: 0,
+            looks: 0,
+            held: 0,
+            risen: [0; MOST as usize + 1],
             grants: 0,
             lost: 0,
+            withheld: 0,
         };
         for _ in 0..3 {
             let replica = world.replica();
@@ -76,6 +89,7 @@ impl World {
             limit: self.most,
             number: 0,
             turn: None,
+            answered: 0,
             skew: self.dice.below(9) as i64 - 4,
             offset_us: 1 + self.dice.below(1_000_000_000_000),
         }
@@ -121,7 +135,10 @@ impl World {
         let replica = &mut self.replicas[at];
         let now_us = replica.now_us(self.now_us);
         match replica.pool.take_spare(now_us, replica.limit) {
-            Some(lease) => replica.permits.push(lease),
+            Some(lease) => {
+                replica.permits.push(lease);
+                self.law_p2(at);
+            }
             None => {
                 replica.pool.demand = (replica.pool.demand + 1).min(4);
                 self.call(at);
@@ -135,13 +152,12 @@ impl World {
             return;
         }
         replica.number += 1;
-        let turn = replica.pool.begin(replica.now_us(self.now_us), replica.rules);
+        let turn = replica.pool.begin(replica.now_us(self.now_us), replica.limit, replica.rules);
         replica.turn = Some((replica.number, turn));
         self.network.push(Message::Call {
             name: replica.name,
             number: replica.number,
             turn,
-            limit: replica.limit,
             is_pooled: replica.rules.is_pooled,
         });
     }
@@ -176,28 +192,28 @@ impl World {
             self.network.swap_remove(at);
         }
         match message {
-            Message::Call { name, number, turn, limit, is_pooled } => {
-                let grant = self.decide(name, number, turn, limit, is_pooled);
+            Message::Call { name, number, turn, is_pooled } => {
+                let grant = self.decide(name, number, turn, is_pooled);
                 if !self.dice.once_in(8) {
-                    self.network.push(Message::Reply { name, number, grant });
+                    self.network.push(Message::Reply { name, number, grant, look: self.looks });
                 }
             }
-            Message::Reply { name, number, grant } => {
+            Message::Reply { name, number, grant, look } => {
                 if let Some(at) = self.replicas.iter().position(|replica| replica.name == name) {
-                    self.receive(at, number, &grant);
+                    self.receive(at, number, &grant, look);
                 }
             }
         }
     }
 
-    fn decide(&mut self, replica: u64, number: u64, turn: Turn, limit: u32, waits: bool) -> PermitGrant {
+    fn decide(&mut self, replica: u64, number: u64, turn: Turn, waits: bool) -> PermitGrant {
         let request = PermitRequest {
             policy: &POLICY,
             key: &KEY,
-            limit,
+            limit: turn.limit,
             replica,
             number,
-            began_us: turn.began_us,
+            kept: turn.kept,
             used: turn.used,
             needed: turn.needed,
             extra: turn.extra,
@@ -207,10 +223,14 @@ impl World {
         };
         let before = self.server.clone();
         let grant = self.server.decide(self.server_us(), &request);
+        self.look();
         let was_held = before.held(replica);
         if grant.outcome != PermitOutcome::Overtaken && u64::from(grant.held) > was_held {
-            assert!(grant.in_flight <= limit.into(), "granted above the limit: {request:?} {grant:?}");
+            assert!(grant.in_flight <= turn.limit.into(), "granted above the limit: {request:?} {grant:?}");
         }
+        let is_above = grant.outcome != PermitOutcome::Overtaken && grant.in_flight > turn.limit.into();
+        assert!(!is_above || grant.held <= turn.kept, "idle permits are left above the limit: {request:?} {grant:?}");
+        self.withheld += u64::from(is_above && grant.held < turn.needed);
         // A lost state may be restored from an older copy.
         if self.dice.once_in(4) {
             self.backup = before;
@@ -218,19 +238,23 @@ impl World {
         grant
     }
 
-    fn receive(&mut self, at: usize, number: u64, grant: &PermitGrant) {
+    fn receive(&mut self, at: usize, number: u64, grant: &PermitGrant, look: u64) {
         let replica = &mut self.replicas[at];
         let Some((_, turn)) = replica.turn.take_if(|(current, _)| *current == number) else { return };
         let now_us = replica.now_us(self.now_us);
         replica.pool.end(turn, grant, now_us, replica.rules);
+        replica.answered = look;
         self.grants += u64::from(grant.outcome == PermitOutcome::Decided && grant.held > 0);
         self.lost += u64::from(grant.outcome == PermitOutcome::Lost);
-        while replica.pool.demand > 0
-            && let Some(lease) = replica.pool.take(now_us, replica.limit)
+        while self.replicas[at].pool.demand > 0
+            && let limit = self.replicas[at].limit
+            && let Some(lease) = self.replicas[at].pool.take(now_us, limit)
         {
-            replica.permits.push(lease);
-            replica.pool.demand -= 1;
+            self.replicas[at].permits.push(lease);
+            self.replicas[at].pool.demand -= 1;
+            self.law_p2(at);
         }
+        let replica = &mut self.replicas[at];
         // Callers that were denied go away, or wait and ask again.
         if self.dice.once_in(2) {
             replica.pool.demand = 0;
@@ -275,7 +299,26 @@ impl World {
         }
     }
 
-    fn laws(&self) {
+    /// Looks at how many permits the server holds.
+    fn look(&mut self) {
+        let held = self.server.held_by_all(self.server_us());
+        self.looks += 1;
+        for limit in self.held..held {
+            self.risen[limit as usize] = self.looks;
+        }
+        self.held = held;
+    }
+
+    /// A replica that has had an answer since more permits are held than its limit hands out none.
+    fn law_p2(&mut self, at: usize) {
+        self.look();
+        let Replica { limit, answered, .. } = self.replicas[at];
+        let has_learned = answered >= self.risen[limit as usize];
+        assert!(self.held <= limit.into() || !has_learned, "a permit is handed out, {} of {limit} are held", self.held);
+    }
+
+    fn laws(&mut self) {
+        self.look();
         let in_flight: u32 = self.replicas.iter().map(|replica| replica.live(self.now_us)).sum();
         let is_disturbed = self.fault_us > 0 && self.now_us <= self.fault_us + LIFE_US;
         let most = if is_disturbed { 2 * self.most } else { self.most };
@@ -338,12 +381,12 @@ impl World {
         self.call(at);
         while let Some(message) = self.network.pop() {
             match message {
-                Message::Call { name, number, turn, limit, is_pooled } => {
-                    let grant = self.decide(name, number, turn, limit, is_pooled);
-                    self.network.push(Message::Reply { name, number, grant });
+                Message::Call { name, number, turn, is_pooled } => {
+                    let grant = self.decide(name, number, turn, is_pooled);
+                    self.network.push(Message::Reply { name, number, grant, look: self.looks });
                 }
-                Message::Reply { number, grant, .. } => {
-                    self.receive(at, number, &grant);
+                Message::Reply { number, grant, look, .. } => {
+                    self.receive(at, number, &grant, look);
                     self.replicas[at].pool.demand = 0;
                 }
             }
@@ -353,7 +396,7 @@ impl World {
 
 #[test]
 fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
-    let (mut grants, mut lost) = (0, 0);
+    let (mut grants, mut lost, mut withheld) = (0, 0, 0);
     for seed in 0..RUNS {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -363,8 +406,8 @@ fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
             world.calm();
         }));
         assert!(outcome.is_ok(), "seed {seed}");
-        (grants, lost) = (grants + world.grants, lost + world.lost);
+        (grants, lost, withheld) = (grants + world.grants, lost + world.lost, withheld + world.withheld);
     }
     // The schedules reach what they are about.
-    assert!(grants > 20_000 && lost > 300, "{grants} grants, {lost} losses");
+    assert!(grants > 20_000 && lost > 50 && withheld > 1_000, "{grants} grants, {lost} losses, {withheld} withheld");
 }

@@ -11,8 +11,6 @@ use super::{lease::Lease, request::PermitGrant};
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     lease: Option<Arc<Lease>>,
-    /// [`PermitGrant::began_us`] of the last reply.
-    began_us: u64,
     /// The permits that the store granted.
     capacity: u32,
     /// The permits that were handed out.
@@ -47,7 +45,9 @@ pub(super) struct PoolRules {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) sent_us: u64,
-    pub(super) began_us: u64,
+    pub(super) limit: u32,
+    /// The most permits that may be in use when the reply arrives.
+    pub(super) kept: u32,
     pub(super) used: u32,
     pub(super) needed: u32,
     pub(super) extra: u32,
@@ -63,8 +63,7 @@ impl PoolRules {
 impl Pool {
     /// Hands out a permit without a call.
     pub(super) fn take(&mut self, now_us: u64, limit: u32) -> Option<Arc<Lease>> {
-        self.expire(now_us);
-        if self.used >= self.capacity.min(limit) {
+        if !self.has_free(now_us, limit) {
             return None;
         }
         self.used += 1;
@@ -74,14 +73,23 @@ impl Pool {
 
     /// Hands out a permit that nobody waits for.
     pub(super) fn take_spare(&mut self, now_us: u64, limit: u32) -> Option<Arc<Lease>> {
-        let free = self.capacity.min(limit).saturating_sub(self.used);
-        if free > self.demand { self.take(now_us, limit) } else { None }
+        if self.free(limit) > self.demand { self.take(now_us, limit) } else { None }
     }
 
     /// Returns whether a permit can be handed out without a call.
     pub(super) fn has_free(&mut self, now_us: u64, limit: u32) -> bool {
         self.expire(now_us);
-        self.used < self.capacity.min(limit)
+        self.free(limit) > 0
+    }
+
+    /// Returns the permits that can be handed out without a call: none while all replicas hold more than the limit.
+    fn free(&self, limit: u32) -> u32 {
+        if self.is_above(limit) { 0 } else { self.capacity.min(limit).saturating_sub(self.used) }
+    }
+
+    /// Returns whether all replicas held more permits than the limit by the last reply: it was lowered.
+    fn is_above(&self, limit: u32) -> bool {
+        self.in_flight > limit.into()
     }
 
     /// Hands out a permit of this replica's share in an outage.
@@ -117,23 +125,24 @@ impl Pool {
     }
 
     /// Begins a call. Permits that the call may give back are not handed out from now on.
-    pub(super) fn begin(&mut self, now_us: u64, rules: PoolRules) -> Turn {
+    ///
+    /// While more permits than the limit are held, it gives back all that are idle.
+    pub(super) fn begin(&mut self, now_us: u64, limit: u32, rules: PoolRules) -> Turn {
         self.expire(now_us);
-        let needed = self.used.saturating_add(self.demand);
+        let (needed, is_above) = (self.used.saturating_add(self.demand), self.is_above(limit));
         let extra = match () {
-            () if !rules.is_pooled || self.others_wait => 0,
+            () if !rules.is_pooled || self.others_wait || is_above => 0,
             () if self.demand > 0 => needed.min(u32::MAX - needed),
             () => self.peak.saturating_sub(needed),
         };
-        self.capacity = self.capacity.min(needed + extra);
+        self.capacity = self.capacity.min(if is_above { self.used } else { needed + extra });
         if self.capacity == 0 {
             self.lease = None;
         }
         self.peak = self.used;
         self.unsure_until_us = self.unsure_until_us.max(now_us + rules.life_us);
         self.due_us = self.due_us.max(now_us + rules.life_us / 3);
-        let began_us = if self.used > 0 { self.began_us } else { 0 };
-        Turn { sent_us: now_us, began_us, used: self.used, needed, extra }
+        Turn { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
     }
 
     /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
@@ -153,7 +162,7 @@ impl Pool {
             Some(lease) => lease.extend(until_us),
             None => self.lease = Some(Arc::new(Lease::new(until_us))),
         }
-        (self.capacity, self.began_us) = (grant.held, grant.began_us);
+        self.capacity = grant.held;
         (self.due_us, self.unsure_until_us) = (turn.sent_us + rules.life_us / 3, 0);
     }
 

@@ -19,8 +19,9 @@ pub struct PermitRequest<'a> {
     pub replica: u64,
     /// The number of the call. It grows with each call of the replica.
     pub number: u64,
-    /// [`began_us`](PermitGrant::began_us) of the reply that granted the permits in use, 0 without any.
-    pub began_us: u64,
+    /// The permits that the replica keeps if more than the limit are held: those that it may have in use when the reply
+    /// arrives.
+    pub kept: u32,
     /// The permits that the replica has handed out.
     pub used: u32,
     /// The permits that the replica needs at least, those in use included.
@@ -41,6 +42,7 @@ impl fmt::Debug for PermitRequest<'_> {
         f.debug_struct("PermitRequest")
             .field("policy", self.policy)
             .field("number", &self.number)
+            .field("kept", &self.kept)
             .field("used", &self.used)
             .field("needed", &self.needed)
             .field("extra", &self.extra)
@@ -59,8 +61,6 @@ pub struct PermitGrant {
     pub wanted: u64,
     /// Tells whether the call was decided.
     pub outcome: PermitOutcome,
-    /// The time at which the state began, in microseconds. A state that was lost and made again has another time.
-    pub began_us: u64,
 }
 
 /// Tells whether a [`PermitRequest`] was decided.
@@ -71,7 +71,7 @@ pub enum PermitOutcome {
     Decided,
     /// A later call of the same replica was here. Nothing changed.
     Overtaken,
-    /// The permits in use had lapsed. The replica holds none now.
+    /// The state did not have the permits in use, and they do not fit the limit. The replica holds none now.
     Lost,
     /// 64 other replicas hold permits of the key. Nothing was granted.
     TooManyReplicas,

@@ -9,7 +9,7 @@ const MAX_REPLICAS: usize = 64;
 /// Holds the permits of one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PermitState {
-    /// The time at which the state began. Without holders there is no state.
+    /// The time at which the state began, which only earlier versions read. Without holders there is no state.
     began_us: u64,
     holders: Vec<Holder>,
 }
@@ -58,7 +58,6 @@ impl PermitState {
             in_flight: others + held,
             wanted,
             outcome,
-            began_us,
         };
         if previous >= request.number {
             return grant(held, PermitOutcome::Overtaken);
@@ -66,8 +65,12 @@ impl PermitState {
         let mut outcome = PermitOutcome::Decided;
         let (mut needed, mut extra) = (u64::from(request.needed), u64::from(request.extra));
         let (limit, used) = (u64::from(request.limit), u64::from(request.used));
-        if used > 0 && !found && (began_us == request.began_us || others + used > limit) {
+        if used > 0 && !found && others + used > limit {
             (outcome, needed, extra) = (PermitOutcome::Lost, 0, 0);
+        }
+        if others + held > limit {
+            // The limit was lowered.
+            held = held.min(request.kept.into());
         }
         if needed + extra < held {
             held = needed + extra;
@@ -117,6 +120,12 @@ impl PermitState {
     #[cfg(test)]
     pub(super) fn held(&self, replica: u64) -> u64 {
         self.holders.iter().find(|holder| holder.replica == replica).map_or(0, |holder| holder.held.into())
+    }
+
+    /// Returns the permits that all replicas hold.
+    #[cfg(test)]
+    pub(super) fn held_by_all(&self, now_us: u64) -> u64 {
+        self.holders.iter().filter(|holder| holder.lapses_us > now_us).map(|holder| u64::from(holder.held)).sum()
     }
 
     /// Returns the bytes that the script stores, and when they expire in milliseconds. `None` without a state.

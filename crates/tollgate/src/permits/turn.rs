@@ -61,7 +61,7 @@ impl PoolRef {
 
     fn begin(&self, state: &mut KeyState) -> Turn {
         state.begun += 1;
-        state.pool.begin(self.shared.clock.now_us(), self.shared.rules)
+        state.pool.begin(self.shared.clock.now_us(), self.limit.load(Ordering::Relaxed), self.shared.rules)
     }
 
     fn send(&self, turn: Turn, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
@@ -69,10 +69,10 @@ impl PoolRef {
         shared.limiter.store.permits(PermitRequest {
             policy: &shared.policy,
             key: &self.key,
-            limit: self.limit.load(Ordering::Relaxed),
+            limit: turn.limit,
             replica: shared.replica,
             number: shared.next_number(),
-            began_us: turn.began_us,
+            kept: turn.kept,
             used: turn.used,
             needed: turn.needed,
             extra: turn.extra,

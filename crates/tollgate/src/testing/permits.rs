@@ -14,7 +14,7 @@ pub fn permit_request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         limit: policy.limit(),
         replica: 0,
         number: 0,
-        began_us: 0,
+        kept: 0,
         used: 0,
         needed: 0,
         extra: 0,

@@ -3,11 +3,17 @@
 mod held;
 mod journal;
 mod lost_replies;
+mod lowered;
+mod older_copy;
 mod processes;
 mod replica;
+mod worker;
 
 pub use held::{Holder, PERMITS_KEY, held_by_all, holders, most_held_while};
-pub use journal::{Span, last_above, most_at_once, now_us};
+pub use journal::{Span, begun_above, last_above, most_at_once, now_us};
 pub use lost_replies::{AfterLoss, LostReply};
-pub use processes::{AT_ONCE, SharedPermits, run_permit_worker};
+pub use lowered::{AFTER, LoweredLimit};
+pub use older_copy::OlderCopy;
+pub use processes::{AT_ONCE, SharedPermits};
 pub use replica::{closed_permits, take_permit};
+pub use worker::run_permit_worker;

@@ -1,33 +1,18 @@
 //! Three processes that share four permits. The first one works with half of them.
 
-use std::{env, process::Command, time::Duration};
+use std::{process::Command, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::task::JoinSet;
-use tollgate::{Concurrency, OnLoss, RedisStore};
 use tollgate_tests::{Process, wait};
 
 use super::{
     journal::{Span, now_us},
-    replica::{closed_permits, take_permit},
+    worker::{Worker, at_work, count, spans_of},
 };
 use crate::PATIENCE;
 
 /// The permits that the processes share.
 pub const AT_ONCE: usize = 4;
-
-/// The deadline of the processes.
-const DEADLINE: Duration = Duration::from_secs(1);
-
-/// The pause between two attempts to take a permit.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// The pause between two steps of the work.
-const STEP: Duration = Duration::from_millis(5);
-
-const LIFE: &str = "PERMITS_LIFE_MS";
-const EXACT: &str = "PERMITS_EXACT";
-const WORKERS: &str = "PERMITS_WORKERS";
 
 /// Three processes that share [`AT_ONCE`] permits and cancel their work when they lose them. The first one works with half
 /// of the permits, and the others work with the rest and ask for more.
@@ -42,21 +27,14 @@ pub struct SharedPermits {
 impl SharedPermits {
     /// Starts the processes, and waits until all permits are in use.
     ///
-    /// Each command has to call [`run_permit_worker`] with the URL of the server.
+    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the server.
     ///
     /// # Panics
     ///
     /// When a process does not start.
     #[must_use]
     pub fn start(program: impl Fn() -> Command, life: Duration, is_exact: bool) -> Self {
-        let start = |workers: usize| {
-            let mut command = program();
-            command
-                .env(LIFE, life.as_millis().to_string())
-                .env(EXACT, u32::from(is_exact).to_string())
-                .env(WORKERS, workers.to_string());
-            Process::start(command, "ready")
-        };
+        let start = |tasks: usize| Worker { limit: AT_ONCE, life, is_exact, tasks, steps: None }.start(program());
         let first = start(AT_ONCE / 2);
         wait::until("the first process to work with half of the permits", PATIENCE, || at_work(&first) >= AT_ONCE / 2);
         let this = Self { processes: [first, start(AT_ONCE), start(AT_ONCE)], killed_us: [None; 3] };
@@ -125,79 +103,5 @@ impl SharedPermits {
             spans.extend(spans_of(&process.output(), killed_us.unwrap_or(end_us)));
         }
         spans
-    }
-}
-
-fn at_work(process: &Process) -> usize {
-    count(process, "work begins ") - count(process, "work ends ")
-}
-
-fn count(process: &Process, line: &str) -> usize {
-    process.output().matches(line).count()
-}
-
-/// Reads the work of a process that was killed at this time.
-fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
-    let mut spans = Vec::new();
-    for line in output.lines().filter(|line| line.starts_with("work ")) {
-        let words: Vec<_> = line.split(' ').collect();
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).expect("a number");
-        match words[1] {
-            "begins" => spans.push(Span { from_us: number(2), to_us: killed_us.max(number(2)) }),
-            _ => {
-                let ended = spans.iter_mut().find(|span| span.from_us == number(2) && span.to_us >= killed_us);
-                ended.expect("work that began").to_us = number(3);
-            }
-        }
-    }
-    spans
-}
-
-/// Runs one of the processes: takes permits and works with each until it is lost, until the process is killed.
-///
-/// # Panics
-///
-/// When the server is away at the start, or the process was not started by [`SharedPermits`].
-pub fn run_permit_worker(url: &str) {
-    let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok()).expect("a number");
-    let policy =
-        Concurrency::new("jobs", AT_ONCE as u32).life(Duration::from_millis(number(LIFE))).on_loss(OnLoss::Cancel);
-    let policy = if number(EXACT) == 1 { policy.exact() } else { policy };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let store = RedisStore::connect(url).await.expect("a store");
-        let limiter = closed_permits(store, policy, DEADLINE);
-        let mut workers = JoinSet::new();
-        for _ in 0..number(WORKERS) {
-            let limiter = limiter.clone();
-            workers.spawn(async move {
-                loop {
-                    if let Some(permit) = take_permit(&limiter).await {
-                        // The work has no end.
-                        let _ = permit.run(work()).await;
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                }
-            });
-        }
-        println!("ready");
-        workers.join_next().await;
-    });
-}
-
-/// Works, and prints the times of the first step and of the last one.
-async fn work() {
-    struct Work(Span);
-    impl Drop for Work {
-        fn drop(&mut self) {
-            println!("work ends {} {}", self.0.from_us, self.0.to_us);
-        }
-    }
-    let from_us = now_us();
-    println!("work begins {from_us}");
-    let mut work = Work(Span { from_us, to_us: from_us });
-    loop {
-        tokio::time::sleep(STEP).await;
-        work.0.to_us = now_us();
     }
 }

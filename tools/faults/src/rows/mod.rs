@@ -101,6 +101,8 @@ pub(crate) const ALL: &[Row] = rows! {
     "W11" "leases: the server loses its state" leases::lost;
     "W12" "leases: the server's clock jumps" leases::server_clock;
     "W13" "leases: Sentinels replace the server" leases::fail_over;
+    "W14" "permits: the limit is lowered under load" permits::lowered;
+    "W15" "permits: an older copy of their state takes over" permits::older_copy;
 };
 
 /// Load for longer than the rows take together.

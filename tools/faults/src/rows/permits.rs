@@ -1,4 +1,5 @@
-//! Rows: permits whose replicas are killed or stopped, whose server goes away, or whose clocks are wrong.
+//! Rows: permits whose replicas are killed or stopped, whose server goes away, whose clocks are wrong, or whose limit is
+//! lowered.
 
 use std::{
     env,
@@ -8,7 +9,8 @@ use std::{
 };
 
 use tollgate_test_support::permits::{
-    AT_ONCE, SharedPermits, last_above, most_at_once, most_held_while, now_us, run_permit_worker,
+    AFTER, AT_ONCE, LoweredLimit, OlderCopy, SharedPermits, last_above, most_at_once, most_held_while, now_us,
+    run_permit_worker,
 };
 use tollgate_tests::{RedisServer, WallClock, wait};
 
@@ -33,14 +35,21 @@ fn life(pace: Pace) -> Duration {
     pace.of(Duration::from_secs(2), Duration::from_secs(1))
 }
 
+/// Returns a command that runs [`replica`].
+fn program(server: &RedisServer) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.args([REPLICA, &server.url()]);
+    command
+}
+
 /// Starts replicas at a server, with another wall clock if there is one.
 fn start(server: &RedisServer, life: Duration, is_exact: bool, clock: Option<&WallClock>) -> SharedPermits {
-    let program = || {
-        let mut command = Command::new(env::current_exe().expect("this program has a path"));
-        command.args([REPLICA, &server.url()]).envs(clock.into_iter().flat_map(WallClock::variables));
+    let at_clock = || {
+        let mut command = program(server);
+        command.envs(clock.into_iter().flat_map(WallClock::variables));
         command
     };
-    SharedPermits::start(program, life, is_exact)
+    SharedPermits::start(at_clock, life, is_exact)
 }
 
 /// The worst figures of rounds in which the others get the permits of the first replica.
@@ -246,5 +255,42 @@ pub(super) async fn replica_clocks(pace: Pace) -> Findings {
     let figures = rounds(pace, round).await;
     let mut findings = figures.findings(life);
     findings.figure("work cancelled by a jump of an hour", Target::AtMost(0.0), figures.cancelled as f64, "");
+    findings
+}
+
+pub(super) async fn lowered(pace: Pace) -> Findings {
+    let life = life(pace);
+    let round = move |figures: &mut (usize, Duration), is_exact| {
+        let server = RedisServer::start();
+        let lowered = LoweredLimit::run(|| program(&server), life, is_exact);
+        figures.0 += lowered.begun_above;
+        figures.1 = figures.1.max(lowered.kept_after);
+    };
+    let (begun_above, kept_after) = rounds(pace, round).await;
+    let mut findings = Findings::default();
+    let asked = format!("until no more than {AFTER} are in progress");
+    // A renewal is a third of a life away at most. The work takes 30 ms.
+    findings.figure(asked, Target::AtMost(millis(life / 3) + 150.0), millis(kept_after), " ms");
+    let asked = format!("begun after that while {AFTER} were in progress");
+    findings.figure(asked, Target::AtMost(0.0), begun_above as f64, "");
+    findings
+}
+
+pub(super) async fn older_copy(pace: Pace) -> Findings {
+    let life = life(pace);
+    let (mut lost, mut held, mut counted_after) = (0, 0, Duration::ZERO);
+    for _ in 0..pace.of(5, 1) {
+        for is_exact in [true, false] {
+            let after = OlderCopy::take_over(life, is_exact).await;
+            (lost, held) = (lost + after.lost, held.max(after.most_held));
+            counted_after = counted_after.max(after.counted_after);
+        }
+    }
+    let mut findings = Findings::default();
+    findings.figure("permits lost though they fit", Target::AtMost(0.0), lost as f64, "");
+    findings.figure("permits held, of 5, most", Target::AtMost(5.0), held.into(), "");
+    let asked = "until all are counted again, after a third of a life";
+    let after = millis(counted_after.saturating_sub(life / 3));
+    findings.figure(asked, Target::AtMost(500.0), after, " ms");
     findings
 }

@@ -37,6 +37,8 @@ pub(super) struct Replica {
     pub(super) number: u64,
     /// The call that is under way, by its number.
     pub(super) turn: Option<(u64, Turn)>,
+    /// The look at the server by which the last reply was made.
+    pub(super) answered: u64,
     /// The clock runs faster or slower by this many parts of 10 000, and from its own start.
     pub(super) skew: i64,
     pub(super) offset_us: u64,
@@ -45,8 +47,19 @@ pub(super) struct Replica {
 /// A message in the network.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
-    Call { name: u64, number: u64, turn: Turn, limit: u32, is_pooled: bool },
-    Reply { name: u64, number: u64, grant: PermitGrant },
+    Call {
+        name: u64,
+        number: u64,
+        turn: Turn,
+        is_pooled: bool,
+    },
+    /// `look` is the look at the server by which it was made.
+    Reply {
+        name: u64,
+        number: u64,
+        grant: PermitGrant,
+        look: u64,
+    },
 }
 
 impl Replica {

@@ -145,34 +145,33 @@ async fn permits_are_counted_again_when_the_server_lost_its_state() {
     let held = [permit(&limiter).await, permit(&limiter).await];
     // The same calls now reach a server without state.
     let key = Key::new("acme");
-    let again = PermitRequest { replica: 7, number: 9, began_us: 1, used: 2, needed: 2, ..request(&EXACT_LIMIT, &key) };
+    let again = PermitRequest { replica: 7, number: 9, used: 2, needed: 2, ..request(&EXACT_LIMIT, &key) };
     let grant = empty.store.permits(again).await.unwrap();
     assert_eq!((grant.held, grant.outcome), (2, PermitOutcome::Decided));
-    let other = PermitRequest { replica: 8, number: 3, began_us: 1, used: 1, needed: 1, ..request(&EXACT_LIMIT, &key) };
+    let other = PermitRequest { replica: 8, number: 3, used: 1, needed: 1, ..request(&EXACT_LIMIT, &key) };
     let grant = empty.store.permits(other).await.unwrap();
     assert_eq!((grant.held, grant.outcome), (0, PermitOutcome::Lost), "what does not fit any more is lost");
     drop(held);
 }
 
 #[tokio::test]
-async fn a_renewal_never_brings_back_what_lapsed() {
+async fn permits_that_the_state_lacks_are_counted_again_if_they_fit_and_are_lost_otherwise() {
     let clock = Clock::manual(1_000_000);
     let (store, key) = (MemoryStore::builder().clock(clock.clone()).build(), Key::new("acme"));
-    let of = |replica, number, used, began_us| PermitRequest {
-        replica,
-        number,
-        used,
-        began_us,
-        needed: used.max(1),
-        ..request(&EXACT_LIMIT, &key)
+    let policy = Concurrency::new("streams", 5).exact();
+    let call = |replica, number, used, needed| {
+        let request = PermitRequest { replica, number, used, needed, ..request(&policy, &key) };
+        let grant = store.permits(request).into_ready().unwrap().unwrap();
+        (grant.outcome, grant.held, grant.in_flight)
     };
-    let first = store.permits(of(1, 1, 0, 0)).await.unwrap();
-    clock.advance(Duration::from_secs(5));
-    let second = store.permits(of(2, 1, 0, 0)).await.unwrap();
-    assert_eq!((first.held, second.held, second.in_flight), (1, 1, 2));
-    clock.advance(Duration::from_secs(5));
-    let renewed = store.permits(of(1, 2, 1, first.began_us)).await.unwrap();
-    assert_eq!((renewed.outcome, renewed.held, renewed.in_flight), (PermitOutcome::Lost, 0, 1));
+    // An older copy of the state knows the first replica alone.
+    assert_eq!(call(1, 1, 0, 1), (PermitOutcome::Decided, 1, 1));
+    assert_eq!(call(2, 7, 2, 2), (PermitOutcome::Decided, 2, 3));
+    assert_eq!(call(3, 4, 3, 3), (PermitOutcome::Lost, 0, 3));
+    assert_eq!(call(4, 9, 1, 4), (PermitOutcome::Decided, 2, 5), "what is in use fits, and one more");
+    // The server's clock went forward: all have lapsed for it.
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(call(2, 8, 2, 2), (PermitOutcome::Decided, 2, 2));
 }
 
 #[test]
@@ -205,15 +204,15 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
 #[test]
 fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
     let rules = PoolRules { is_pooled: true, life_us: 1_000 };
-    let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided, began_us: 1 };
+    let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided };
     let mut pool = Pool::default();
     pool.demand = 2;
-    let turn = pool.begin(10, rules);
+    let turn = pool.begin(10, 2, rules);
     pool.end(turn, &grant(2), 11, rules);
     let leases = [pool.take(11, 2).unwrap(), pool.take(11, 2).unwrap()];
     assert!(!leases[0].is_lost(11));
     // The server has failed over to an older copy, and others have taken the rest.
-    let turn = pool.begin(12, rules);
+    let turn = pool.begin(12, 2, rules);
     pool.end(turn, &grant(1), 13, rules);
     assert!(leases.iter().all(|lease| lease.is_lost(13)));
     assert!(!pool.has_free(13, 2), "and what is held at the server is given back before it is used");

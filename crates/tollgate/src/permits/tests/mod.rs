@@ -69,6 +69,59 @@ async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_w
     assert!(second.acquire("acme").await.unwrap().is_denied());
 }
 
+/// Returns a replica's limiter with a lower limit.
+fn lowered(limiter: &ConcurrencyLimiter, limit: u32) -> ConcurrencyLimiter {
+    limiter.with_limit(NonZeroU32::new(limit).expect("not zero"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn law_p2_after_the_limit_was_lowered_no_permit_is_granted_until_fewer_are_held() {
+    for policy in [Concurrency::new("streams", 8), Concurrency::new("streams", 8).exact()] {
+        let clock = Clock::tokio();
+        let server = Server::new(&clock);
+        let replicas = [(); 2].map(|()| server.replica(policy.clone(), &clock));
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            for replica in &replicas {
+                held.push(permit(replica).await);
+            }
+        }
+        // The first replica hears by its renewal that all eight are held.
+        let calls = server.calls();
+        while server.calls() < calls + 2 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let replicas = replicas.map(|replica| lowered(&replica, 3));
+        for left in (0..8).rev() {
+            drop(held.remove(0));
+            // Idle permits of another replica come back with its renewal.
+            let max_wait = Duration::from_millis(if left < 3 { 10_000 } else { 50 });
+            for replica in &replicas {
+                let acquired = replica.acquire_within("acme", max_wait).await.unwrap();
+                assert_eq!(acquired.is_denied(), left >= 3, "{policy:?}: {left} are held");
+            }
+        }
+    }
+}
+
+#[test]
+fn law_p2_a_lowered_limit_counts_in_a_process_too() {
+    let store = MemoryStore::new();
+    let both = [(); 2].map(|()| ConcurrencyLimiter::new(store.clone(), POOLED));
+    let acquire = |limiter: &ConcurrencyLimiter| {
+        let acquired = futures_util::FutureExt::now_or_never(limiter.acquire("acme"));
+        acquired.expect("a store in the process answers at once").unwrap().into_result().ok()
+    };
+    let mut held: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).expect("a permit")).collect();
+    let both = both.map(|limiter| lowered(&limiter, 3));
+    for left in (0..8).rev() {
+        drop(held.remove(0));
+        for limiter in &both {
+            assert_eq!(acquire(limiter).is_none(), left >= 3, "{left} are held");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_exact_limit_leaves_no_permit_idle_and_one_call_serves_callers_that_wait_for_it() {
     let clock = Clock::tokio();

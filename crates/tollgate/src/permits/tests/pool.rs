@@ -17,14 +17,14 @@ const EXACT: PoolRules = PoolRules { is_pooled: false, life_us: 1_000_000 };
 const END_US: u64 = 999_000;
 
 fn grant(held: u32, wanted: u64) -> PermitGrant {
-    PermitGrant { held, in_flight: held.into(), wanted, outcome: PermitOutcome::Decided, began_us: 1 }
+    PermitGrant { held, in_flight: held.into(), wanted, outcome: PermitOutcome::Decided }
 }
 
 /// Returns a pool that holds permits since the time 0.
 fn holding(held: u32, rules: PoolRules) -> Pool {
     let mut pool = Pool::default();
     pool.demand = held;
-    let turn = pool.begin(0, rules);
+    let turn = pool.begin(0, 9, rules);
     pool.end(turn, &grant(held, 0), 0, rules);
     pool.demand = 0;
     pool
@@ -35,7 +35,7 @@ fn a_call_asks_for_the_permits_of_all_callers() {
     let mut pool = holding(1, EXACT);
     let _lease = pool.take(1, 9).expect("a permit");
     pool.demand = 3;
-    let turn = pool.begin(1, EXACT);
+    let turn = pool.begin(1, 9, EXACT);
     assert_eq!((turn.used, turn.needed, turn.extra), (1, 4, 0));
 }
 
@@ -45,13 +45,41 @@ fn a_pool_keeps_what_it_used_lately_until_others_wait() {
         let mut pool = holding(5, POOLED);
         let leases: Vec<_> = (0..4).map(|_| pool.take(1, 9).expect("a permit")).collect();
         assert!(leases[1..].iter().all(|lease| pool.give_back(lease)));
-        let turn = pool.begin(1, POOLED);
+        let turn = pool.begin(1, 9, POOLED);
         assert_eq!((turn.needed, turn.extra), (1, 3), "four were in use, and one is");
         pool.end(turn, &grant(4, wanted), 1, POOLED);
         let leases: Vec<_> = (0..3).map(|_| pool.take(2, 9).expect("a permit")).collect();
         assert!(leases.iter().all(|lease| pool.give_back(lease)));
-        assert_eq!(pool.begin(2, POOLED).extra, extra, "{wanted} permits are waited for");
+        assert_eq!(pool.begin(2, 9, POOLED).extra, extra, "{wanted} permits are waited for");
         assert_eq!(pool.take_spare(2, 9).is_some(), extra > 0, "a permit that goes back is not handed out");
+    }
+}
+
+#[test]
+fn law_p2_above_its_limit_a_pool_hands_out_nothing_and_gives_back_what_is_idle() {
+    for rules in [POOLED, EXACT] {
+        let mut pool = holding(5, rules);
+        let leases: Vec<_> = (0..5).map(|_| pool.take(1, 9).expect("a permit")).collect();
+        // The other replicas took more since, which the next reply says.
+        let turn = pool.begin(1, 9, rules);
+        pool.end(turn, &PermitGrant { in_flight: 20, ..grant(5, 0) }, 1, rules);
+        assert!(leases[3..].iter().all(|lease| pool.give_back(lease)));
+        assert!(pool.take_spare(2, 20).is_some_and(|lease| pool.give_back(&lease)), "20 may be held");
+        assert!(pool.take(2, 8).is_none() && pool.take_spare(2, 8).is_none() && !pool.has_free(2, 8));
+        // A call during which another permit comes back.
+        pool.demand = 1;
+        let turn = pool.begin(2, 8, rules);
+        assert_eq!((turn.limit, turn.kept, turn.used, turn.needed, turn.extra), (8, 3, 3, 4, 0));
+        assert!(pool.give_back(&leases[0]));
+        assert!(pool.take(2, 8).is_none(), "what comes back during the call is not handed out");
+        pool.end(turn, &PermitGrant { in_flight: 9, ..grant(3, 0) }, 2, rules);
+        assert!(pool.take(2, 8).is_none());
+        // Others gave back enough. No permit in use was lost on the way.
+        let turn = pool.begin(3, 8, rules);
+        assert_eq!((turn.kept, turn.used, turn.needed), (2, 2, 3));
+        pool.end(turn, &PermitGrant { in_flight: 8, ..grant(3, 0) }, 3, rules);
+        assert!(pool.take(3, 8).is_some());
+        assert!(leases[1..3].iter().all(|lease| !lease.is_lost(3)));
     }
 }
 
@@ -100,7 +128,7 @@ fn the_share_of_an_outage_is_counted() {
 fn a_reply_that_comes_after_the_end_of_the_lease_does_not_bring_back_its_permits() {
     let mut pool = holding(1, POOLED);
     let lease = pool.take(1, 9).expect("a permit");
-    let turn = pool.begin(END_US - 1, POOLED);
+    let turn = pool.begin(END_US - 1, 9, POOLED);
     assert!(!lease.is_lost(END_US - 1));
     pool.end(turn, &grant(1, 0), END_US, POOLED);
     assert!(lease.is_lost(END_US), "the work may have been cancelled");

@@ -116,7 +116,7 @@ pub(super) fn request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         limit: policy.limit(),
         replica: 0,
         number: 1,
-        began_us: 0,
+        kept: 0,
         used: 0,
         needed: 0,
         extra: 0,

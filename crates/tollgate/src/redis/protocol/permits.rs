@@ -12,7 +12,7 @@ pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
         now,
         request.limit.into(),
         request.number as f64,
-        request.began_us as f64,
+        request.kept.into(),
         request.used.into(),
         request.needed.into(),
         request.extra.into(),
@@ -51,11 +51,5 @@ fn read(reply: &Value) -> Option<PermitGrant> {
         3 => PermitOutcome::TooManyReplicas,
         _ => return None,
     };
-    Some(PermitGrant {
-        held: u32::try_from(number(0)?).ok()?,
-        in_flight: number(1)?,
-        wanted: number(2)?,
-        outcome,
-        began_us: number(4)?,
-    })
+    Some(PermitGrant { held: u32::try_from(number(0)?).ok()?, in_flight: number(1)?, wanted: number(2)?, outcome })
 }
