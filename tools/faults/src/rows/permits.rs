@@ -270,7 +270,7 @@ pub(super) async fn lowered(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let asked = format!("until no more than {AFTER} are in progress");
     // A renewal is a third of a life away at most. The work takes 30 ms.
-    findings.figure(asked, Target::AtMost(millis(life / 3) + 150.0), millis(kept_after), " ms");
+    findings.figure(asked, Target::AtMost((millis(life / 3) + 150.0).ceil()), millis(kept_after), " ms");
     let asked = format!("begun after that while {AFTER} were in progress");
     findings.figure(asked, Target::AtMost(0.0), begun_above as f64, "");
     findings
