@@ -5,16 +5,15 @@
 --
 -- KEYS    1: the record; then one per policy. All have the same hash tag.
 -- ARGV    1: numbers, packed as in check.lua: the time in microseconds (below zero: the server's clock); the time to
---         live of the record in microseconds; the cost for each policy; then the numbers of each policy. 2: eight bytes
---         for each policy, which identify the policy in the record.
+--         live of the record in microseconds; the cost for each policy; then the numbers of each policy.
 -- Stored  for each policy, see its file. The record is a string of three little-endian doubles: the time at which it
 --         lapses, the number of the commit that settled it (0: none), and the time of the reservation. Then for each
---         policy its eight bytes, its cost, and four words, see its file (0 for words that an algorithm does not have).
+--         policy its cost and four words, see its file (0 for words that an algorithm does not have).
 -- Reply   a list of the status and a record. Status 0: denied, the first word of each policy that denies is -1 - word;
---         1: charged; 2: charged by an earlier call with this id, the record is the stored one; 3: the same, but for other
---         policies. Then nothing was charged, and the record shows the policies of this call at no cost.
+--         1: charged; 2: charged by an earlier call with this id, the record is the stored one.
 -- Effects charged: as check.lua, and the record expires within 1 ms after it lapses. Denied: as check.lua, no record.
--- Pitfalls a record that was settled stays until it lapses, so that a late repetition is not charged.
+-- Pitfalls the name of the record has to name the policies and their order beside the id: the record does not.
+--         A record that was settled stays until it lapses, so that a late repetition is not charged.
 local call, pcall = redis.call, redis.pcall
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
@@ -24,17 +23,10 @@ if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+--@ size
 local status, record = 1, pcall('GET', KEYS[1])
-if record and #record >= 72 and #record % 48 == 24 and now < unpack('<d', record) then
-  local marks = {}
-  for at = 25, #record, 48 do
-    marks[#marks + 1] = record:sub(at, at + 7)
-  end
-  if table.concat(marks) == ARGV[2] then
-    return { 2, record }
-  end
-  status = 3
-  --@ line cost_1 = 0
+if record and #record == size and now < unpack('<d', record) then
+  return { 2, record }
 end
 --@ keys 1
 --@ each prepare

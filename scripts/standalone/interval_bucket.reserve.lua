@@ -6,17 +6,10 @@ if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local size = 64
 local status, record = 1, pcall('GET', KEYS[1])
-if record and #record >= 72 and #record % 48 == 24 and now < unpack('<d', record) then
-  local marks = {}
-  for at = 25, #record, 48 do
-    marks[#marks + 1] = record:sub(at, at + 7)
-  end
-  if table.concat(marks) == ARGV[2] then
-    return { 2, record }
-  end
-  status = 3
-  cost_1 = 0
+if record and #record == size and now < unpack('<d', record) then
+  return { 2, record }
 end
 local key_1 = KEYS[2]
 local used_1, start_1, mended_1 = 0, now, false
@@ -73,7 +66,7 @@ local lapse = now + life
 if not fits_1 then first_1 = -1 - first_1 end
 record = {
   pack('<ddd', lapse, 0, now),
-  pack('<c8ddddd', ARGV[2]:sub(1, 8), cost_1, first_1, second_1, 0, 0),
+  pack('<ddddd', cost_1, first_1, second_1, 0, 0),
 }
 record = table.concat(record)
 if status == 1 then

@@ -6,8 +6,9 @@ if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local size = 64
 local record = pcall('GET', KEYS[1])
-if not record or #record < 72 or #record % 48 ~= 24 then
+if not record or #record ~= size then
   return 0
 end
 local lapse, settled, spent = unpack('<ddd', record)
@@ -16,18 +17,12 @@ if not (now < lapse) then
 elseif settled ~= 0 then
   return settled == number and 1 or 2
 end
-local places = {}
-for at = 25, #record, 48 do
-  places[record:sub(at, at + 7)] = at + 8
-end
 local key_1 = KEYS[2]
 local wide_1 = amount_1 * period_1 >= 9007199254740992
 local more_1 = false
-if places[ARGV[2]:sub(1, 8)] then
-  local held, first, second = unpack('<ddd', record, places[ARGV[2]:sub(1, 8)])
+do
+  local held, first, second = unpack('<ddd', record, 25)
   more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)
-else
-  cost_1 = 0
 end
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
 local state_1 = pcall('GET', key_1)

@@ -186,11 +186,11 @@ impl Policy {
         [self.algorithm.tag(), if self.lease.is_leased() { "l1" } else { "" }]
     }
 
-    /// Returns bytes that stand for the name, the level and the algorithm in the record of a reservation. They are the same
+    /// Returns a number that stands for the name, the level and the algorithm in the name of a reservation. It is the same
     /// in all processes.
-    pub(crate) fn mark(&self) -> [u8; 8] {
+    pub(crate) fn mark(&self) -> u64 {
         let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth()), |all, byte| all << 8 | u64::from(byte));
-        (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+        (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// Returns a hash of the name, which separates the states of one key in the in-process store. Policies of the same name

@@ -215,6 +215,13 @@ impl PolicySet {
         self.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
     }
 
+    /// Returns a number that stands for these policies, in this order, in the name of a reservation. Their quotas are no
+    /// part of it. It is the same in all processes.
+    pub(crate) fn mark(&self) -> u64 {
+        self.iter()
+            .fold(0, |all: u64, policy| (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     fn of(policies: Policies) -> Self {
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),

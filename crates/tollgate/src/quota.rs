@@ -213,7 +213,8 @@ impl Quota {
     ///
     /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog) at most
     /// `amount` units arrive in any period of the length before the call, while the longest and the shortest time on
-    /// the way differ by at most `margin`. The way begins when the unit is due, and contains the answer of the store,
+    /// the way differ by at most `margin`. The units of a request leave a leaky bucket together, so with costs up to c at
+    /// most `amount + c - 1` units arrive: use a sliding log, or an amount that is smaller by c − 1, for a strict limit. The way begins when the unit is due, and contains the answer of the store,
     /// the wait, the scheduler and the network. Measure the longest such time under load, and choose a margin above it;
     /// 3 % of the period is a good start. The margin costs throughput: 3 % of the period is 3 % fewer units.
     ///

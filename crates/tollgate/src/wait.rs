@@ -67,7 +67,8 @@ impl Limiter {
     /// Spends `costs` at once, and waits up to `max_wait` until all are available: one [`Cost`] for all policies, or
     /// [`Costs`] for each.
     ///
-    /// Waiting works as in [`until_ready`](Self::until_ready).
+    /// Waiting works as in [`until_ready`](Self::until_ready). The units of a call leave a leaky bucket together, at its turn:
+    /// with costs up to c, up to c − 1 units more than the amount leave in a period.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {

@@ -1,6 +1,6 @@
 //! Reservations and commits that the server executes, and whose replies never arrive.
 
-use tollgate::{Costs, Limiter, Policy, Quota, RedisStore, ReservationId, Settlement};
+use tollgate::{Costs, Key, Limiter, Policy, Quota, RedisStore, ReservationId, Settlement, testing::Script};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 use crate::{PATIENCE, patient_limiter, remaining_of_each};
@@ -50,7 +50,7 @@ impl LostSettlements {
         self.rounds += 1;
         let name = self.rounds.to_string();
         let id = ReservationId::try_new(&name).expect("an id");
-        let record = format!("tollgate:{{acme}}:{name}:r1");
+        let record = Script::new(self.limiter.policies().clone()).record_key(&Key::from("acme"), &id);
         self.proxy.set(Mode::Mute);
         let reserve = self.limiter.reserve("acme", costs(RESERVED)).id(id.clone());
         let reserve = tokio::spawn(async move { reserve.await });

@@ -191,7 +191,7 @@ impl Stream {
             }
         };
         let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
-        let record = step.id().and_then(|id| self.oracle.record(&key, id));
+        let record = step.id().and_then(|id| self.oracle.record(&self.policies, &key, id));
         Taken { step, policies: self.policies.clone(), key, now_us, states, record }
     }
 

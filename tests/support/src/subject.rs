@@ -95,8 +95,8 @@ impl InMemory {
 
     /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
     #[must_use]
-    pub fn record(&self, key: &Key, id: &ReservationId) -> Option<Stored> {
-        testing::record(&self.store, key, id)
+    pub fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
+        testing::record(&self.store, policies, key, id)
     }
 }
 

@@ -177,3 +177,28 @@ fn law_16_a_commit_of_any_cost_spends_at_most_eight_bursts() {
         assert!(reset.as_secs() <= 8 * 60, "{algorithm:?} {reset:?}");
     });
 }
+
+#[test]
+fn law_19_an_id_belongs_to_a_key_and_its_policies() {
+    on_both_stores(|subject, dice, algorithm| {
+        let sets = ["first", "second"].map(|name| {
+            let quota = Quota::per_day(2 + dice.below(50));
+            PolicySet::from(Policy::try_new(name, algorithm, quota).expect("a policy"))
+        });
+        let both = PolicySet::from(sets.each_ref().map(|set| set.iter().next().expect("a policy").clone()));
+        for set in sets.iter().chain([&both]) {
+            let before = remaining(&subject.peek(set, &key()));
+            assert!(reserve(subject, set, &id("a"), 1).is_allowed());
+            assert_eq!(remaining(&subject.peek(set, &key())), before - 1, "{set:?}: charged for itself");
+        }
+        // The second limiter is exhausted: it denies, whatever the first one holds under the id.
+        drain(subject, &sets[1]);
+        assert!(reserve(subject, &sets[1], &id("b"), 1).is_denied());
+        assert!(reserve(subject, &sets[0], &id("b"), 0).is_allowed());
+        assert!(reserve(subject, &sets[1], &id("b"), 1).is_denied(), "{algorithm:?}");
+        for set in sets.iter().chain([&both]) {
+            assert_eq!(commit(subject, set, &id("a"), 1), Settlement::Settled);
+            assert_eq!(subject.commit(set, &key(), &id("a"), &costs(1), 2), Settlement::AlreadySettled);
+        }
+    });
+}

@@ -95,8 +95,6 @@ type Mutant = (&'static str, Algorithm, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
     ("a repeated id is charged again", TokenBucket, "return { 2, record }", "status = 1"),
-    ("a record of other policies is repeated", FixedWindow, "table.concat(marks) == ARGV[2]", "true"),
-    ("an id that is held for other policies is charged", FixedWindow, "  cost_1 = 0\n", ""),
     ("a lapsed record is repeated", FixedWindow, "and now < unpack('<d', record) then", "then"),
     ("a denied reservation is recorded", TokenBucket, "if status == 1 then", "if status < 2 then"),
     (
@@ -122,7 +120,12 @@ const MUTANTS: &[Mutant] = &[
         "local lapse, settled, spent = unpack('<ddd', record)",
         "local lapse, settled, spent = unpack('<ddd', record)\nspent = now",
     ),
-    ("a policy that was not reserved is charged", FixedWindow, "else\n  cost_2 = 0\nend", "end"),
+    (
+        "a commit reads the cost of another policy",
+        FixedWindow,
+        "unpack('<ddd', record, 65)",
+        "unpack('<ddd', record, 25)",
+    ),
     ("a debt is forgiven", TokenBucket, "part_1 + 1000000000000000, pace_1", "part_1, pace_1"),
     ("a debt has no bound", TokenBucket, "    ahead_1, part_1 = most, most_part\n", "    local unbounded = true\n"),
     ("the remainder of the bound is left out", LeakyBucket, "most_part = top_part_1 * 8 % amount_1", "most_part = 0"),

@@ -62,10 +62,14 @@ async fn every_way_to_settle(deployment: &Deployment) {
         assert_eq!(remaining_of_each(&limiter, "bob").await, [60, 10_000]);
         drop(limiter.reserve("bob", costs(100)).id(id("dropped")).await.expect("a decision"));
         assert_eq!(remaining_of_each(&limiter, "bob").await, [59, 9_900]);
-        let other = limiter.with_policies([TOKENS]);
-        let settled = other.commit("bob", &id("dropped"), Cost::new(40)).await.expect("settled");
+        // An id belongs to all policies of its limiter.
+        let part = limiter.with_policies([TOKENS]);
+        let lapsed = part.commit("bob", &id("dropped"), Cost::new(40)).await.expect("a no-op");
+        assert_eq!(lapsed, Settlement::Lapsed);
+        let other = limiter.with_policies([REQUESTS, TOKENS]);
+        let settled = other.commit("bob", &id("dropped"), costs(40)).await.expect("settled");
         assert_eq!(settled, Settlement::Settled);
-        assert_eq!(remaining_of_each(&limiter, "bob").await, [59, 9_960], "a policy without a final cost is left");
+        assert_eq!(remaining_of_each(&limiter, "bob").await, [59, 9_960]);
         // An id of another key, and an id that was never reserved.
         for (key, id) in [("acme", id("dropped")), ("bob", id("unknown"))] {
             assert_eq!(limiter.commit(key, &id, costs(0)).await.expect("a no-op"), Settlement::Lapsed);
@@ -105,10 +109,12 @@ async fn the_same_id_is_charged_once_and_answers_the_same() {
         assert!(late.is_allowed());
         assert_eq!(late.commit(costs(700)).await.expect("a no-op"), Settlement::AlreadySettled);
         assert_eq!(remaining_of_each(&limiter, "acme").await, [58, 9_995]);
-        // Other policies under the same id charge nothing.
+        // Other policies under the same id are another reservation.
         let other = limiter.with_policies([Policy::fixed_window("other", Quota::per_day(5))]);
-        assert!(other.reserve("acme", Cost::new(5)).id(id("order-1")).await.expect("a decision").is_allowed());
-        assert_eq!(remaining_of_each(&other, "acme").await, [5]);
+        let reservation = other.reserve("acme", Cost::new(5)).id(id("order-1")).await.expect("a decision");
+        assert_eq!(remaining_of_each(&other, "acme").await, [0]);
+        assert_eq!(reservation.commit(Cost::new(4)).await.expect("settled"), Settlement::Settled);
+        assert_eq!(remaining_of_each(&other, "acme").await, [1]);
     }
 }
 

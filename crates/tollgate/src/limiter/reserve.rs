@@ -66,7 +66,8 @@ impl Limiter {
 
     /// Settles the reservation of this key and id, which another task or process may have made.
     ///
-    /// See [`Reservation::commit`]. A policy that was not reserved is left as it is.
+    /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order: an id
+    /// belongs to a key and its policies, and under other policies there is no such reservation. Their quotas may differ.
     ///
     /// # Errors
     ///
@@ -123,8 +124,9 @@ pub struct Reserve {
 impl Reserve {
     /// Sets the id. A [random](ReservationId::random) one by default.
     ///
-    /// While a reservation of this key and id is held or settled, and until its time to live ends, the same id charges
-    /// nothing and answers the same. So a request may be sent again after a lost answer.
+    /// While a reservation of this key, id and policies is held or settled, and until its time to live ends, the same id
+    /// charges nothing and answers the same. So a request may be sent again after a lost answer. The same id under other
+    /// policies is another reservation: the id of a request serves all limiters of the request.
     pub fn id(mut self, id: ReservationId) -> Self {
         self.id = Some(id);
         self

@@ -102,7 +102,7 @@ pub(super) fn refund(
     spent_us: u64,
     decision: Option<&Decision>,
 ) {
-    change(tables, check, now_us, spent_us, |at, _| {
+    change(tables, check, now_us, spent_us, |at| {
         let cost = check.cost_of(at).units();
         let end = || decision.and_then(|decision| decision.end_of(at));
         if cost == 0 { Change::None } else { Change::Refund(cost, end()) }
@@ -117,18 +117,12 @@ pub(super) fn reserve(
     life_us: u64,
     now_us: u64,
 ) -> Reserved {
-    let is_held = match tables.records().get_mut(check.key, id, now_us) {
-        Some(record) => match record.repeated(check.policies) {
-            Some(repeated) => return repeated,
-            None => true,
-        },
-        None => false,
-    };
-    // A reservation of other policies is held: this call charges nothing.
-    let check = if is_held { Check::new(check.policies, check.key, Cost::ZERO) } else { check };
+    if let Some(record) = tables.records().get_mut(check.policies, check.key, id, now_us) {
+        return record.repeated(check.policies);
+    }
     let levels = check_all(tables, check, now_us);
-    if !is_held && levels.fit() {
-        tables.records().insert(check.key, id, Record::new(check, &levels, now_us, life_us));
+    if levels.fit() {
+        tables.records().insert(check.policies, check.key, id, Record::new(check, &levels, now_us, life_us));
     }
     Reserved { levels, charge: check.charge().to_owned(), at_us: now_us }
 }
@@ -141,32 +135,26 @@ pub(super) fn commit(
     number: u64,
     now_us: u64,
 ) -> Settlement {
-    let Some(record) = tables.records().get_mut(check.key, id, now_us) else {
+    let Some(record) = tables.records().get_mut(check.policies, check.key, id, now_us) else {
         return Settlement::Lapsed;
     };
     let settlement = record.settle(number);
     if settlement == Settlement::Settled {
         let record = record.clone();
-        change(tables, check, now_us, record.at_us, |at, policy| record.change(policy, check.cost_of(at)));
+        change(tables, check, now_us, record.at_us, |at| record.change(at, check.cost_of(at)));
     }
     settlement
 }
 
 /// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh after a refund is
 /// removed.
-fn change(
-    tables: &mut impl Tables,
-    check: Check<'_>,
-    now_us: u64,
-    spent_us: u64,
-    change: impl Fn(usize, &Policy) -> Change,
-) {
+fn change(tables: &mut impl Tables, check: Check<'_>, now_us: u64, spent_us: u64, change: impl Fn(usize) -> Change) {
     // A change may name more units than any request can cost, so it does not ask whether they fit.
     let mut loaded = load(tables, check, |_| Cost::ZERO, now_us);
     let mut fresh = SmallVec::<[_; 4]>::new();
     for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
         let state = &mut loaded.settled.state;
-        match change(at, policy) {
+        match change(at) {
             Change::None => {}
             Change::Owe(cost) => loaded.is_written = state.owe(policy, now_us, cost),
             Change::Refund(cost, end) => {

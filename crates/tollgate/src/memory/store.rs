@@ -157,10 +157,11 @@ impl MemoryStore {
 
     /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
     #[cfg(feature = "testing")]
-    pub(crate) fn record(&self, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
+    pub(crate) fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
         let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        timed.shard.records().get_mut(key, id, now_us).map(|record| (record.to_bytes(), record.lapse_us / 1_000 + 1))
+        let record = timed.shard.records().get_mut(policies, key, id, now_us)?;
+        Some((record.to_bytes(), record.lapse_us / 1_000 + 1))
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.

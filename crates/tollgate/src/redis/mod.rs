@@ -27,7 +27,7 @@ pub use diagnosis::Finding;
 pub(crate) use protocol::pack_seen;
 #[cfg(feature = "testing")]
 pub(crate) use protocol::{
-    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, marks, numbers, outcomes, pack, pack_held,
+    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes, pack, pack_held,
     pack_permits, pack_refund, permit_grant, reserved, settlement, write_key, write_permit_key, write_record_key,
 };
 pub(crate) use protocol::{Shape, is_short, is_tagged};

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Settlement;
 use crate::{
-    Check, Cost, Policy, PolicySet,
+    Check, Cost, PolicySet,
     algorithm::{PolicyLevel, Words},
     cost::Charge,
     policy_levels::PolicyLevels,
@@ -23,10 +23,9 @@ pub(crate) struct Record {
     pub(crate) charged: SmallVec<[Charged; 2]>,
 }
 
-/// Records what a reservation charged on one policy.
+/// Records what a reservation charged on one policy of its set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Charged {
-    pub(crate) mark: [u8; 8],
     pub(crate) cost: u64,
     pub(crate) words: Words,
 }
@@ -52,24 +51,19 @@ pub(crate) enum Change {
 impl Record {
     /// Creates the record of an admitted check.
     pub(crate) fn new(check: Check<'_>, levels: &PolicyLevels, now_us: u64, life_us: u64) -> Self {
-        let charged = levels.iter(check.policies).enumerate().map(|(at, (policy, level))| Charged {
-            mark: policy.mark(),
-            cost: check.cost_of(at).units(),
-            words: level.words,
-        });
+        let charged = levels
+            .iter(check.policies)
+            .enumerate()
+            .map(|(at, (_, level))| Charged { cost: check.cost_of(at).units(), words: level.words });
         Self { lapse_us: now_us + life_us, settled_by: 0, at_us: now_us, charged: charged.collect() }
     }
 
-    /// Returns the outcome for a call that repeats the reservation. `None` when it names other policies.
-    pub(crate) fn repeated(&self, policies: &PolicySet) -> Option<Reserved> {
-        let marks = self.charged.iter().map(|charged| charged.mark);
-        if !marks.eq(policies.iter().map(Policy::mark)) {
-            return None;
-        }
+    /// Returns the outcome for a call that repeats the reservation.
+    pub(crate) fn repeated(&self, policies: &PolicySet) -> Reserved {
         let level = |charged: &Charged| PolicyLevel { fits: true, words: charged.words };
         let levels = PolicyLevels::collect(policies.iter().zip(self.charged.iter().map(level)));
         let charge = Charge::each(self.charged.iter().map(|charged| Cost::new(charged.cost)));
-        Some(Reserved { levels, charge, at_us: self.at_us })
+        Reserved { levels, charge, at_us: self.at_us }
     }
 
     /// Settles the reservation by the commit of this number.
@@ -83,10 +77,9 @@ impl Record {
         }
     }
 
-    /// Returns what a final cost changes on a policy. A policy that was not reserved is left as it is.
-    pub(crate) fn change(&self, policy: &Policy, cost: Cost) -> Change {
-        let mark = policy.mark();
-        let Some(charged) = self.charged.iter().find(|charged| charged.mark == mark) else {
+    /// Returns what a final cost changes on the policy at this place of the set.
+    pub(crate) fn change(&self, at: usize, cost: Cost) -> Change {
+        let Some(charged) = self.charged.get(at) else {
             return Change::None;
         };
         match cost.units().checked_sub(charged.cost) {
@@ -105,7 +98,6 @@ impl Record {
         let double = |word: u64| (word as f64).to_le_bytes();
         let mut bytes: Vec<u8> = [self.lapse_us, self.settled_by, self.at_us].into_iter().flat_map(double).collect();
         for charged in &self.charged {
-            bytes.extend(charged.mark);
             bytes.extend([charged.cost].into_iter().chain(charged.words).flat_map(double));
         }
         bytes

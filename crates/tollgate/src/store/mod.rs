@@ -54,7 +54,8 @@ use crate::{
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
 /// 14. **Reservation.** A reservation is a check that is recorded under its key and an id until it lapses. The same id
-///     charges nothing again until then, and answers the same. A denied reservation is not recorded.
+///     charges nothing again until then, and answers the same. A denied reservation is not recorded. The id belongs to the
+///     key and the policies of the check, in their order: under other policies it is the id of another reservation.
 /// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
 ///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
 ///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged. A leaky
@@ -171,7 +172,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Decides a check as [`check`](Self::check) does, and records what it charges under `id` for `time_to_live`. While
-    /// the record is held, the same id charges nothing and answers the same.
+    /// the record is held, the same id charges nothing and answers the same, by the same key and policies.
     ///
     /// The default fails with [`ErrorKind::Unsupported`].
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
@@ -179,8 +180,7 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
     }
 
-    /// Settles the reservation of `id` at the costs of `check`, which may be above the burst. A policy that was not
-    /// reserved is left as it is.
+    /// Settles the reservation of `id` by the key and the policies of `check`, at its costs, which may be above the burst.
     ///
     /// The default fails with [`ErrorKind::Unsupported`].
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {

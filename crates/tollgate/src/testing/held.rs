@@ -78,9 +78,7 @@ impl Script {
         let names = [self.record_key(key, id)].into_iter().chain(keys(self.policies(), key)).collect::<Vec<_>>();
         let charge = charge(costs, self.policies());
         let packed = protocol::pack_held(time(now_us), number, charge.borrow(), self.policies());
-        let mut call = call(sha, &names, &packed);
-        call.push(protocol::marks(self.policies()).to_vec());
-        call
+        call(sha, &names, &packed)
     }
 
     /// Reads the reply of a reservation.

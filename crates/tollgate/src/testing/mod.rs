@@ -68,8 +68,8 @@ pub fn commit(store: &MemoryStore, check: Check<'_>, id: &ReservationId, number:
 
 /// Returns the record of a reservation in the form that the script stores, with its expiry.
 #[must_use]
-pub fn record(store: &MemoryStore, key: &Key, id: &ReservationId) -> Option<Stored> {
-    let (bytes, expires_ms) = store.record(key, id)?;
+pub fn record(store: &MemoryStore, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
+    let (bytes, expires_ms) = store.record(policies, key, id)?;
     Some(Stored { value: Value::Bytes(bytes), expires_ms })
 }
 

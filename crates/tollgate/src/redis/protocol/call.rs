@@ -56,15 +56,10 @@ pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: 
     packed
 }
 
-/// Returns the bytes that stand for the policies in the record of a reservation.
-pub(crate) fn marks(policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    policies.iter().flat_map(Policy::mark).collect()
-}
-
 /// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
 ///
-/// It reads as the key of a policy that has the id for a name. No algorithm has this tag. The record of a key with branches
-/// lies in the slot of the first branch that is metered.
+/// It reads as the key of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm has
+/// this tag. The record of a key with branches lies in the slot of the first branch that is metered.
 pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);
@@ -73,7 +68,7 @@ pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &Reservation
         text.push(b':');
     }
     text.extend_from_slice(id.as_str().as_bytes());
-    text.extend_from_slice(b":r1");
+    text.extend_from_slice(format!(":{:016x}:r2", policies.mark()).as_bytes());
 }
 
 #[inline]

@@ -289,8 +289,8 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
 /// The bytes of a record before those of its policies.
 const RECORD_HEAD: usize = 24;
 
-/// The bytes of a policy in a record: its mark, its cost and four words.
-const RECORD_POLICY: usize = 48;
+/// The bytes of a policy in a record: its cost and four words.
+const RECORD_POLICY: usize = 40;
 
 /// The status of a reservation that an earlier call has made.
 const REPEATED: i64 = 2;
@@ -300,7 +300,7 @@ pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, 
     let Value::Array(reply) = reply else {
         return Err(invalid(format_args!("no list")));
     };
-    let [Value::Int(status @ 0..=3), Value::BulkString(record)] = reply.as_slice() else {
+    let [Value::Int(status @ 0..=2), Value::BulkString(record)] = reply.as_slice() else {
         return Err(invalid(format_args!("no status and record")));
     };
     if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
@@ -311,9 +311,9 @@ pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, 
     let mut costs = SmallVec::<[Cost; 8]>::new();
     let mut levels = SmallVec::<[_; 4]>::new();
     for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
-        let cost = word(&entry[1])?;
+        let cost = word(&entry[0])?;
         costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
-        let level = level(&entry[2..2 + policy.algorithm().words()], word)?;
+        let level = level(&entry[1..=policy.algorithm().words()], word)?;
         // The words of an earlier call may be those of another quota.
         levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
     }

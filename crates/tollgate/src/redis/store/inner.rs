@@ -73,7 +73,6 @@ impl Inner {
                 server.add_record_key(policies, key, id, command);
                 server.add_keys([(policies, key)], command);
                 command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
-                command.arg(&*protocol::marks(policies));
             })
         };
         match call().await {

@@ -4,6 +4,10 @@ use super::parts::{LEASED, Part, named};
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
 
+/// The bytes of the record of a reservation before those of its policies, and those of each policy.
+const HEAD: usize = 24;
+const ENTRY: usize = 40;
+
 /// Appends the lines that stand for one line of a frame.
 pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
     let code = line.trim_start();
@@ -45,6 +49,7 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
         }
         ("untagged", _) if is_tagged(parts) => push("local tag = ''"),
         ("tag" | "untagged", _) => {}
+        ("size", _) => push(&format!("local size = {}", HEAD + parts.len() * ENTRY)),
         ("record", _) => record_lines(parts).iter().for_each(|line| push(line)),
         ("held", _) => held_lines(parts).iter().for_each(|line| push(line)),
         ("verdicts", _) => push(&format!("local {}", names("fits").join(", "))),
@@ -165,11 +170,11 @@ fn record_lines(parts: &[Part]) -> Vec<String> {
     let words = |at: usize, part: &Part| {
         let words = WORDS.iter().enumerate();
         let words = words.map(|(place, word)| if place < part.words { format!("{word}_{at}") } else { "0".to_owned() });
-        format!("ARGV[2]:sub({}, {}), cost_{at}, {}", at * 8 - 7, at * 8, words.collect::<Vec<_>>().join(", "))
+        format!("cost_{at}, {}", words.collect::<Vec<_>>().join(", "))
     };
     lines.push("record = {".to_owned());
     lines.push("  pack('<ddd', lapse, 0, now),".to_owned());
-    lines.extend((1..).zip(parts).map(|(at, part)| format!("  pack('<c8ddddd', {}),", words(at, part))));
+    lines.extend((1..).zip(parts).map(|(at, part)| format!("  pack('<ddddd', {}),", words(at, part))));
     lines.push("}".to_owned());
     lines.push("record = table.concat(record)".to_owned());
     lines
@@ -179,19 +184,16 @@ fn record_lines(parts: &[Part]) -> Vec<String> {
 /// difference.
 fn held_lines(parts: &[Part]) -> Vec<String> {
     let of_policy = |(at, part): (usize, &Part)| {
-        let place = format!("places[ARGV[2]:sub({}, {})]", at * 8 - 7, at * 8);
         let mut lines = vec!["local more_1 = false".to_owned()];
         if part.queued {
             lines.push("local last_1, last_part_1".to_owned());
         }
-        lines.push(format!("if {place} then"));
-        lines.push(format!("  local held, first, second = unpack('<ddd', record, {place})"));
+        lines.push("do".to_owned());
+        lines.push(format!("  local held, first, second = unpack('<ddd', record, {})", HEAD + (at - 1) * ENTRY + 1));
         if part.queued {
             lines.push("  last_1, last_part_1 = spent + first, second".to_owned());
         }
         lines.push("  more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)".to_owned());
-        lines.push("else".to_owned());
-        lines.push("  cost_1 = 0".to_owned());
         lines.push("end".to_owned());
         lines.into_iter().map(move |line| line.replace("_1", &format!("_{at}")))
     };
