@@ -1,12 +1,11 @@
-//! Laws 12 and 18: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent as if it had
-//! been given back at once.
+//! Law 12: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent.
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Cost, Costs, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
+use tollgate::{Key, Policy, PolicySet, Quota};
 use tollgate_test_support::{Subject, policies, stream::figures};
 
-use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
+use crate::{drain, key, least_burst, on_both_stores, remaining, wander};
 
 #[test]
 fn law_12_a_peek_changes_nothing() {
@@ -81,48 +80,5 @@ fn law_12_a_reset_makes_the_state_fresh() {
             assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
-    });
-}
-
-/// Sixty reservations of the whole burst, one in each period, are cancelled at one instant, with a check after each.
-#[test]
-fn law_18_late_refunds_give_no_unit_twice() {
-    on_both_stores(|subject, _, algorithm| {
-        let period = Duration::from_secs(10);
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::new(10, period)).expect("a policy"));
-        let (all, life_us) = (Costs::new(Cost::new(10)), 3_600_000_000);
-        let id = |at: u64| ReservationId::try_new(at.to_string()).expect("an id");
-        for at in 0..60 {
-            let wait = micros(subject.reserve(&set, &key(), &id(at), &all, life_us).retry_after());
-            subject.advance(wait);
-            if wait > 0 {
-                assert!(subject.reserve(&set, &key(), &id(at), &all, life_us).is_allowed());
-            }
-            subject.advance(if at < 59 { 10_000_000 } else { 0 });
-        }
-        let mut net = 10;
-        for at in 0..60 {
-            assert_eq!(subject.commit(&set, &key(), &id(at), &Costs::new(Cost::ZERO), 1), Settlement::Settled);
-            net += if subject.check(&set, &key(), 10).is_allowed() { 10 } else { 0 };
-        }
-        // The last reservation was cancelled as well.
-        assert!(net <= 20, "{algorithm:?}: {net}");
-    });
-}
-
-#[test]
-fn law_18_an_interval_bucket_gives_no_unit_back_that_a_fill_gave_back() {
-    on_both_stores(|subject, _, algorithm| {
-        if algorithm != Algorithm::IntervalBucket {
-            return;
-        }
-        let quota = Quota::new(10, Duration::from_secs(10)).with_burst(11);
-        let set = PolicySet::from(Policy::interval_bucket("p", quota));
-        let _ = subject.check(&set, &key(), 1);
-        let spent_us = subject.now();
-        subject.advance(10_000_000);
-        assert!(subject.check(&set, &key(), 11).is_allowed());
-        subject.refund(&set, &key(), 1, spent_us);
-        assert_eq!(remaining(&subject.peek(&set, &key())), 0);
     });
 }
