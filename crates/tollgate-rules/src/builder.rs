@@ -1,7 +1,10 @@
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
-    Compat, Format, Limits, RuleErrors, RuleSet,
+    Compat, Format, Limits, RuleError, RuleErrors, RuleSet,
     compile::{Options, compile},
     load,
 };
@@ -122,11 +125,15 @@ impl RuleSetBuilder {
     /// Fails with every mistake that was found in any of the files.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<RuleSet, RuleErrors> {
         let path = path.as_ref();
-        if !path.is_dir() {
-            return self.load_files([path]);
+        self.load_files(self.files(path).map_err(|error| error.in_file(Some(&path.into())))?)
+    }
+
+    /// Returns the files that [`load`](Self::load) reads.
+    pub(crate) fn files(&self, path: &Path) -> Result<Vec<PathBuf>, RuleError> {
+        match path.is_dir() {
+            true => load::directory(path, &self.options.limits),
+            false => Ok(vec![path.to_owned()]),
         }
-        let files = load::directory(path, &self.options.limits).map_err(|error| error.in_file(Some(&path.into())))?;
-        self.load_files(files)
     }
 
     /// Returns a set without domains.
@@ -140,12 +147,8 @@ impl RuleSetBuilder {
         use std::hash::{DefaultHasher, Hash, Hasher};
 
         let mut hasher = DefaultHasher::new();
-        let files = match path.is_dir() {
-            true => load::directory(path, &self.options.limits),
-            false => Ok(vec![path.to_owned()]),
-        };
         // A file that cannot be read differs from one that can.
-        match files {
+        match self.files(path) {
             Ok(files) => {
                 for file in files {
                     let text = load::text(&file, &self.options.limits).map_err(|error| error.to_string());

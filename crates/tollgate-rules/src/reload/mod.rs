@@ -1,5 +1,7 @@
 //! Replaces rules while requests run.
 
+#[cfg(feature = "watch")]
+mod places;
 mod rules;
 #[cfg(feature = "watch")]
 mod watch;

@@ -44,8 +44,9 @@ struct Shared {
     path: Option<PathBuf>,
     current: ArcSwap<RuleSet>,
     last_error: ArcSwapOption<RuleErrors>,
-    /// Held from the start of a load until its result is in force, so that an older file never replaces a newer one.
-    loading: Mutex<()>,
+    /// Stores a digest of the files of the last load. It is held from the start of a load until its result is in force, so
+    /// that an older file never replaces a newer one.
+    loading: Mutex<Option<u64>>,
     succeeded: AtomicU64,
     failed: AtomicU64,
     metrics: RuleMetrics,
@@ -78,8 +79,11 @@ impl Rules {
     /// Fails with every mistake that was found.
     pub fn load_with(options: RuleSetBuilder, path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
         let path = path.into();
+        let digest = digest(&options, &path);
         let set = options.load(&path)?;
-        Ok(Self::with(options, Some(path), set.into()))
+        let rules = Self::with(options, Some(path), set.into());
+        *rules.lock() = digest;
+        Ok(rules)
     }
 
     /// Creates a handle on rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
@@ -123,7 +127,7 @@ impl Rules {
             path,
             current: ArcSwap::new(set),
             last_error: ArcSwapOption::empty(),
-            loading: Mutex::new(()),
+            loading: Mutex::new(None),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             metrics,
@@ -158,7 +162,25 @@ impl Rules {
     /// Fails with every mistake that was found. The rules from before stay in force.
     pub fn reload(&self) -> Result<(), RuleErrors> {
         let Some(path) = &self.0.path else { return Ok(()) };
-        let _loading = self.lock();
+        let mut loading = self.lock();
+        *loading = digest(&self.0.options, path);
+        self.load_from(path)
+    }
+
+    /// Loads the files again when they are not those of the last load.
+    #[cfg(feature = "watch")]
+    pub(super) fn reload_changed(&self) {
+        let Some(path) = &self.0.path else { return };
+        let mut loading = self.lock();
+        let now = digest(&self.0.options, path);
+        if *loading != now {
+            *loading = now;
+            // The result is logged, and kept as the last error.
+            let _ = self.load_from(path);
+        }
+    }
+
+    fn load_from(&self, path: &Path) -> Result<(), RuleErrors> {
         match self.0.options.load(path) {
             Ok(set) => {
                 let rules = set.rules().count();
@@ -189,10 +211,10 @@ impl Rules {
         self.0.last_error.store(Some(Arc::new(errors.clone())));
     }
 
-    /// Returns a digest of the files, as they are now.
+    /// Returns the files that a load reads now.
     #[cfg(feature = "watch")]
-    pub(super) fn digest(&self) -> Option<u64> {
-        self.0.path.as_deref().map(|path| self.0.options.digest(path))
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.0.path.as_deref().and_then(|path| self.0.options.files(path).ok()).unwrap_or_default()
     }
 
     /// Returns the mistakes of the last load, and `None` when it succeeded.
@@ -238,9 +260,20 @@ impl Rules {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
+    fn lock(&self) -> MutexGuard<'_, Option<u64>> {
         self.0.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a digest of the files before they are loaded: a change during the load is then another one.
+fn digest(options: &RuleSetBuilder, path: &Path) -> Option<u64> {
+    #[cfg(feature = "watch")]
+    return Some(options.digest(path));
+    #[cfg(not(feature = "watch"))]
+    return {
+        let _ = (options, path);
+        None
+    };
 }
 
 impl fmt::Debug for Rules {

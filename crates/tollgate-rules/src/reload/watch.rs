@@ -1,6 +1,7 @@
 //! Reloads rules when their files change, and on SIGHUP.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -13,7 +14,7 @@ use notify::{
     event::{AccessKind, AccessMode},
 };
 
-use super::Rules;
+use super::{Rules, places};
 use crate::{RuleError, RuleErrors};
 
 /// Ends the reloads when it is dropped. A reload that is under way is finished first.
@@ -29,19 +30,27 @@ const QUIET: Duration = Duration::from_millis(50);
 /// A change is loaded at the latest after this time, also when others keep following.
 const LATEST: Duration = Duration::from_secs(1);
 
+/// The files are also looked at without an event: some file systems report none, and no mount is reported.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The way to the rules is looked up again when it changed while its directories were entered into the watch.
+const ATTEMPTS: usize = 5;
+
 impl Rules {
     /// Reloads the rules when their file or directory changes, until the guard is dropped.
     ///
-    /// A file may be written in place, replaced by a rename, or reached through symbolic links that are swapped, as in
-    /// a Kubernetes config map. A change is loaded 50 ms after the last of several, and at the latest after one second.
-    /// A file that is replaced by a rename is never read half-way. One that is written in place may be, when the writer
-    /// pauses: its rules are then refused, or in force until the rest is written.
+    /// A file may be written in place or replaced by a rename. Any part of the path may be a symbolic link that is swapped,
+    /// as in a Kubernetes config map or in `current/ratelimit/config`, and any part may be deleted and made again, or appear
+    /// later. A change is loaded 50 ms after the last of several, and at the latest after one second. A file that is
+    /// replaced by a rename is never read half-way. One that is written in place may be, when the writer pauses: its rules
+    /// are then refused, or in force until the rest is written.
+    ///
+    /// The files are also looked at every 30 seconds. This finds what the system does not report: changes on network file
+    /// systems by other machines, mounts, and directories far above the rules that are moved. A config map that is mounted
+    /// with `subPath` never changes.
     ///
     /// Other files in the same directory may change as often as they like: rules are loaded again only when what is read
-    /// differs. The first change is always loaded.
-    ///
-    /// Network file systems report no changes of other machines, and a config map that is mounted with `subPath` never
-    /// changes. Call [`reload`](Self::reload) there.
+    /// differs from what was loaded last.
     ///
     /// ```no_run
     /// use tollgate_rules::Rules;
@@ -68,27 +77,9 @@ impl Rules {
         };
         let watcher =
             notify::recommended_watcher(handler).map_err(|error| failure(&format!("cannot watch files: {error}")))?;
-        let mut watches = Watches { watcher, path: path.clone(), watched: Vec::new() };
-        watches.renew();
-        if watches.watched.is_empty() {
-            return Err(failure_at(&path, "cannot watch", io::Error::from(io::ErrorKind::NotFound)));
-        }
-        let rules = self.clone();
-        let thread = spawn("tollgate-rules-watch", move || {
-            let mut known = None;
-            while has_changed(&messages) {
-                // Links may lead elsewhere now. Watch that place before the files are read, so that no change is missed.
-                watches.renew();
-                // Another file of the directory may have changed, such as a log. A change after the digest is another
-                // event.
-                let digest = rules.digest();
-                if known.replace(digest) == Some(digest) {
-                    continue;
-                }
-                // The result is logged, and kept as the last error.
-                let _ = rules.reload();
-            }
-        })?;
+        let mut watches = Watches { watcher, rules: self.clone(), path, watched: BTreeSet::new() };
+        watches.renew()?;
+        let thread = spawn("tollgate-rules-watch", move || follow(&messages, LOOK, || watches.look()))?;
         let stop = move || {
             let _ = sender.send(Message::Stop);
         };
@@ -140,11 +131,22 @@ enum Message {
     Stop,
 }
 
-/// Waits for changes until no other follows. Returns `false` at the end.
-fn has_changed(messages: &Receiver<Message>) -> bool {
-    match messages.recv() {
+/// Runs `look` at once, after changes, and after each `pause` without one, until the end.
+fn follow(messages: &Receiver<Message>, pause: Duration, mut look: impl FnMut()) {
+    loop {
+        look();
+        if !has_changed(messages, pause) {
+            return;
+        }
+    }
+}
+
+/// Waits for changes until no other follows, and not longer than `pause` for the first one. Returns `false` at the end.
+fn has_changed(messages: &Receiver<Message>, pause: Duration) -> bool {
+    match messages.recv_timeout(pause) {
         Ok(Message::Changed) => {}
-        Ok(Message::Stop) | Err(_) => return false,
+        Err(RecvTimeoutError::Timeout) => return true,
+        Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
     }
     let latest = Instant::now() + LATEST;
     loop {
@@ -168,39 +170,67 @@ fn is_change(event: &Event) -> bool {
 /// The directories that are watched.
 struct Watches {
     watcher: RecommendedWatcher,
+    rules: Rules,
+    /// The place of the rules, from the root on.
     path: PathBuf,
-    watched: Vec<PathBuf>,
+    watched: BTreeSet<PathBuf>,
 }
 
 impl Watches {
-    /// Watches the directories in which a change can mean other rules: the parent of the path, in which it can be replaced;
-    /// the directory of rules; and both of what the links lead to.
-    fn renew(&mut self) {
-        let target = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        let mut wanted = Vec::new();
-        for place in [&self.path, &target] {
-            wanted.extend(place.parent().map(Path::to_owned));
-            if place.is_dir() {
-                wanted.push(place.clone());
+    /// Loads the rules again when what is read differs from what was loaded last.
+    fn look(&mut self) {
+        // Links may lead elsewhere now. That place is watched before the files are read, so that no change is missed.
+        if let Err(error) = self.renew() {
+            tracing::warn!(every_s = LOOK.as_secs(), "rate limit rules are read without a watch: {error}");
+        }
+        self.rules.reload_changed();
+    }
+
+    /// Watches the directories in which a change can mean other rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no directory is watched.
+    fn renew(&mut self) -> Result<(), RuleErrors> {
+        let mut wanted = self.wanted();
+        for _ in 0..ATTEMPTS {
+            // A watch stays with a directory that was moved or deleted, so all of them are set again.
+            for path in std::mem::take(&mut self.watched) {
+                // It may be gone with its directory.
+                let _ = self.watcher.unwatch(&path);
+            }
+            let mut failed = None;
+            for path in &wanted {
+                match self.watcher.watch(path, RecursiveMode::NonRecursive) {
+                    Ok(()) => drop(self.watched.insert(path.clone())),
+                    Err(error) => {
+                        tracing::debug!(path = %path.display(), %error, "a directory of rate limit rules is not watched");
+                        failed = Some(error);
+                    }
+                }
+            }
+            if let Some(error) = failed.filter(|_| self.watched.is_empty()) {
+                return Err(failure_at(&self.path, "cannot watch", io::Error::other(error)));
+            }
+            // A link that was swapped meanwhile leads elsewhere, without an event.
+            let before = std::mem::replace(&mut wanted, self.wanted());
+            if before == wanted {
+                break;
             }
         }
-        wanted.sort();
-        wanted.dedup();
-        for gone in self.watched.iter().filter(|path| !wanted.contains(path)) {
-            // The directory may not exist any more.
-            let _ = self.watcher.unwatch(gone);
+        Ok(())
+    }
+
+    fn wanted(&self) -> BTreeSet<PathBuf> {
+        let mut wanted = BTreeSet::new();
+        places::add_directories(&self.path, &mut wanted);
+        for file in self.rules.files() {
+            // The path of the working directory goes before a path that is not absolute.
+            if let Ok(file) = std::path::absolute(file) {
+                places::add_directories(&file, &mut wanted);
+            }
         }
-        // A watch ends with its directory. It is set again for a new directory of the same name.
-        self.watched = wanted
-            .into_iter()
-            .filter(|path| match self.watcher.watch(path, RecursiveMode::NonRecursive) {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::debug!(path = %path.display(), %error, "a directory of rate limit rules is not watched");
-                    false
-                }
-            })
-            .collect();
+        wanted
     }
 }
 
@@ -227,6 +257,31 @@ mod tests {
     use notify::event::{CreateKind, ModifyKind, RemoveKind};
 
     use super::*;
+
+    #[test]
+    fn files_are_looked_at_at_the_start_and_without_an_event() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rules.yaml");
+        std::fs::write(&path, "domain: first").unwrap();
+        let rules = Rules::load(&path).unwrap();
+        let (sender, messages) = mpsc::channel();
+        let mut looks = 0;
+        follow(&messages, Duration::ZERO, || {
+            looks += 1;
+            rules.reload_changed();
+            match looks {
+                // What is in force is not loaded again.
+                3 => std::fs::write(&path, "domain: second").unwrap(),
+                4 => assert_eq!(rules.loads().succeeded, 2),
+                5 => std::fs::write(&path, "domain: ''").unwrap(),
+                8 => sender.send(Message::Stop).unwrap(),
+                _ => {}
+            }
+        });
+        let loads = rules.loads();
+        assert_eq!((looks, loads.succeeded, loads.failed), (8, 2, 1));
+        assert!(rules.current().has_domain("second"));
+    }
 
     #[test]
     fn reading_a_file_is_no_change_and_everything_else_is_one() {

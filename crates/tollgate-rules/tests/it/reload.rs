@@ -36,7 +36,8 @@ fn amount(rules: &Rules, tenant: &'static str) -> u64 {
 fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        // Less than the 30 s after which files are looked at without an event.
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
         thread::yield_now();
     }
 }
@@ -194,6 +195,73 @@ fn a_directory_behind_a_link_is_reloaded_when_the_link_is_swapped_and_when_its_f
     until("the link was swapped", || amount(&rules, "t0") == 2);
     put(&base.path().join("v2/rules.yaml"), 9, false);
     until("a file behind the new link changed", || amount(&rules, "t0") == 9);
+}
+
+/// Swaps a link.
+#[cfg(unix)]
+fn link(target: &str, at: &Path) {
+    let next = at.with_extension("next");
+    std::os::unix::fs::symlink(target, &next).unwrap();
+    fs::rename(next, at).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn a_link_at_any_depth_is_swapped() {
+    for (place, swapped) in [("current/ratelimit/config", "current"), ("root/sub/ratelimit/config", "disk/sub")] {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
+        fs::create_dir_all(base.join("disk/deep")).unwrap();
+        for version in 1..4 {
+            let config = base.join(format!("disk/v{version}/ratelimit/config"));
+            fs::create_dir_all(&config).unwrap();
+            put(&config.join("rules.yaml"), version, false);
+        }
+        let prefix = if swapped == "current" { "disk/" } else { "" };
+        link("disk", &base.join("root"));
+        link(&format!("{prefix}v1"), &base.join(swapped));
+        let rules = Rules::load(base.join(place)).unwrap();
+        let _guard = rules.watch().unwrap();
+        for version in 2..4 {
+            link(&format!("{prefix}v{version}"), &base.join(swapped));
+            until("the link was swapped", || amount(&rules, "t0") == version);
+        }
+        put(&base.join("disk/v3/ratelimit/config/rules.yaml"), 9, false);
+        until("a file behind the link changed", || amount(&rules, "t0") == 9);
+        put(&base.join("disk/v1/ratelimit/config/rules.yaml"), 5, false);
+        assert_eq!(rules.loads().succeeded, 4);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_of_a_directory_may_be_a_link_to_another_place() {
+    let base = tempfile::tempdir().unwrap();
+    for directory in ["rules", "store"] {
+        fs::create_dir(base.path().join(directory)).unwrap();
+    }
+    put(&base.path().join("store/shop.yaml"), 1, false);
+    link("../store/shop.yaml", &base.path().join("rules/shop.yaml"));
+    let rules = Rules::load(base.path().join("rules")).unwrap();
+    let _guard = rules.watch().unwrap();
+    put(&base.path().join("store/shop.yaml"), 2, false);
+    until("the file at the end of the link changed", || amount(&rules, "t0") == 2);
+}
+
+#[test]
+fn a_directory_may_be_deleted_and_made_again_and_appear_later() {
+    let base = tempfile::tempdir().unwrap();
+    let config = base.path().join("late/ratelimit/config");
+    let rules = Rules::empty(tollgate_rules::RuleSet::builder(), Some(config.clone()));
+    let _guard = rules.watch().unwrap();
+    for version in 1..4 {
+        fs::create_dir_all(&config).unwrap();
+        put(&config.join("rules.yaml"), version, false);
+        until("the rules appeared", || rules.loads().succeeded == version && amount(&rules, "t0") == version);
+        let gone = if version == 1 { config.clone() } else { base.path().join("late") };
+        fs::remove_dir_all(gone).unwrap();
+        until("the rules are gone", || rules.last_error().is_some());
+    }
 }
 
 #[test]
