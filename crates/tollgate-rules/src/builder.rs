@@ -94,7 +94,7 @@ impl RuleSetBuilder {
     /// assert_eq!(rules.domains().len(), 2);
     ///
     /// let errors = RuleSet::builder().parse_all([("a", "domain: ''", Format::Yaml)]).unwrap_err();
-    /// assert_eq!(errors.to_string(), "a:1:1: domain: must not be empty");
+    /// assert_eq!(errors.to_string(), "a:1:9: domain: must not be empty");
     /// # Ok::<(), tollgate_rules::RuleErrors>(())
     /// ```
     ///

@@ -57,6 +57,12 @@ type Stamp = (u64, Option<SystemTime>);
 /// Reads a file, again when it changed meanwhile. `after_read` runs between a read and the test.
 fn read_whole(path: &Path, limits: &Limits, mut after_read: impl FnMut()) -> Result<Vec<u8>, RuleError> {
     for _ in 0..3 {
+        // To open a pipe waits for its writer.
+        let kind = fs::metadata(path).map_err(|error| unreadable(error, "the file"))?.file_type();
+        if !kind.is_file() {
+            let found = if kind.is_dir() { "a directory" } else { "a pipe, a socket or a device" };
+            return Err(RuleError::new(RuleErrorKind::Io, format!("expected a file, got {found}")));
+        }
         let mut file = File::open(path).map_err(|error| unreadable(error, "the file"))?;
         let before = stamp(&file, limits)?;
         // Room for the whole file, so that one call of the system reads it.
@@ -77,9 +83,6 @@ fn read_whole(path: &Path, limits: &Limits, mut after_read: impl FnMut()) -> Res
 
 fn stamp(file: &File, limits: &Limits) -> Result<Stamp, RuleError> {
     let metadata = file.metadata().map_err(|error| unreadable(error, "the file"))?;
-    if metadata.is_dir() {
-        return Err(RuleError::new(RuleErrorKind::Io, "expected a file, got a directory"));
-    }
     if metadata.len() > limits.bytes as u64 {
         return Err(limits.too_many_bytes(metadata.len()));
     }

@@ -55,14 +55,14 @@ const EXAMPLES: usize = 5;
 pub(crate) struct Trace<R> {
     lines: Lines<R>,
     format: TraceFormat,
-    header: Option<csv::Header>,
+    columns: Option<csv::Columns>,
     aliases: Vec<Alias>,
     skipped: Skipped,
 }
 
 impl<R: BufRead> Trace<R> {
     pub(crate) fn new(reader: R, format: TraceFormat, aliases: Vec<Alias>) -> Self {
-        Self { lines: Lines::new(reader), format, header: None, aliases, skipped: Skipped::default() }
+        Self { lines: Lines::new(reader), format, columns: None, aliases, skipped: Skipped::default() }
     }
 
     /// Returns the lines that were no requests.
@@ -75,7 +75,7 @@ impl<R: BufRead> Trace<R> {
     /// Fails when the trace cannot be read, and when its format is not known.
     fn read(&mut self) -> io::Result<Option<Request>> {
         loop {
-            let Self { lines, format, header, aliases, .. } = self;
+            let Self { lines, format, columns, aliases, .. } = self;
             let Some(line) = lines.next()? else { return Ok(None) };
             let parsed = match line {
                 Line::TooLong => Err(format!("longer than {MAX_BYTES} bytes")),
@@ -84,11 +84,11 @@ impl<R: BufRead> Trace<R> {
                     if *format == TraceFormat::Auto {
                         *format = detect(line, aliases)?;
                     }
-                    match (&*format, &*header) {
+                    match (&*format, &mut *columns) {
                         (TraceFormat::Json, _) => json::parse(line),
-                        (TraceFormat::Csv, Some(header)) => csv::parse(header, line),
+                        (TraceFormat::Csv, Some(columns)) => columns.parse(line),
                         (TraceFormat::Csv, None) => {
-                            *header = Some(named_columns(line, aliases)?);
+                            *columns = Some(named_columns(line, aliases)?);
                             continue;
                         }
                         _ => {
@@ -143,8 +143,8 @@ fn detect(line: &[u8], aliases: &[Alias]) -> io::Result<TraceFormat> {
     ))
 }
 
-fn named_columns(line: &[u8], aliases: &[Alias]) -> io::Result<csv::Header> {
-    let header = csv::header(line).filter(|names| names.iter().any(|name| is_time(name, aliases)));
+fn named_columns(line: &[u8], aliases: &[Alias]) -> io::Result<csv::Columns> {
+    let columns = csv::Columns::new(line).filter(|columns| columns.names().iter().any(|name| is_time(name, aliases)));
     let missing = || io::Error::other("the first line names no column for the time, name it with --field time=COLUMN");
-    header.ok_or_else(missing)
+    columns.ok_or_else(missing)
 }

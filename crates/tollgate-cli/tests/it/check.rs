@@ -34,6 +34,22 @@ fn a_mistake_is_reported_with_file_line_column_and_field() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("rules.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let device = directory.path().join("device.yaml");
+    std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+    for path in [&pipe, &device] {
+        let path = path.to_str().unwrap();
+        let run = tollgate(["check", path]);
+        let expected = format!("error: {path}: expected a file, got a pipe, a socket or a device\n");
+        assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
+        assert_eq!(run.status, 2);
+    }
+}
+
+#[test]
 fn a_warning_is_an_error_only_when_it_is_denied() {
     let text = "
 domain: shop

@@ -109,8 +109,8 @@ impl Compiler {
         }
         let trail = root.field("domain");
         let (name, at) = match domain {
-            Some((name, _)) if name.is_empty() => {
-                return self.errors.push_at(RuleErrorKind::Value, &trail, tree.at, "must not be empty");
+            Some((name, at)) if name.is_empty() => {
+                return self.errors.push_at(RuleErrorKind::Value, &trail, at, "must not be empty");
             }
             Some((name, at)) => (name, at),
             None if fields.iter().any(|field| field.name == "domain") => return,

@@ -276,7 +276,8 @@ fn float(text: &str) -> Option<f64> {
 }
 
 fn scan_error(error: &ScanError) -> RuleError {
-    syntax(format!("invalid YAML: {}", short(error.info()))).at(place(*error.marker()))
+    // The messages of the parser are fixed texts. They hold one character of the file at most.
+    syntax(format!("invalid YAML: {}", error.info())).at(place(*error.marker()))
 }
 
 fn place(mark: Marker) -> Position {

@@ -85,10 +85,19 @@ fn a_value_of_the_wrong_type_is_refused() {
 }
 
 #[test]
+fn the_message_of_the_parser_is_whole() {
+    assert_eq!(
+        error("domain: & x\n"),
+        "line 1, column 9: invalid YAML: while scanning an anchor or alias, did not find expected alphabetic or numeric \
+         character"
+    );
+}
+
+#[test]
 fn an_empty_domain_or_key_is_refused() {
     for (text, expected) in [
-        ("domain: \"\"\n", "line 1, column 1: domain: must not be empty"),
-        ("domain:\n", "line 1, column 1: domain: must not be empty"),
+        ("domain: \"\"\n", "line 1, column 9: domain: must not be empty"),
+        ("domain:\n", "line 1, column 7: domain: must not be empty"),
         ("descriptors: []\n", "line 1, column 1: domain: is missing, expected a name for these rules"),
         ("domain: d\ndescriptors:\n- key: \"\"\n", "line 3, column 8: descriptors[0].key: must not be empty"),
         ("domain: d\ndescriptors:\n- value: x\n", "line 3, column 3: descriptors[0].key: is missing"),
