@@ -46,6 +46,31 @@ async fn denied_requests_are_charged_on_every_descriptor() {
 }
 
 #[tokio::test]
+async fn a_descriptor_that_stands_again_finds_the_counter_that_its_denial_raised() {
+    const OVER: i32 = Code::OverLimit as i32;
+    // The units of the descriptors, and for each one its code and the units that are left.
+    for (hits, expected) in [
+        (&[5, 1][..], &[(OVER, 0), (OVER, 0)][..]),
+        (&[3, 3, 0, 1], &[(1, 1), (OVER, 0), (OVER, 0), (OVER, 0)]),
+        (&[2, 2, 0], &[(1, 2), (1, 0), (1, 0)]),
+    ] {
+        let service = service();
+        let mut asked = request(hits.iter().map(|_| descriptor("tenant", "a")));
+        for (descriptor, hits) in asked.descriptors.iter_mut().zip(hits) {
+            descriptor.hits_addend = Some(*hits);
+        }
+        let response = service.decide(&asked).await.unwrap();
+        let found: Vec<_> = response.statuses.iter().map(|status| (status.code, status.limit_remaining)).collect();
+        assert_eq!(found, expected, "{hits:?}");
+        let counters = service.metrics().counters(service.limiter().rules().loads());
+        let over: u64 = counters.iter().filter(|(name, _)| name.ends_with("tenant.over_limit")).map(|one| one.1).sum();
+        assert_eq!(over, hits.iter().sum::<u64>().saturating_sub(4), "{counters:?}");
+        // The window is used up.
+        assert_eq!(service.decide(&tenant("a")).await.unwrap().overall_code(), Code::OverLimit);
+    }
+}
+
+#[tokio::test]
 async fn the_reset_is_the_whole_seconds_to_the_end_of_the_window() {
     let service = service();
     let mut look = tenant("fresh");

@@ -1,5 +1,7 @@
 //! Derives the outcomes of the charges. In the mode `envoy`, they are those of counters that denied requests raise too.
 
+use std::time::Duration;
+
 use futures_util::future::{join, join_all};
 use tollgate::{Cost, PolicyState};
 
@@ -14,49 +16,99 @@ use crate::{Compat, Match, Outcome, Plan, Planned, rule::Limit};
 pub(super) async fn settle(plan: &Plan<'_>, charges: &[Option<Charge>], exceeded: &Exceeded) -> Vec<Option<Outcome>> {
     let descriptors = plan.iter().zip(charges).map(|(planned, charge)| (planned, charge.as_ref()));
     if plan.compat().is_envoy() {
-        return join_all(descriptors.map(|(planned, charge)| raise(planned, charge, exceeded))).await;
+        return settle_as_envoy(&descriptors.collect::<Vec<_>>(), exceeded).await;
     }
     let blocked = |planned: &Planned<'_>| planned.charged().and_then(|found| blocked(found, planned.hits()));
     descriptors.map(|(planned, charge)| charge.map(|charge| charge.outcome).or_else(|| blocked(planned))).collect()
 }
 
-/// Returns the outcome of a descriptor in the mode `envoy`, and raises its counter when it is denied.
-async fn raise(planned: &Planned<'_>, charge: Option<&Charge>, exceeded: &Exceeded) -> Option<Outcome> {
-    let found = planned.charged()?;
-    let (limit, period) = found.rule().amount()?;
+/// One descriptor of a request, and its charge.
+type Settled<'p> = (&'p Planned<'p>, Option<&'p Charge>);
+
+async fn settle_as_envoy(all: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<Outcome>> {
+    // A descriptor that was denied has raised the counter before the request names it again.
+    let mut again: Vec<Vec<(usize, Settled<'_>)>> = all.iter().map(|_| Vec::new()).collect();
+    let mut is_again = vec![false; all.len()];
+    for (at, (planned, charge)) in all.iter().enumerate() {
+        let Some(charge) = charge.filter(|charge| !is_again[at] && raises(planned, charge)) else { continue };
+        for (later, settled) in all.iter().enumerate().skip(at + 1) {
+            if settled.1.is_some_and(|other| other.key == charge.key) && amount(settled.0) == amount(planned) {
+                is_again[later] = true;
+                again[at].push((later, *settled));
+            }
+        }
+    }
+    let first = |at: &usize| !is_again[*at];
+    let raised = (0..all.len()).filter(first).map(|at| raise(at, all[at], &again[at], exceeded));
+    let mut outcomes = vec![None; all.len()];
+    for (at, outcome) in join_all(raised).await.into_iter().flatten() {
+        outcomes[at] = outcome;
+    }
+    outcomes
+}
+
+/// Returns whether a descriptor was denied, and so raises its counter beyond the limit.
+fn raises(planned: &Planned<'_>, charge: &Charge) -> bool {
+    let is_degraded = charge.decision.as_ref().is_ok_and(tollgate::Decision::is_degraded);
+    charge.outcome.is_over() && planned.hits() > 0 && !is_degraded
+}
+
+fn amount(planned: &Planned<'_>) -> Option<(u64, Duration)> {
+    planned.charged()?.rule().amount()
+}
+
+/// Returns the outcome of a descriptor in the mode `envoy`, and of those that name its counter again. Raises the counter
+/// when the descriptor is denied.
+async fn raise(
+    at: usize,
+    (planned, charge): Settled<'_>,
+    again: &[(usize, Settled<'_>)],
+    exceeded: &Exceeded,
+) -> Vec<(usize, Option<Outcome>)> {
+    let (Some(found), Some((limit, period))) = (planned.charged(), amount(planned)) else { return Vec::new() };
     let hits = planned.hits();
+    let one = |outcome: Option<Outcome>| vec![(at, outcome)];
     let Some(charge) = charge else {
-        let outcome = blocked(found, hits)?;
+        let outcome = blocked(found, hits);
         if hits > 0 {
             exceeded.mark(&found.key(), period).await;
-            return Some(outcome);
+            return one(outcome);
         }
-        return Some(outcome.with_over(exceeded.is_marked(&found.key(), period).await));
+        let is_over = exceeded.is_marked(&found.key(), period).await;
+        return one(outcome.map(|outcome| outcome.with_over(is_over)));
     };
     if charge.decision.as_ref().is_ok_and(tollgate::Decision::is_degraded) {
-        return Some(charge.outcome);
+        return one(Some(charge.outcome));
     }
     if hits == 0 {
         let is_over = charge.outcome.remaining() == 0 && exceeded.is_marked(&charge.key, period).await;
-        return Some(charge.outcome.with_over(is_over));
+        return one(Some(charge.outcome.with_over(is_over)));
     }
     if !charge.outcome.is_over() {
-        return Some(charge.outcome);
+        return one(Some(charge.outcome));
     }
-    let left = left(charge).await;
-    join(spend(charge, left), exceeded.mark(&charge.key, period)).await;
-    let after = limit.saturating_sub(left).saturating_add(hits);
-    Some(Outcome::from_count(limit, period, after, hits, now(), Compat::Envoy))
+    let passed =
+        |(planned, charge): &Settled<'_>| charge.filter(|charge| !charge.outcome.is_over()).map(|_| planned.hits());
+    let spent: u64 = again.iter().filter_map(|(_, settled)| passed(settled)).sum();
+    let left = left(charge, spent).await;
+    join(spend(charge, left.saturating_sub(spent)), exceeded.mark(&charge.key, period)).await;
+    let mut after = limit.saturating_sub(left);
+    let all = std::iter::once((at, hits)).chain(again.iter().map(|(at, (planned, _))| (*at, planned.hits())));
+    let outcomes = all.map(|(at, hits)| {
+        after = after.saturating_add(hits);
+        (at, Some(Outcome::from_count(limit, period, after, hits, now(), Compat::Envoy)))
+    });
+    outcomes.collect()
 }
 
-/// Returns the units that a denied descriptor has left.
-async fn left(charge: &Charge) -> u64 {
+/// Returns the units that a denied descriptor has left, before the request spent `again` on the same counter.
+async fn left(charge: &Charge, again: u64) -> u64 {
     let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| states.map(|state| state.remaining()).min();
     let left = match &charge.decision {
         Ok(decision) => least(&mut decision.states()),
         // More units than the limit ever has were not sent to the store.
         Err(_) => match charge.limiter.peek(charge.key.clone()).await {
-            Ok(state) => least(&mut state.states()),
+            Ok(state) => least(&mut state.states()).map(|left| left.saturating_add(again)),
             Err(_) => None,
         },
     };
