@@ -157,6 +157,15 @@ impl Process {
         self.end(Signal::INT)
     }
 
+    /// Ends it as Ctrl-\\ does (SIGQUIT), and waits until it is gone.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end within 30 seconds.
+    pub fn quit(&mut self) -> ExitStatus {
+        self.end(Signal::QUIT)
+    }
+
     /// Kills it and waits until it is gone.
     pub fn kill(&mut self) {
         self.end_it();

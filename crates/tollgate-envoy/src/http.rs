@@ -1,36 +1,45 @@
 //! Serves health and decisions over HTTP, for clients without gRPC.
 
+use std::time::Duration;
+
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State},
+    body::{Body, to_bytes},
+    extract::State,
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 
+use tokio::time::timeout;
+
 use crate::{Health, RateLimitService, json, proto::ratelimit::rate_limit_response::Code};
 
-/// The most bytes of a request.
+/// The most bytes of a request, and the longest time in which they come.
 const MAX_BYTES: usize = 1 << 20;
+const READING: Duration = Duration::from_secs(10);
 
 /// Returns the routes `GET /healthcheck` and `POST /json`.
 ///
 /// `/healthcheck` answers with 200 and `OK`, or with 500. `/json` takes a `RateLimitRequest` in the JSON form of
 /// protobuf, and answers with a `RateLimitResponse`: 200 when the request passes, 429 when it does not, and 400 when it
-/// cannot be decided.
+/// cannot be decided. A body must not have more than 1 MiB (413), and must come within ten seconds (408).
 pub fn router(service: RateLimitService, health: Health) -> Router {
     Router::new()
         .route("/json", post(decide).with_state(service))
         .route("/healthcheck", get(healthcheck).with_state(health))
-        .layer(DefaultBodyLimit::max(MAX_BYTES))
 }
 
 async fn healthcheck(State(health): State<Health>) -> (StatusCode, &'static str) {
     if health.is_healthy() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "") }
 }
 
-async fn decide(State(service): State<RateLimitService>, body: Bytes) -> Response {
+async fn decide(State(service): State<RateLimitService>, body: Body) -> Response {
+    let body = match timeout(READING, to_bytes(body, MAX_BYTES)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 1 MiB\n").into_response(),
+        Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response(),
+    };
     let Some(request) = json::request(&body) else {
         return (StatusCode::BAD_REQUEST, "the body is no RateLimitRequest\n").into_response();
     };

@@ -1,6 +1,7 @@
 //! The program: reads the settings, starts the parts, and ends them.
 
 mod arguments;
+mod descriptors;
 mod environment;
 mod failure;
 mod file;

@@ -3,7 +3,7 @@
 use std::{env, process::ExitCode};
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::{runtime::Runtime, sync::oneshot, task::JoinSet};
 use tollgate_envoy::{Health, RateLimitService, Server};
 use tollgate_rules::Rules;
 
@@ -42,7 +42,7 @@ fn run(settings: &Arguments) -> Result<(), Failure> {
 
 async fn serve(settings: &Arguments) -> Result<(), Failure> {
     // From here on, a signal ends the program gracefully.
-    let mut end = End::catch()?;
+    let end = End::catch()?;
     let recorder = is_prometheus_on(settings).then(metrics::install).transpose()?;
     let store = store::open(&settings.store)?;
     let rules = start::rules(&settings.rules)?;
@@ -59,18 +59,25 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     tasks.spawn(store.watch(health.clone()));
     let needs_domain = settings.rules.healthy_with_at_least_one_config_loaded;
-    tasks.spawn(start::watch_rules(rules.clone(), needs_domain, health));
+    tasks.spawn(start::watch_rules(rules.clone(), needs_domain, health.clone()));
     if !is_file {
         tasks.spawn(start::ads(&settings.ads, start::rule_options(&settings.rules)).run(rules.clone()));
     }
-    if let Some(statsd) = start::statsd(&settings.metrics) {
-        tasks.spawn(statsd.run(service.metrics().clone(), rules));
-    }
+    let (counted, all_counted) = oneshot::channel::<()>();
+    let statsd = start::statsd(&settings.metrics).map(|statsd| {
+        let end = async move { drop(all_counted.await) };
+        tokio::spawn(statsd.run(service.metrics().clone(), rules, end))
+    });
     if let Some(recorder) = recorder {
         tasks.spawn(metrics::upkeep(recorder));
     }
-    let served = server.run(end.wait()).await.map_err(Failure::new);
+    let served = server.run(end.wait(health, settings.listen.drain_delay)).await.map_err(Failure::new);
     leases.release().await;
+    drop(counted);
+    if let Some(statsd) = statsd {
+        // A panic of the task was reported by its hook.
+        let _ = statsd.await;
+    }
     served
 }
 

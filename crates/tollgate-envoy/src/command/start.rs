@@ -10,6 +10,7 @@ use tollgate_rules::{GlobalModes, RuleLimiter, RuleSet, RuleSetBuilder, Rules};
 
 use super::{
     arguments::{AdsArguments, Arguments, ConfigType, ListenArguments, MetricsArguments, RuleArguments},
+    descriptors,
     failure::Failure,
     store::{OpenStore, outage},
 };
@@ -96,6 +97,8 @@ pub(crate) async fn server(
         .http(settings.host.clone(), settings.port)
         .debug(settings.debug_host.clone(), settings.debug_port)
         .max_connection_age(settings.grpc_max_connection_age, settings.grpc_max_connection_age_grace)
+        .idle_timeout(settings.idle_timeout)
+        .max_connections(settings.max_connections.unwrap_or_else(descriptors::connections))
         .max_streams(settings.max_streams)
         .drain_timeout(settings.drain_timeout);
     if let Some((host, port, routes)) = metrics {

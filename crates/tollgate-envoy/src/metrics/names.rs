@@ -1,12 +1,20 @@
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
 use foldhash::fast::RandomState;
+use tollgate::{Key, KeySecret};
 
 /// Bounds the names. A name may have values of requests, of which there is no end.
 const MAX_NAMES: usize = 10_000;
+
+/// Bounds the bytes of a name, and with them the memory of all names.
+const MAX_BYTES: usize = 256;
+
+/// The bytes of the digest at the end of a name that was cut. Different names stay different.
+const DIGEST: usize = 12;
 
 /// Takes the counts of names beyond the bound.
 const OTHER: &str = "other";
@@ -19,11 +27,13 @@ pub(super) struct Names<T> {
 
 impl<T: Default> Names<T> {
     /// Runs a function on the counters with this name.
+    ///
+    /// A name of more than 256 bytes is cut, and control characters become `_`.
     pub(super) fn with<R>(&self, name: &str, run: impl FnOnce(&T) -> R) -> R {
         let found = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone);
         match found {
             Some(found) => run(&found),
-            None => run(&self.insert(name)),
+            None => run(&self.insert(&bounded(name))),
         }
     }
 
@@ -42,6 +52,24 @@ impl<T: Default> Names<T> {
     }
 }
 
+/// Returns the name that is stored. The pages and lines of metrics then have one line for each name.
+fn bounded(name: &str) -> Cow<'_, str> {
+    let is_long = name.len() > MAX_BYTES;
+    if !is_long && !name.contains(char::is_control) {
+        return name.into();
+    }
+    let fits = |end: &usize| name.is_char_boundary(*end);
+    let end = if is_long { (0..MAX_BYTES - DIGEST).rev().find(fits).unwrap_or(0) } else { name.len() };
+    let mut shown = name[..end].replace(char::is_control, "_");
+    if is_long {
+        // The digest is the same in every process, so that the counts of replicas can be added.
+        let digest = Key::secret(name, &KeySecret::new(b"name of a metric"));
+        shown.push('_');
+        shown.push_str(&digest.encoded()[1..=DIGEST]);
+    }
+    shown.into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,5 +86,31 @@ mod tests {
         assert_eq!(all.len(), MAX_NAMES + 1);
         let other = all.iter().find(|(name, _)| **name == *OTHER).unwrap();
         assert_eq!(other.1.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_different() {
+        let names = Names::<AtomicU64>::default();
+        let long = "ä".repeat(1_000_000);
+        for name in ["a".repeat(256), "a".repeat(257), format!("{long}1"), format!("{long}2"), format!("{long}2")] {
+            names.with(&name, |count| count.fetch_add(1, Ordering::Relaxed));
+        }
+        let all = names.sorted();
+        assert_eq!(all.len(), 4);
+        assert!(all.iter().all(|(name, _)| name.len() <= MAX_BYTES));
+        assert!(all.iter().any(|(name, _)| **name == "a".repeat(256)));
+        let cut =
+            all.iter().map(|(name, _)| name).find(|name| name.starts_with(&"a".repeat(243)) && name.contains('_'));
+        assert_eq!(cut.unwrap().len(), 256);
+        let counts: Vec<_> = all.iter().map(|(_, count)| count.load(Ordering::Relaxed)).collect();
+        assert_eq!((counts.iter().sum::<u64>(), counts.iter().max()), (5, Some(&2)));
+    }
+
+    #[test]
+    fn control_characters_are_replaced() {
+        for (name, expected) in [("x\nadmin.logins", "x_admin.logins"), ("\0\u{85}\u{7f}\r", "____"), ("é x", "é x")]
+        {
+            assert_eq!(bounded(name), expected);
+        }
     }
 }

@@ -23,16 +23,19 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit.service.rate_limit.RULE.over_limit` | units over the limit |
 /// | `ratelimit.service.rate_limit.RULE.over_limit_with_local_cache` | units that were denied without the store |
 /// | `ratelimit.service.rate_limit.RULE.shadow_mode` | units over the limit of a rule in shadow mode |
-/// | `ratelimit.service.rate_limit.DOMAIN.domain_not_found` | descriptors of a domain without rules |
+/// | `ratelimit.service.rate_limit.unknown.domain_not_found` | descriptors of domains without rules |
 /// | `ratelimit.service.call.should_rate_limit.redis_error` | requests that the store did not decide |
 /// | `ratelimit.service.call.should_rate_limit.service_error` | requests that are wrong, or came before the rules |
 /// | `ratelimit.service.config_load_success`, `…_error` | loads of rules |
 /// | `ratelimit.service.global_shadow_mode` | requests that pass only because of the global shadow mode |
+/// | `ratelimit_server.accept_error` | connections that the system did not accept, as it had no descriptor left |
+/// | `ratelimit_server.connection_limit` | times that a port came to its most connections |
 /// | `ratelimit_server.ShouldRateLimit.total_requests`, `.response_time` | gRPC calls, and their times in milliseconds |
 ///
 /// `RULE` is the domain, and the keys and values of the rule: see
 /// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names are told apart, and further ones
-/// are `other`.
+/// are `other`. A name of more than 256 bytes is cut and ends in a digest, and control characters become `_`. So all names
+/// together take some 5 MiB at most.
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]
@@ -41,10 +44,12 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     rules: Names<RuleCounters>,
-    unknown_domains: Names<AtomicU64>,
+    unknown_domains: AtomicU64,
     service_errors: AtomicU64,
     store_errors: AtomicU64,
     shadowed: AtomicU64,
+    accept_errors: AtomicU64,
+    full_ports: AtomicU64,
     calls: AtomicU64,
     response_time: Histogram,
 }
@@ -86,8 +91,9 @@ impl Metrics {
         });
     }
 
-    pub(crate) fn count_unknown_domain(&self, domain: &str, descriptors: u64) {
-        self.0.unknown_domains.with(domain, |count| count.fetch_add(descriptors, Ordering::Relaxed));
+    /// Counts descriptors of a domain without rules. All such domains have one name, as clients choose theirs.
+    pub(crate) fn count_unknown_domain(&self, descriptors: u64) {
+        self.0.unknown_domains.fetch_add(descriptors, Ordering::Relaxed);
     }
 
     pub(crate) fn count_service_error(&self) {
@@ -107,6 +113,16 @@ impl Metrics {
         self.0.response_time.record(time);
     }
 
+    #[cfg(feature = "server")]
+    pub(crate) fn count_accept_error(&self) {
+        self.0.accept_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) fn count_full_port(&self) {
+        self.0.full_ports.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns the names and the values of all counters that are not 0. `loads` are those of the rules.
     #[must_use]
     pub fn counters(&self, loads: LoadCounts) -> Vec<(String, u64)> {
@@ -124,20 +140,23 @@ impl Metrics {
                 all.push((format!("ratelimit.service.rate_limit.{rule}.{name}"), value(count)));
             }
         }
-        for (domain, count) in self.0.unknown_domains.sorted() {
-            let domain = domain.replace([':', '|'], "_");
-            all.push((format!("ratelimit.service.rate_limit.{domain}.domain_not_found"), value(&count)));
-        }
         for (name, count) in [
             ("call.should_rate_limit.redis_error", value(&self.0.store_errors)),
             ("call.should_rate_limit.service_error", value(&self.0.service_errors)),
             ("config_load_error", loads.failed),
             ("config_load_success", loads.succeeded),
             ("global_shadow_mode", value(&self.0.shadowed)),
+            ("rate_limit.unknown.domain_not_found", value(&self.0.unknown_domains)),
         ] {
             all.push((format!("ratelimit.service.{name}"), count));
         }
-        all.push((format!("ratelimit_server.{METHOD}.total_requests"), value(&self.0.calls)));
+        for (name, count) in [
+            (format!("{METHOD}.total_requests"), &self.0.calls),
+            ("accept_error".to_owned(), &self.0.accept_errors),
+            ("connection_limit".to_owned(), &self.0.full_ports),
+        ] {
+            all.push((format!("ratelimit_server.{name}"), value(count)));
+        }
         all.retain(|(_, count)| *count > 0);
         all
     }

@@ -1,4 +1,4 @@
-use std::{collections::HashMap, io, time::Duration};
+use std::{collections::HashMap, io, pin::pin, time::Duration};
 
 use tokio::{
     io::AsyncWriteExt,
@@ -65,14 +65,21 @@ impl Statsd {
         self
     }
 
-    /// Sends the metrics until the future is dropped.
-    pub async fn run(self, metrics: Metrics, rules: Rules) {
+    /// Sends the metrics until `end`, and then what was counted since the last time.
+    ///
+    /// A server that is away is tried again, but not at the end.
+    pub async fn run(self, metrics: Metrics, rules: Rules, end: impl Future<Output = ()>) {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut end = pin!(end);
         let mut sent = Sent::default();
         let mut was_sent = true;
-        loop {
-            ticks.tick().await;
+        let mut is_over = false;
+        while !is_over {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = &mut end => is_over = true,
+            }
             let counters = metrics.counters(rules.loads());
             let times = metrics.response_times();
             let lines = self.lines(&sent, &counters, &times);

@@ -4,9 +4,9 @@ use axum::Router;
 
 use super::{
     GrpcListen, Server, ServerError, TlsFiles,
-    listen::{local, tcp},
-    options::GrpcOptions,
-    run::Listeners,
+    listen::{Listener, local, tcp},
+    options::Options,
+    run::{Listeners, Page},
     tls::ReloadedTls,
 };
 use crate::{Health, RateLimitService};
@@ -21,7 +21,7 @@ pub struct ServerBuilder {
     http: Option<(String, u16)>,
     debug: Option<(String, u16)>,
     metrics: Option<(String, u16, Router)>,
-    options: GrpcOptions,
+    options: Options,
 }
 
 impl Server {
@@ -41,7 +41,7 @@ impl ServerBuilder {
             http: None,
             debug: None,
             metrics: None,
-            options: GrpcOptions::default(),
+            options: Options::default(),
         }
     }
 
@@ -84,6 +84,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Closes connections of gRPC on which no call has begun for this time. The default is 15 minutes, and one minute before
+    /// the first call.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.options.idle_timeout = timeout;
+        self
+    }
+
+    /// Sets the most connections of gRPC, and the most of HTTP. The default is 10 000 each. Debug pages and metrics have a
+    /// quarter of it, and 64 at most.
+    ///
+    /// A port with so many connections accepts the next one when another one ends. Each connection takes a descriptor of the
+    /// process.
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.options.max_connections = max.max(1);
+        self
+    }
+
     /// Sets the most calls at a time on one connection. The default is 1024. A client waits with further ones.
     pub fn max_streams(mut self, max: u32) -> Self {
         self.options.max_streams = max;
@@ -108,22 +125,22 @@ impl ServerBuilder {
         }
         let tls = self.tls.map(ReloadedTls::load).transpose()?;
         let grpc = self.grpc.open().await?;
-        let mut listeners = Listeners { grpc_place: grpc.local()?, grpc, pages: Vec::new() };
-        let pages = [
-            ("HTTP", self.http, crate::http::router(self.service.clone(), self.health.clone())),
-            ("debug pages", self.debug, crate::debug::router(self.service.clone())),
-        ];
-        for (what, place, routes) in pages {
-            if let Some((host, port)) = place {
-                let listener = tcp(what, &host, port).await?;
-                listeners.pages.push((what, local(&listener)?, listener, routes));
-            }
+        let most = self.options.max_connections;
+        let few = (most / 4).clamp(1, 64);
+        let routes = |place: Option<(String, u16)>, routes| place.map(|(host, port)| (host, port, routes));
+        let http = routes(self.http, crate::http::router(self.service.clone(), self.health.clone()));
+        let debug = routes(self.debug, crate::debug::router(self.service.clone()));
+        let mut pages = Vec::new();
+        for (what, page, max_connections) in
+            [("HTTP", http, most), ("debug pages", debug, few), ("metrics", self.metrics, few)]
+        {
+            let Some((host, port, routes)) = page else { continue };
+            let listener = tcp(what, &host, port).await?;
+            let address = local(&listener)?;
+            pages.push(Page { what, address, listener: Listener::Tcp(listener), routes, max_connections });
         }
-        if let Some((host, port, routes)) = self.metrics {
-            let listener = tcp("metrics", &host, port).await?;
-            listeners.pages.push(("metrics", local(&listener)?, listener, routes));
-        }
-        Ok(Server::with(self.service, self.health, listeners, tls, self.options))
+        let listeners = Listeners { grpc_place: grpc.local()?, grpc, tls, pages };
+        Ok(Server::with(self.service, self.health, listeners, self.options))
     }
 }
 

@@ -1,6 +1,6 @@
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::ServerError;
 
@@ -13,10 +13,16 @@ pub enum GrpcListen {
     Unix(PathBuf),
 }
 
-/// An open place for gRPC.
-pub(super) enum GrpcListener {
+/// An open place.
+pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
+}
+
+/// The connection of a client.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 impl fmt::Display for GrpcListen {
@@ -30,9 +36,9 @@ impl fmt::Display for GrpcListen {
 }
 
 impl GrpcListen {
-    pub(super) async fn open(&self) -> Result<GrpcListener, ServerError> {
+    pub(super) async fn open(&self) -> Result<Listener, ServerError> {
         match self {
-            Self::Tcp(host, port) => tcp("gRPC", host, *port).await.map(GrpcListener::Tcp),
+            Self::Tcp(host, port) => tcp("gRPC", host, *port).await.map(Listener::Tcp),
             Self::Unix(path) => {
                 let failure = |error| ServerError::with(format!("cannot listen for gRPC at {}", path.display()), error);
                 // A socket on which a process listens must not be taken away.
@@ -42,13 +48,25 @@ impl GrpcListen {
                 if is_socket(path) {
                     std::fs::remove_file(path).map_err(failure)?;
                 }
-                Ok(GrpcListener::Unix(UnixListener::bind(path).map_err(failure)?, path.clone()))
+                Ok(Listener::Unix(UnixListener::bind(path).map_err(failure)?, path.clone()))
             }
         }
     }
 }
 
-impl GrpcListener {
+impl Listener {
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Without it, a slow network is all that is lost.
+                let _ = stream.set_nodelay(true);
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+
     /// Returns the place with the port that was chosen.
     pub(super) fn local(&self) -> Result<GrpcListen, ServerError> {
         Ok(match self {

@@ -1,10 +1,12 @@
 //! Serves gRPC, HTTP, debug pages and metrics, and ends gracefully.
 
 mod builder;
+mod connection;
 mod error;
 mod grpc;
 mod listen;
 mod options;
+mod port;
 mod run;
 mod tls;
 

@@ -1,15 +1,15 @@
-use std::{fmt, future::Future, net::SocketAddr};
+use std::{fmt, future::Future, net::SocketAddr, time::Duration};
 
 use axum::Router;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::server::TcpIncoming;
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::{
     GrpcListen, ServerError,
-    grpc::{routes, serve},
-    listen::GrpcListener,
-    options::GrpcOptions,
+    connection::{Connections, Lifetimes},
+    grpc,
+    listen::Listener,
+    options::Options,
+    port::Port,
     tls::ReloadedTls,
 };
 use crate::{Component, Health, RateLimitService};
@@ -33,26 +33,33 @@ pub struct Server {
     service: RateLimitService,
     health: Health,
     listeners: Listeners,
-    tls: Option<ReloadedTls>,
-    options: GrpcOptions,
+    options: Options,
 }
 
 /// The open ports.
 pub(super) struct Listeners {
-    pub(super) grpc: GrpcListener,
+    pub(super) grpc: Listener,
     pub(super) grpc_place: GrpcListen,
-    pub(super) pages: Vec<(&'static str, SocketAddr, TcpListener, Router)>,
+    pub(super) tls: Option<ReloadedTls>,
+    pub(super) pages: Vec<Page>,
 }
 
+/// A port with pages.
+pub(super) struct Page {
+    pub(super) what: &'static str,
+    pub(super) address: SocketAddr,
+    pub(super) listener: Listener,
+    pub(super) routes: Router,
+    pub(super) max_connections: usize,
+}
+
+/// The times of connections to pages. The time from one call to the next is that of HTTP/1.
+const PAGES: Lifetimes =
+    Lifetimes { age: Duration::from_secs(24 * 3_600), idle: Duration::from_secs(60), grace: Duration::from_secs(30) };
+
 impl Server {
-    pub(super) fn with(
-        service: RateLimitService,
-        health: Health,
-        listeners: Listeners,
-        tls: Option<ReloadedTls>,
-        options: GrpcOptions,
-    ) -> Self {
-        Self { service, health, listeners, tls, options }
+    pub(super) fn with(service: RateLimitService, health: Health, listeners: Listeners, options: Options) -> Self {
+        Self { service, health, listeners, options }
     }
 
     /// Returns where gRPC is served.
@@ -63,78 +70,71 @@ impl Server {
 
     /// Returns what else is served, and where.
     pub fn pages(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        self.listeners.pages.iter().map(|(what, address, ..)| (*what, *address))
+        self.listeners.pages.iter().map(|page| (page.what, page.address))
     }
 
     /// Serves until `end`, and then until the calls that are under way have ended.
     ///
-    /// At the end, the health fails first. No connection is accepted from then on, and those that are open are closed when
-    /// their calls have ended. The pages are served until then. Calls that take longer than the
+    /// At the end, the health fails first. No connection of gRPC is accepted from then on, and those that are open are closed
+    /// when their calls have ended. The pages are served until then. Calls that take longer than the
     /// [drain timeout](crate::ServerBuilder::drain_timeout) are dropped.
+    ///
+    /// Clients that ask for the health need some time to see that it has failed. Set [`Component::Running`] to `false` that
+    /// long before `end`.
     ///
     /// # Errors
     ///
     /// Fails when a port cannot be served any more.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { service, health, listeners, tls, options } = self;
-        let Listeners { grpc, pages, grpc_place } = listeners;
-        let routes = routes(service, &health).await?;
-        let mut serving = JoinSet::new();
-        for (what, _, listener, routes) in pages {
-            serving.spawn(async move {
-                let served = axum::serve(listener, routes).await;
-                served.map_err(|error| ServerError::with(format!("{what} failed"), error))
-            });
+        let Self { service, health, listeners, options } = self;
+        let Listeners { grpc, grpc_place, tls, pages } = listeners;
+        let metrics = service.metrics().clone();
+        let routes = grpc::routes(service, &health).await?;
+        let (end_calls, calls_end) = watch::channel(false);
+        let (end_pages, pages_end) = watch::channel(false);
+        let (mut calls, mut served) = (JoinSet::new(), JoinSet::new());
+        let lifetimes = Lifetimes {
+            age: options.max_connection_age,
+            idle: options.idle_timeout,
+            grace: options.max_connection_age_grace,
+        };
+        let connections = Connections::grpc(routes, options.max_streams, lifetimes, calls_end.clone());
+        let port = Port { what: "gRPC", listener: grpc, tls, max_connections: options.max_connections };
+        calls.spawn(port.serve(connections, metrics.clone(), calls_end));
+        for Page { what, listener, routes, max_connections, .. } in pages {
+            let connections = Connections::http(routes, PAGES, pages_end.clone());
+            let port = Port { what, listener, tls: None, max_connections };
+            served.spawn(port.serve(connections, metrics.clone(), pages_end.clone()));
         }
-        let (ending, ended) = watch::channel(false);
-        let drain_timeout = options.drain_timeout;
-        let mut calls = tokio::spawn(async move { serve_on(grpc, tls, routes, &options, ended).await });
         tokio::select! {
             () = end => {}
-            result = &mut calls => return joined(result),
-            Some(result) = serving.join_next() => return joined(result),
+            Some(result) = calls.join_next() => return joined(result),
+            Some(result) = served.join_next() => return joined(result),
         }
         health.set(Component::Running, false).await;
-        ending.send_replace(true);
-        let result = match timeout(drain_timeout, &mut calls).await {
-            Ok(result) => joined(result),
-            Err(_) => {
-                calls.abort();
-                tracing::warn!(after_ms = drain_timeout.as_millis(), "calls that had not ended were dropped");
-                Ok(())
+        let all = async {
+            end_calls.send_replace(true);
+            let mut result = calls.join_next().await.map_or(Ok(()), joined);
+            end_pages.send_replace(true);
+            while let Some(ended) = served.join_next().await {
+                result = result.and(joined(ended));
             }
+            result
         };
+        let drained = timeout(options.drain_timeout, all).await;
         if let GrpcListen::Unix(path) = grpc_place {
             // It is gone already, or the next process replaces it.
             let _ = std::fs::remove_file(path);
         }
-        result
+        drained.unwrap_or_else(|_| {
+            tracing::warn!(after_ms = options.drain_timeout.as_millis(), "calls that had not ended were dropped");
+            Ok(())
+        })
     }
 }
 
-async fn serve_on(
-    grpc: GrpcListener,
-    tls: Option<ReloadedTls>,
-    routes: tonic::service::Routes,
-    options: &GrpcOptions,
-    mut ended: watch::Receiver<bool>,
-) -> Result<(), ServerError> {
-    let end = async move {
-        // An error means that the server was dropped.
-        let _ = ended.wait_for(|is_over| *is_over).await;
-    };
-    match (grpc, tls) {
-        (GrpcListener::Tcp(listener), Some(tls)) => serve(routes, options, tls.incoming(listener), end).await,
-        (GrpcListener::Tcp(listener), None) => {
-            serve(routes, options, TcpIncoming::from(listener).with_nodelay(Some(true)), end).await
-        }
-        (GrpcListener::Unix(listener, _), None) => serve(routes, options, UnixListenerStream::new(listener), end).await,
-        (GrpcListener::Unix(..), Some(_)) => Err(ServerError::new("TLS needs a port, and not a Unix socket")),
-    }
-}
-
-fn joined(result: Result<Result<(), ServerError>, tokio::task::JoinError>) -> Result<(), ServerError> {
-    result.unwrap_or_else(|error| Err(ServerError::with("a task of the server failed", error)))
+fn joined(result: Result<(), tokio::task::JoinError>) -> Result<(), ServerError> {
+    result.map_err(|error| ServerError::with("a task of the server failed", error))
 }
 
 impl fmt::Debug for Server {

@@ -7,12 +7,10 @@ use rustls::{
     server::{ParsedCertificate, WebPkiClientVerifier},
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
-    time::{interval, sleep, timeout},
+    net::TcpStream,
+    time::{interval, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_stream::{Stream, wrappers::ReceiverStream};
 
 use super::ServerError;
 
@@ -35,14 +33,14 @@ pub struct TlsFiles {
 /// The time between two looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The longest time for a handshake, and the most at a time.
+/// The longest time for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-const HANDSHAKES: usize = 512;
 
 /// The certificates in use.
 pub(super) struct ReloadedTls {
     files: TlsFiles,
-    content: Content,
+    /// The content at the start.
+    content: Arc<Content>,
     current: Arc<ArcSwap<ServerConfig>>,
     client_name: Option<ServerName<'static>>,
 }
@@ -66,26 +64,26 @@ impl ReloadedTls {
             ),
             None => None,
         };
-        Ok(Self { files, content, current, client_name })
+        Ok(Self { files, content: Arc::new(content), current, client_name })
     }
 
-    /// Returns the connections whose handshakes succeed.
-    pub(super) fn incoming(self, listener: TcpListener) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
-        let (sender, receiver) = mpsc::channel(16);
-        let (current, client_name) = (Arc::clone(&self.current), self.client_name.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = sender.closed() => {}
-                () = self.watch() => {}
-                () = accept(&listener, &current, client_name, &sender) => {}
+    /// Makes the handshake on a connection. `None` is one that failed, or took too long.
+    pub(super) fn accept(&self, stream: TcpStream) -> impl Future<Output = Option<TlsStream<TcpStream>>> + use<> {
+        let (acceptor, client_name) = (TlsAcceptor::from(self.current.load_full()), self.client_name.clone());
+        async move {
+            match timeout(HANDSHAKE, handshake(&acceptor, stream, client_name.as_ref())).await {
+                Ok(Ok(stream)) => return Some(stream),
+                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                Err(_) => tracing::debug!("a TLS handshake took too long"),
             }
-        });
-        ReceiverStream::new(receiver)
+            None
+        }
     }
 
-    /// Reads the files again when they change.
-    async fn watch(mut self) {
+    /// Reads the files again when they change, until the future is dropped.
+    pub(super) async fn watch(&self) {
         let mut looks = interval(LOOK);
+        let mut known = Arc::clone(&self.content);
         let mut was_read = true;
         loop {
             looks.tick().await;
@@ -102,7 +100,7 @@ impl ReloadedTls {
                 }
             };
             was_read = true;
-            if content == self.content {
+            if content == *known {
                 continue;
             }
             match content.config() {
@@ -112,7 +110,7 @@ impl ReloadedTls {
                 }
                 Err(error) => tracing::error!(%error, "certificates were refused, the old ones stay"),
             }
-            self.content = content;
+            known = Arc::new(content);
         }
     }
 }
@@ -175,47 +173,11 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-type Accepted = mpsc::Sender<io::Result<TlsStream<TcpStream>>>;
-
-/// Accepts connections. Each handshake is a task, so that a slow client delays no other.
-async fn accept(
-    listener: &TcpListener,
-    current: &ArcSwap<ServerConfig>,
-    client_name: Option<ServerName<'static>>,
-    sender: &Accepted,
-) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
-    loop {
-        let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // The process may have no file left. It has again when connections end.
-                tracing::warn!(%error, "a connection was not accepted");
-                sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let acceptor = TlsAcceptor::from(current.load_full());
-        let (sender, client_name) = (sender.clone(), client_name.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
-            match timeout(HANDSHAKE, handshake(&acceptor, stream, client_name.as_ref())).await {
-                // The server has ended when nobody takes the connection.
-                Ok(Ok(stream)) => drop(sender.send(Ok(stream)).await),
-                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake took too long"),
-            }
-        });
-    }
-}
-
 async fn handshake(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
     client_name: Option<&ServerName<'static>>,
 ) -> io::Result<TlsStream<TcpStream>> {
-    stream.set_nodelay(true)?;
     let stream = acceptor.accept(stream).await?;
     if let Some(name) = client_name {
         let certificate = stream.get_ref().1.peer_certificates().and_then(|all| all.first());

@@ -117,7 +117,7 @@ impl RateLimitService {
         let descriptors = descriptors(request, set.compat(), shared.max_descriptors)?;
         let plan = set.plan(&request.domain, &descriptors, request.hits_addend)?;
         if !set.has_domain(&request.domain) {
-            shared.metrics.count_unknown_domain(&request.domain, descriptors.len() as u64);
+            shared.metrics.count_unknown_domain(descriptors.len() as u64);
         }
         let decision = shared.limiter.check_plan(&plan).await?;
         self.record(&plan, &decision);

@@ -66,7 +66,7 @@ async fn an_unknown_domain_passes_and_is_counted() {
     asked.descriptors[1].limit = Some(RateLimitOverride { requests_per_unit: 0, unit: 1 });
     let response = service.decide(&asked).await.unwrap();
     assert_eq!((response.overall_code(), response.statuses.len()), (Code::Ok, 2));
-    assert_eq!(errors(&service), [("ratelimit.service.rate_limit.elsewhere.domain_not_found".to_owned(), 2)]);
+    assert_eq!(errors(&service), [("ratelimit.service.rate_limit.unknown.domain_not_found".to_owned(), 2)]);
 }
 
 #[tokio::test]

@@ -48,6 +48,10 @@ impl Settings {
         self.default_of(flag).rsplit(':').next().unwrap().parse().unwrap()
     }
 
+    fn seconds(&self, flag: &str) -> u64 {
+        self.default_of(flag).strip_suffix('s').unwrap().parse().unwrap()
+    }
+
     fn ports(&self) -> BTreeSet<u64> {
         ["--port", "--grpc-port", "--debug-port", "--prometheus-addr"].map(|flag| self.port(flag)).into()
     }
@@ -149,6 +153,13 @@ fn the_compose_file_fits_the_program_and_envoys_configuration() {
     let asked: Vec<_> = addresses.iter().map(|address| address["address"].as_str().unwrap()).collect();
     assert_eq!(asked, ours.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
     assert!(addresses.iter().all(|address| address["port_value"] == settings.port("--grpc-port")));
+    // A replica that ends is unhealthy for Envoy before it closes its port.
+    let check = &cluster["health_checks"][0];
+    let seconds = |name: &str| check[name].as_str().unwrap().strip_suffix('s').unwrap().parse::<u64>().unwrap();
+    assert_eq!(check["unhealthy_threshold"], 1);
+    for interval in ["interval", "no_traffic_interval"] {
+        assert!(seconds(interval) + seconds("timeout") < settings.seconds("--drain-delay"));
+    }
     let listener = &envoy["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
     assert_eq!(texts(&services["envoy"]["ports"]), [format!("{listener}:{listener}")]);
 }
@@ -195,6 +206,9 @@ fn the_manifests_fit_the_program() {
     for port in service["spec"]["ports"].as_array().unwrap() {
         assert_eq!(named(&port["targetPort"]), port["port"].as_u64().unwrap());
     }
-    let drain: u64 = settings.default_of("--drain-timeout").trim_end_matches('s').parse().unwrap();
-    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > drain);
+    let ending = settings.seconds("--drain-delay") + settings.seconds("--drain-timeout") + 5;
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() >= ending);
+    let ready = &container["readinessProbe"];
+    let failing = ready["periodSeconds"].as_u64().unwrap() * ready["failureThreshold"].as_u64().unwrap();
+    assert!(failing < settings.seconds("--drain-delay"));
 }

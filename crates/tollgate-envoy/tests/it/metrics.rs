@@ -85,7 +85,8 @@ async fn statsd_gets_each_unit_once_in_datagrams() {
     let service = service();
     let statsd = Statsd::new("127.0.0.1", listener.local_addr().unwrap().port(), StatsdProtocol::Udp);
     let statsd = statsd.interval(Duration::from_millis(5));
-    let sending = tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone()));
+    let sending =
+        tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone(), std::future::pending()));
     traffic(&service).await;
     let mut totals = BTreeMap::new();
     let mut buffer = [0; 65_536];
@@ -107,7 +108,8 @@ async fn statsd_gets_tags_over_tcp_after_it_was_away() {
     let statsd = Statsd::new("127.0.0.1", address.port(), StatsdProtocol::Tcp)
         .interval(Duration::from_millis(5))
         .tags(vec![("zone".to_owned(), "a".to_owned()), ("empty".to_owned(), String::new())]);
-    let sending = tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone()));
+    let sending =
+        tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone(), std::future::pending()));
     traffic(&service).await;
     let listener = TcpListener::bind(address).await.unwrap();
     let mut totals = BTreeMap::new();
@@ -178,4 +180,32 @@ async fn prometheus_has_the_names_of_the_default_mapper() {
     assert_eq!(value(&samples, "ratelimit_service_response_time_seconds_count", &method), Some(17.0));
     let bound = [("grpc_method", "ShouldRateLimit"), ("le", "+Inf")];
     assert_eq!(value(&samples, "ratelimit_service_response_time_seconds_bucket", &bound), Some(17.0));
+}
+
+#[tokio::test]
+async fn names_are_bounded_whatever_clients_send() {
+    let service = service();
+    for number in 0..3 {
+        let long = number.to_string().repeat(900_000);
+        for value in [long.as_str(), "x\nadmin.logins:1|c\r\u{85}"] {
+            let mut deep = descriptor("route", value);
+            deep.entries.extend(descriptor("ip", "y\0").entries);
+            service.decide(&request([deep])).await.unwrap();
+        }
+        let mut unknown = tenant("acme");
+        unknown.domain = long;
+        service.decide(&unknown).await.unwrap();
+    }
+    let counters = service.metrics().counters(service.limiter().rules().loads());
+    let of = |end: &str| -> Vec<_> { counters.iter().filter(|(name, _)| name.ends_with(end)).collect() };
+    assert_eq!(of("domain_not_found"), [&("ratelimit.service.rate_limit.unknown.domain_not_found".to_owned(), 3)]);
+    let hits = of("total_hits");
+    assert_eq!(hits.len(), 4, "{hits:?}");
+    let escaped = "ratelimit.service.rate_limit.shop.route_x_admin.logins_1_c__.ip_y_.total_hits";
+    assert!(hits.contains(&&(escaped.to_owned(), 3)), "{hits:?}");
+    for (name, _) in &counters {
+        assert!(name.len() < 300 && !name.contains(char::is_control), "{name:?}");
+    }
+    // Each sample is one line.
+    samples(&prometheus_text(service.metrics(), service.limiter().rules().loads()));
 }

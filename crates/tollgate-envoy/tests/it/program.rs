@@ -13,26 +13,28 @@ use tollgate_envoy::proto::{
 };
 use tollgate_tests::{Process, RedisServer, Reply, wait};
 use tonic::transport::{Channel, Endpoint};
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 use crate::{
     ads::{Plane, config, resource},
     support::{LIMIT, http, tenant},
 };
 
-const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 2}}]}";
+pub(crate) const RULES: &str =
+    "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 2}}]}";
 
-/// Returns the command with free ports, and without the variables of the test's own environment.
-fn command() -> Command {
+/// Returns the command with free ports and no delay at the end, and without the variables of the test's own environment.
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-envoy"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("PATH", path).args(["--host=127.0.0.1", "--port=0", "--debug-port=0"]);
-    command.args(["--grpc-host=127.0.0.1", "--grpc-port=0", "--use-statsd=false"]);
+    command.args(["--grpc-host=127.0.0.1", "--grpc-port=0"]);
+    // A test may set other ones by flags, which go before variables.
+    command.env("USE_STATSD", "false").env("TOLLGATE_DRAIN_DELAY", "0");
     command
 }
 
 /// Starts the program, and waits until it serves.
-fn start(command: Command) -> Process {
+pub(crate) fn start(command: Command) -> Process {
     Process::start(command, "gRPC: ")
 }
 
@@ -42,37 +44,37 @@ fn run(mut command: Command) -> (Option<i32>, String) {
 }
 
 /// Returns the place of a part, which the program has printed.
-fn place(process: &Process, part: &str) -> String {
+pub(crate) fn place(process: &Process, part: &str) -> String {
     let output = process.output();
     let line = output.lines().find_map(|line| line.strip_prefix(part)?.strip_prefix(": "));
     line.unwrap_or_else(|| panic!("{output}")).to_owned()
 }
 
-async fn channel(process: &Process) -> Channel {
+pub(crate) async fn channel(process: &Process) -> Channel {
     Endpoint::from_shared(format!("http://{}", place(process, "gRPC"))).unwrap().connect().await.unwrap()
 }
 
-async fn decide(channel: &Channel) -> Result<(Code, u32), tonic::Status> {
+pub(crate) async fn decide(channel: &Channel) -> Result<(Code, u32), tonic::Status> {
     let answer = RateLimitServiceClient::new(channel.clone()).should_rate_limit(tenant("acme")).await?.into_inner();
     Ok((answer.overall_code(), answer.statuses[0].limit_remaining))
 }
 
-async fn is_healthy(process: &Process) -> bool {
+pub(crate) async fn is_healthy(process: &Process) -> bool {
     http(place(process, "HTTP"), "GET /healthcheck", "").await.0 == 200
 }
 
-async fn until_healthy(process: &Process) {
+pub(crate) async fn until_healthy(process: &Process) {
     wait::until_async("a healthy service", LIMIT, async || is_healthy(process).await).await;
 }
 
-struct Files(tempfile::TempDir);
+pub(crate) struct Files(pub(crate) tempfile::TempDir);
 
 impl Files {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -97,31 +99,6 @@ async fn the_example_is_served_and_ends_with_status_0() {
 }
 
 #[tokio::test]
-async fn at_the_end_the_health_fails_first_and_calls_are_waited_for() {
-    let files = Files::new();
-    let mut command = command();
-    command.arg("--rules").arg(files.write("rules.yaml", RULES));
-    let mut process = start(command);
-    until_healthy(&process).await;
-    let http_place = place(&process, "HTTP");
-    let mut client = HealthClient::new(channel(&process).await);
-    // A watch is a call that lasts until the client ends it.
-    let request = HealthCheckRequest { service: "ratelimit".to_owned() };
-    let mut watch = client.watch(request).await.unwrap().into_inner();
-    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
-    let ending = tokio::task::spawn_blocking(move || {
-        let status = process.terminate();
-        (status, process.output())
-    });
-    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    assert_eq!(http(http_place, "GET /healthcheck", "").await.0, 500);
-    assert!(!ending.is_finished());
-    drop((watch, client));
-    let (status, output) = ending.await.unwrap();
-    assert_eq!(status.code(), Some(0), "{output}");
-}
-
-#[tokio::test]
 async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     let files = Files::new();
     let path = files.write("rules.yaml", RULES);
@@ -135,6 +112,30 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 0));
     files.write("rules.yaml", &RULES.replace(": 2}", ": 20}"));
     // The counter goes on under the new limit.
+    wait::until_async("the new limit", LIMIT, async || decide(&channel).await.unwrap().1 > 10).await;
+}
+
+/// Swaps the link `current` of the directory.
+fn swap(files: &Files, target: &str) {
+    let next = files.0.path().join("next");
+    std::os::unix::fs::symlink(target, &next).unwrap();
+    fs::rename(next, files.0.path().join("current")).unwrap();
+}
+
+#[tokio::test]
+async fn the_link_of_the_runtime_root_is_swapped() {
+    let files = Files::new();
+    for (version, requests) in [("a", 2), ("b", 20)] {
+        let rules = RULES.replace(": 2}", &format!(": {requests}}}"));
+        files.write(&format!("{version}/ratelimit/config/shop.yaml"), &rules);
+    }
+    swap(&files, "a");
+    let mut command = command();
+    command.env("RUNTIME_ROOT", files.0.path().join("current")).env("RUNTIME_SUBDIRECTORY", "ratelimit");
+    let process = start(command);
+    let channel = channel(&process).await;
+    assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 1));
+    swap(&files, "b");
     wait::until_async("the new limit", LIMIT, async || decide(&channel).await.unwrap().1 > 10).await;
 }
 
@@ -262,8 +263,8 @@ async fn a_flag_goes_before_a_variable_and_a_variable_before_the_file() {
 #[tokio::test]
 async fn rules_may_come_later_when_the_start_is_forced() {
     let files = Files::new();
+    // The directory is missing too.
     let directory = files.0.path().join("rules");
-    fs::create_dir(&directory).unwrap();
     let mut command = command();
     command.arg("--rules").arg(&directory).arg("--force-start-without-initial-config");
     let process = start(command);

@@ -1,6 +1,11 @@
 //! The program `tollgate-envoy`, which Envoy asks.
 
-use std::{env, fs, net::SocketAddr, process::Command};
+use std::{
+    env, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use tempfile::TempDir;
 use tollgate_tests::Process;
@@ -9,7 +14,7 @@ use tollgate_tests::Process;
 #[derive(Debug)]
 pub(crate) struct RateLimitService {
     process: Process,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl RateLimitService {
@@ -19,13 +24,46 @@ impl RateLimitService {
     ///
     /// When it does not start. The message contains its output.
     pub(crate) fn start(rules: &str, options: &[&str]) -> Self {
+        Self::start_as(Command::new(program()), rules, options)
+    }
+
+    /// Starts the program with the files of this directory, in which `current` is a link to that of the rules.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start. The message contains its output.
+    pub(crate) fn start_at(directory: TempDir, options: &[&str]) -> Self {
+        let root = directory.path().join("current");
+        let root = root.to_str().expect("a temporary directory has a plain path").to_owned();
+        Self::serve(
+            Command::new(program()),
+            directory,
+            &[&["--runtime-root", &root, "--runtime-subdirectory", "ratelimit"], options].concat(),
+        )
+    }
+
+    /// Starts the program with these rules, options and descriptors.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start. The message contains its output.
+    pub(crate) fn start_with_descriptors(rules: &str, options: &[&str], descriptors: u32) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]).arg(program());
+        Self::start_as(shell, rules, options)
+    }
+
+    fn start_as(command: Command, rules: &str, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("rules.yaml");
         fs::write(&path, rules).expect("the directory is ours");
-        let this = env::current_exe().expect("this program has a path");
-        let mut command = Command::new(this.with_file_name("tollgate-envoy"));
+        let path = path.to_str().expect("a temporary directory has a plain path").to_owned();
+        Self::serve(command, directory, &[&["--rules", &path], options].concat())
+    }
+
+    fn serve(mut command: Command, directory: TempDir, options: &[&str]) -> Self {
         // Variables of the caller must not change the settings.
-        command.env_clear().arg("--rules").arg(&path);
+        command.env_clear();
         for part in ["--host", "--grpc-host", "--debug-host"] {
             command.args([part, "127.0.0.1"]);
         }
@@ -33,7 +71,17 @@ impl RateLimitService {
             command.args([part, "0"]);
         }
         command.args(["--use-prometheus", "--prometheus-addr", "127.0.0.1:0"]).args(options);
-        Self { process: Process::start(command, "gRPC: "), _directory: directory }
+        Self { process: Process::start(command, "gRPC: "), directory }
+    }
+
+    /// Returns the directory of its files.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Returns where gRPC is served.
@@ -47,4 +95,8 @@ impl RateLimitService {
         let found = output.lines().find_map(|line| line.strip_prefix(part)?.strip_prefix(": "));
         found.unwrap_or_else(|| panic!("the place of {part} is not in: {output}")).to_owned()
     }
+}
+
+fn program() -> PathBuf {
+    env::current_exe().expect("this program has a path").with_file_name("tollgate-envoy")
 }

@@ -63,6 +63,16 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value = "", value_name = "NAME")]
     pub(crate) grpc_client_tls_san: String,
 
+    /// Sets the most connections of gRPC, and the most of HTTP [default: a quarter of the descriptors, at most 10000]
+    #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", value_name = "COUNT")]
+    pub(crate) max_connections: Option<usize>,
+
+    /// Closes connections of gRPC without a new call for this time
+    #[arg(
+        long, env = "TOLLGATE_IDLE_TIMEOUT", default_value = "15m", value_parser = duration, value_name = "DURATION"
+    )]
+    pub(crate) idle_timeout: Duration,
+
     /// Sets the most calls at a time on one connection
     #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value_t = 1_024, value_name = "COUNT")]
     pub(crate) max_streams: u32,
@@ -75,7 +85,13 @@ pub(crate) struct ListenArguments {
     #[arg(long, env = "TOLLGATE_MAX_DESCRIPTORS", default_value_t = 1_000, value_name = "COUNT")]
     pub(crate) max_descriptors: usize,
 
-    /// Sets how long calls may take after SIGTERM
+    /// Sets how long calls are still taken after SIGTERM, while the health fails
+    #[arg(
+        long, env = "TOLLGATE_DRAIN_DELAY", default_value = "5s", value_parser = duration, value_name = "DURATION"
+    )]
+    pub(crate) drain_delay: Duration,
+
+    /// Sets how long calls may take after that
     #[arg(
         long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "20s", value_parser = duration, value_name = "DURATION"
     )]

@@ -69,7 +69,8 @@ Examples:
   tollgate-envoy --config-type GRPC_XDS_SOTW --config-grpc-xds-server-url control-plane:18000
 
 Exit status:
-  0  SIGTERM or SIGINT ended the program
+  0  SIGTERM, SIGINT or SIGQUIT ended the program
+  1  a second signal ended it at once
   2  a wrong setting, rules that cannot be loaded, a port that cannot be opened";
 
 #[cfg(test)]

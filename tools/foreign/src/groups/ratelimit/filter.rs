@@ -9,24 +9,29 @@ use crate::envoy::{self, Listener, TYPES};
 /// The settings of the filter. Without more, they are Envoy's defaults.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    service: SocketAddr,
+    services: Vec<SocketAddr>,
     settings: Value,
 }
 
 impl Filter {
     /// Asks the service at this address about the domain `shop`.
     pub(super) fn new(service: SocketAddr) -> Self {
+        Self::of(&[service])
+    }
+
+    /// Asks several replicas. Envoy checks their health each 0.3 seconds.
+    pub(super) fn of(services: &[SocketAddr]) -> Self {
         let settings = json!({
             "@type": format!("{TYPES}.filters.http.ratelimit.v3.RateLimit"),
             "domain": "shop",
             "rate_limit_service": {
                 // Envoy sends the name of the cluster as the authority, unless another one is set. Servers in Rust
                 // refuse an authority with such characters.
-                "grpc_service": {"envoy_grpc": {"cluster_name": cluster_name(service), "authority": "ratelimit"}},
+                "grpc_service": {"envoy_grpc": {"cluster_name": cluster_name(services), "authority": "ratelimit"}},
                 "transport_api_version": "V3",
             },
         });
-        Self { service, settings }
+        Self { services: services.to_vec(), settings }
     }
 
     /// Waits this long for an answer.
@@ -76,15 +81,25 @@ impl Filter {
 
     /// Adds the filter, and the cluster of the service, to a listener.
     pub(super) fn add_to(&self, listener: Listener) -> Listener {
-        let cluster = envoy::in_http2(envoy::cluster(&cluster_name(self.service), self.service));
+        let mut cluster = envoy::in_http2(envoy::cluster(&cluster_name(&self.services), self.services[0]));
+        if self.services.len() > 1 {
+            let endpoint = |service: &SocketAddr| json!({"endpoint": {"address": envoy::address(*service)}});
+            cluster["load_assignment"]["endpoints"][0]["lb_endpoints"] = self.services.iter().map(endpoint).collect();
+            cluster["health_checks"] = json!([{
+                "timeout": "1s", "interval": "0.3s", "no_traffic_interval": "0.3s",
+                "unhealthy_threshold": 1, "healthy_threshold": 1,
+                "grpc_health_check": {"service_name": "ratelimit", "authority": "ratelimit"},
+            }]);
+        }
         let filter = json!({"name": "envoy.filters.http.ratelimit", "typed_config": self.settings});
         listener.filter(filter).with_cluster(cluster)
     }
 }
 
 /// Returns a name in the form of Istio.
-fn cluster_name(service: SocketAddr) -> String {
-    format!("outbound|{}||ratelimit", service.port())
+fn cluster_name(services: &[SocketAddr]) -> String {
+    let ports: Vec<_> = services.iter().map(|service| service.port().to_string()).collect();
+    format!("outbound|{}||ratelimit", ports.join("-"))
 }
 
 /// Passes the metadata of the rules that have units left on to the choice of the server: first as a header field of the

@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod filter;
+mod operation;
 mod routes;
 
 use filter::Filter;
@@ -29,6 +30,7 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
         lines.extend(answers(clients, mode));
     }
     lines.extend(failures(clients));
+    lines.extend(operation::run(clients));
     lines
 }
 

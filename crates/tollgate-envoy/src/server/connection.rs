@@ -1,0 +1,125 @@
+//! Serves one connection until its client or the server ends it.
+
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tonic::codegen::Service;
+
+/// The time after which a silent client of HTTP/2 is asked whether it is there, and in which it must answer.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
+
+/// The longest time for the head of a request over HTTP/1, and between two requests.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// The longest time from the start of a connection to its first call. A client that makes no call keeps no other one out.
+const FIRST_CALL: Duration = Duration::from_secs(60);
+
+/// The time that a client has to close a connection on which it has made no call.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Limits how long connections last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetimes {
+    /// The longest time in all, changed by up to a tenth.
+    pub(super) age: Duration,
+    /// The longest time without a new call.
+    pub(super) idle: Duration,
+    /// The time that calls have when their connection is closed.
+    pub(super) grace: Duration,
+}
+
+/// Serves the connections of one port.
+pub(super) struct Connections {
+    builder: Builder<TokioExecutor>,
+    routes: Router,
+    lifetimes: Lifetimes,
+    end: watch::Receiver<bool>,
+}
+
+impl Connections {
+    /// Serves HTTP/2 alone.
+    pub(super) fn grpc(routes: Router, max_streams: u32, lifetimes: Lifetimes, end: watch::Receiver<bool>) -> Self {
+        let mut served = Self::http(routes, lifetimes, end);
+        served.builder.http2().max_concurrent_streams(max_streams);
+        Self { builder: served.builder.http2_only(), ..served }
+    }
+
+    /// Serves HTTP/1 and HTTP/2.
+    pub(super) fn http(routes: Router, lifetimes: Lifetimes, end: watch::Receiver<bool>) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let (interval, limit) = KEEP_ALIVE;
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(interval).keep_alive_timeout(limit);
+        Self { builder, routes, lifetimes, end }
+    }
+
+    /// Serves a connection until its client closes it, and not longer than its lifetimes allow.
+    pub(super) async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let calls = AtomicU64::new(0);
+        let service = service_fn(|request: Request<Incoming>| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            self.routes.clone().call(request.map(Body::new))
+        });
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        let grace = tokio::select! {
+            result = connection.as_mut() => return log(result),
+            grace = self.over(&calls) => grace,
+        };
+        connection.as_mut().graceful_shutdown();
+        match timeout(grace, connection).await {
+            Ok(result) => log(result),
+            Err(_) => tracing::debug!("a connection was dropped"),
+        }
+    }
+
+    /// Waits until a connection has to be closed. Returns the time that its calls have then.
+    async fn over(&self, calls: &AtomicU64) -> Duration {
+        let Lifetimes { age, grace, .. } = self.lifetimes;
+        let mut end = self.end.clone();
+        // Connections that began at one moment do not end at one moment.
+        let age = age.mul_f64(0.9 + 0.2 * fastrand::f64());
+        tokio::select! {
+            // The server limits the time of all calls.
+            _ = end.wait_for(|is_over| *is_over) => Duration::MAX,
+            () = sleep(age) => grace,
+            grace = self.idle(calls) => grace,
+        }
+    }
+
+    /// Waits until no new call has come for long.
+    async fn idle(&self, calls: &AtomicU64) -> Duration {
+        let Lifetimes { idle, grace, .. } = self.lifetimes;
+        sleep(idle.min(FIRST_CALL)).await;
+        let mut before = calls.load(Ordering::Relaxed);
+        if before == 0 {
+            return FAREWELL;
+        }
+        loop {
+            sleep(idle).await;
+            let now = calls.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, now) == now {
+                return grace;
+            }
+        }
+    }
+}
+
+fn log(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection failed");
+    }
+}

@@ -1,0 +1,105 @@
+//! The end of the program.
+
+use std::process::Command;
+
+use tokio::{io::AsyncReadExt, net::TcpListener, time::timeout};
+use tollgate_envoy::proto::ratelimit::rate_limit_response::Code;
+use tollgate_tests::{Process, wait};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+use crate::{
+    program::{Files, RULES, channel, command, decide, is_healthy, place, start, until_healthy},
+    support::{LIMIT, http},
+};
+
+/// Starts the program with these arguments, and waits until it is healthy.
+async fn serve(files: &Files, arguments: &[&str]) -> Process {
+    let mut command = command();
+    command.arg("--rules").arg(files.write("rules.yaml", RULES)).args(arguments);
+    let process = start(command);
+    until_healthy(&process).await;
+    process
+}
+
+/// Sends a signal, and does not wait for its effect.
+fn send(process: &Process, signal: &str) {
+    let status = Command::new("kill").args([signal, &process.pid().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test]
+async fn at_the_end_the_health_fails_first_and_calls_are_waited_for() {
+    let files = Files::new();
+    let mut process = serve(&files, &[]).await;
+    let http_place = place(&process, "HTTP");
+    let mut client = HealthClient::new(channel(&process).await);
+    // A watch is a call that lasts until the client ends it.
+    let request = HealthCheckRequest { service: "ratelimit".to_owned() };
+    let mut watch = client.watch(request).await.unwrap().into_inner();
+    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    let ending = tokio::task::spawn_blocking(move || {
+        let status = process.terminate();
+        (status, process.output())
+    });
+    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert_eq!(http(http_place, "GET /healthcheck", "").await.0, 500);
+    assert!(!ending.is_finished());
+    drop((watch, client));
+    let (status, output) = ending.await.unwrap();
+    assert_eq!(status.code(), Some(0), "{output}");
+}
+
+#[tokio::test]
+async fn clients_are_served_while_they_learn_that_the_health_has_failed() {
+    for signal in ["-TERM", "-INT"] {
+        let files = Files::new();
+        let mut process = serve(&files, &["--drain-delay=1h"]).await;
+        send(&process, signal);
+        wait::until_async("a failed health", LIMIT, async || !is_healthy(&process).await).await;
+        // On a new connection.
+        let channel = channel(&process).await;
+        assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 1), "{signal}");
+        let request = HealthCheckRequest { service: "ratelimit".to_owned() };
+        let health = HealthClient::new(channel).check(request).await.unwrap().into_inner();
+        assert_eq!(health.status(), ServingStatus::NotServing);
+        // A second signal does not wait.
+        let status = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+        assert_eq!(status.code(), Some(1), "{signal}");
+    }
+}
+
+#[tokio::test]
+async fn sigquit_ends_the_program_without_the_delay_and_in_order() {
+    let files = Files::new();
+    let socket = files.0.path().join("rls.sock");
+    let uds = format!("--grpc-uds={}", socket.display());
+    let mut process = serve(&files, &["--drain-delay=1h", &uds]).await;
+    let status = tokio::task::spawn_blocking(move || process.quit()).await.unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn the_last_counters_reach_statsd() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let files = Files::new();
+    let port = format!("--statsd-port={}", listener.local_addr().unwrap().port());
+    let mut process =
+        serve(&files, &["--use-statsd", "--statsd-host=127.0.0.1", &port, "--stats-flush-interval=1h"]).await;
+    let read = async || {
+        let mut text = String::new();
+        let (mut stream, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    // The first counters are sent at the start, and the next ones an hour later.
+    let first = read().await;
+    assert!(first.contains("config_load_success:1|c"), "{first}");
+    let channel = channel(&process).await;
+    decide(&channel).await.unwrap();
+    drop(channel);
+    let ending = tokio::task::spawn_blocking(move || process.terminate());
+    let last = read().await;
+    assert!(last.contains("ratelimit.service.rate_limit.shop.tenant.total_hits:1|c"), "{last}");
+    assert_eq!(ending.await.unwrap().code(), Some(0));
+}

@@ -1,0 +1,69 @@
+//! The service as its operators meet it: files that are swapped, hostile names, and a replica that ends.
+
+use std::{fs, os::unix::fs::symlink};
+
+use serde_json::json;
+
+use super::{PATIENT, RULES, filter::Filter, routes};
+use crate::{
+    clients::Clients,
+    envoy::{Envoy, Listener},
+    report::Line,
+    servers::{Hosted, plain, rate_limit_service::RateLimitService},
+};
+
+pub(super) fn run(clients: &Clients) -> Vec<Line> {
+    let mut lines = files(clients);
+    lines.extend(requests(clients));
+    lines.extend(floods(clients));
+    lines.extend(ending(clients));
+    lines
+}
+
+/// Swaps and replaces the files of the rules.
+fn files(clients: &Clients) -> Vec<Line> {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let config = directory.path().join("first/ratelimit/config");
+    fs::create_dir_all(&config).expect("the directory is ours");
+    fs::write(config.join("rules.yaml"), RULES).expect("the directory is ours");
+    symlink("first", directory.path().join("current")).expect("the directory is ours");
+    let service = RateLimitService::start_at(directory, &["--use-statsd=false"]);
+    clients.run("ratelimit_files.py", &json!({"json": service.place("HTTP"), "directory": service.directory()}))
+}
+
+/// Sends requests as no honest client does.
+fn requests(clients: &Clients) -> Vec<Line> {
+    let service = RateLimitService::start(RULES, &["--use-statsd=false", "--compat", "envoy"]);
+    let places = json!({
+        "json": service.place("HTTP"), "stats": service.place("debug pages"), "metrics": service.place("metrics"),
+        "pid": service.pid(),
+    });
+    clients.run("ratelimit_requests.py", &places)
+}
+
+/// Holds more connections than there are descriptors, within the bound and beyond it.
+fn floods(clients: &Clients) -> Vec<Line> {
+    let with = |options: &[&str]| RateLimitService::start_with_descriptors(RULES, options, 64);
+    let bounded = with(&["--use-statsd=false"]);
+    let unbounded = with(&["--use-statsd=false", "--max-connections=1000"]);
+    let place = |service: &RateLimitService| {
+        json!({"grpc": service.grpc().to_string(), "json": service.place("HTTP"), "stats": service.place("debug pages"),
+            "pid": service.pid()})
+    };
+    clients.run("ratelimit_floods.py", &json!({"bounded": place(&bounded), "unbounded": place(&unbounded)}))
+}
+
+/// Ends one of two replicas under load.
+fn ending(clients: &Clients) -> Vec<Line> {
+    let app = Hosted::start(plain::router("first"));
+    let replicas = [(); 2].map(|()| RateLimitService::start(RULES, &["--use-statsd=false"]));
+    let filter = Filter::of(&replicas.each_ref().map(RateLimitService::grpc)).timeout(PATIENT).deny_on_failure();
+    let action = json!([{"request_headers": {"header_name": "x-tenant", "descriptor_key": "tenant"}},
+        {"generic_key": {"descriptor_key": "tier", "descriptor_value": "unlimited"}}]);
+    let listener = filter.add_to(Listener::to(app.address())).route(routes::route("/", &[action]));
+    let address = listener.address().to_string();
+    let _envoy = Envoy::start(&clients.envoy, &[listener]);
+    let [ended, _] = &replicas;
+    clients
+        .run("ratelimit_ending.py", &json!({"address": address, "pid": ended.pid(), "grpc": ended.grpc().to_string()}))
+}
