@@ -85,7 +85,7 @@ impl ServerBuilder {
     }
 
     /// Closes connections of gRPC on which no call has begun for this time. The default is 15 minutes, and one minute before
-    /// the first call.
+    /// the first call. Calls that last then have the grace of [`max_connection_age`](Self::max_connection_age).
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.options.idle_timeout = timeout;
         self

@@ -90,7 +90,7 @@ async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
 
 /// The clock jumps to the next timer when everything waits.
 #[tokio::test(start_paused = true)]
-async fn idle_connections_are_closed_and_their_calls_go_on() {
+async fn idle_connections_are_closed_and_calls_that_last_have_a_grace() {
     let server = Running::start(service()).await;
     for mut stream in idle_connections(&server.grpc.to_string(), 3).await {
         let mut read = Vec::new();
@@ -109,7 +109,7 @@ async fn idle_connections_are_closed_and_their_calls_go_on() {
         () = answered => {}
         ended = timeout(IDLE, &mut connection) => ended.expect("the server closes it").unwrap(),
     }
-    // A call that lasts is not idle: it ends with its client.
+    // A call that lasts has the grace of an old connection.
     let mut health = HealthClient::new(server.channel().await);
     let asked = HealthCheckRequest { service: "ratelimit".to_owned() };
     let mut watch = health.watch(asked).await.unwrap().into_inner();
