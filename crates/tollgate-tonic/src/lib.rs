@@ -40,8 +40,8 @@
 //! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |
 //! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
-//! Where many calls are denied, a layer keeps the connections of the clients alive, and an interceptor cannot:
-//! [`RateLimitInterceptor`] says why.
+//! Where an interceptor denies calls, put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside. It keeps the connections
+//! of the clients alive, as the layer does by itself: [`RateLimitInterceptor`] says why.
 //!
 //! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!

@@ -14,10 +14,10 @@ use tower_service::Service;
 
 use crate::{
     answer::{Admission, Step, Verdict},
+    drain::discard,
     key::KeyExtractor,
     rejection::Respond,
     shared::Shared,
-    unread::discard,
 };
 
 // Written by hand, because a named future needs no box: a decision in the process allocates nothing here.

@@ -65,14 +65,10 @@ use crate::{
 ///
 /// # The body of a rejected request
 ///
-/// The response to a rejected request does not wait for the body of the request. The layer then reads a short body of
-/// axum or tonic to its end, so that the server can go on with the connection: up to 64 KiB, for up to two seconds, and
-/// 4096 late bodies at the same time in a process. The first late body starts a thread for this time limit, named
-/// `tollgate-timer`.
-///
-/// The layer drops other bodies: longer ones, those that the client holds back with `Expect: 100-continue`, those of
-/// other types (hyper's `Incoming`), and all bodies outside of a tokio runtime. Over HTTP/1.1 the server then closes
-/// the connection. Over HTTP/2 it resets the stream.
+/// The response to a rejected request does not wait for the body of the request. The layer reads the rest of a body of axum
+/// or tonic, so that a client that still sends receives the response, and the server can go on with the connection. It drops
+/// bodies of other types (hyper's `Incoming`), unless a [`DrainLayer`](crate::drain::DrainLayer) is outside of it. The
+/// module [`drain`](crate::drain) has the bounds.
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     shared: Arc<Shared<K, R>>,
 }

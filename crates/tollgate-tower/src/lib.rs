@@ -73,6 +73,9 @@
 //! [`HandlerLimiter`]. It rejects requests with the responses of the layer, and its headers are combined with those of the
 //! layers around the handler.
 //!
+//! A handler that refuses a request whose body it has not read needs a [`DrainLayer`](drain::DrainLayer) outside: see the
+//! module [`drain`].
+//!
 //! # Costs that are known later
 //!
 //! [`RateLimitBuilder::reserve`] charges an estimate, and settles what the service has counted when the response body ends.
@@ -113,6 +116,7 @@ mod charge;
 pub mod concurrency;
 mod decisions;
 mod double_count;
+pub mod drain;
 pub mod future;
 pub mod guide;
 mod handler;
@@ -135,7 +139,6 @@ pub mod retry_after;
 mod rpc;
 mod service;
 mod shared;
-mod unread;
 mod wait;
 
 pub use builder::RateLimitBuilder;

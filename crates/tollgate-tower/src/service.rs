@@ -9,11 +9,11 @@ use tower_service::Service;
 
 use crate::{
     answer::Verdict,
+    drain::discard,
     future::{PendingRequest, ResponseFuture},
     key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
     shared::Shared,
-    unread::discard,
 };
 
 /// Limits the requests of an inner service. [`RateLimitLayer`](crate::RateLimitLayer) creates it.

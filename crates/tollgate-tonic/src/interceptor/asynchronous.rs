@@ -18,19 +18,20 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
 /// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both. It is also the better choice where many calls are denied: see
-/// [`RateLimitInterceptor`](crate::RateLimitInterceptor).
+/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside, which reads the messages of denied calls:
+/// see [`RateLimitInterceptor`](crate::RateLimitInterceptor).
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
 /// use tollgate_tonic::{AsyncRateLimitInterceptor, key::PeerIp};
+/// use tollgate_tower::drain::DrainLayer;
 /// use tonic::transport::Server;
 /// use tonic_async_interceptor::async_interceptor;
 ///
 /// // With `RedisStore::connect(…).await?`, all replicas share the limit.
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
 /// let interceptor = AsyncRateLimitInterceptor::new(limiter, PeerIp::new());
-/// let server = Server::builder().layer(async_interceptor(interceptor));
+/// let server = Server::builder().layer(DrainLayer::new()).layer(async_interceptor(interceptor));
 /// # let _ = server;
 /// ```
 #[derive(Clone)]

@@ -25,12 +25,29 @@ use crate::status::GrpcStatus;
 /// | sends the remaining quota in the response metadata | yes | no | **no** |
 /// | sends status details and pushback | yes | yes | yes |
 /// | works with `with_interceptor` | no | no | yes |
-/// | reads the message of a denied call | yes | **no** | **no** |
+/// | reads the message of a denied call | yes | **behind a `DrainLayer`** | **behind a `DrainLayer`** |
 ///
-/// **Use a layer where many calls are denied.** An interceptor cannot reach the message of a call, and the server (h2
-/// 0.4.16 and later) charges each short message that arrives after the denial to a budget of the connection. After some
-/// 2100 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it fail.
-/// `Server::initial_connection_window_size` enlarges the budget: half of the window, 512 KiB by default.
+/// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot reach the message of a call,
+/// and the server (h2 0.4.16 and later) charges each short message that arrives after the denial to a budget of the
+/// connection. After some 2100 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it
+/// fail. The layer reads these messages. Without it, `Server::initial_connection_window_size` enlarges the budget: half of the
+/// window, 512 KiB by default.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::{RateLimitInterceptor, key::PeerIp};
+/// use tollgate_tower::drain::DrainLayer;
+/// use tonic::transport::Server;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
+/// let interceptor = RateLimitInterceptor::new(limiter, PeerIp::new())?;
+/// let server = Server::builder().layer(DrainLayer::new());
+/// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))
+/// # let _ = (server, interceptor);
+/// # Ok::<(), tollgate_tonic::StoreNotInProcess>(())
+/// ```
+///
+/// It answers as the layer does:
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -93,13 +110,14 @@ impl RateLimitInterceptor {
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
     /// use tollgate_tonic::{RateLimitInterceptor, key::PeerIp};
+    /// use tollgate_tower::drain::DrainLayer;
     /// use tonic::transport::Server;
     ///
     /// // In production, use a limiter with a `RedisStore`.
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
     /// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).shadow(true).expose_decisions(true).build();
     /// let interceptor = RateLimitInterceptor::after_layer();
-    /// let server = Server::builder().layer(layer);
+    /// let server = Server::builder().layer(DrainLayer::new()).layer(layer);
     /// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))
     /// # let _ = (server, interceptor);
     /// ```

@@ -13,8 +13,8 @@ use super::{
     shared::{AdaptiveBody, Shared},
 };
 use crate::{
+    drain::discard,
     rejection::{Problem, Respond},
-    unread::discard,
 };
 
 /// Limits the requests in flight of an inner service. [`AdaptiveLayer`](super::AdaptiveLayer) creates it.

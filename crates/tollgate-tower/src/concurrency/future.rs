@@ -16,7 +16,7 @@ use super::{
     in_flight::{AcquireFuture, InFlight},
     shared::Shared,
 };
-use crate::{rejection::Respond, unread::discard};
+use crate::{drain::discard, rejection::Respond};
 
 pin_project! {
     /// Resolves to the response of a [`ConcurrencyService`](super::ConcurrencyService).

@@ -15,9 +15,9 @@ use super::{
     shared::Shared,
 };
 use crate::{
+    drain::discard,
     key::{BoxedKey, KeyExtractor},
     rejection::{Problem, Respond},
-    unread::discard,
 };
 
 /// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`](super::ConcurrencyLayer) creates it.

@@ -22,7 +22,8 @@ use crate::{
 /// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
 ///
 /// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other names. To
-/// limit a request by its head, use the layer.
+/// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
+/// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
 ///
 /// ```
 /// use axum::{

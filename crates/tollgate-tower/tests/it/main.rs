@@ -28,4 +28,5 @@ mod tiers;
 mod types;
 mod unit_formats;
 mod unread_bodies;
+mod unread_streams;
 mod waiting;

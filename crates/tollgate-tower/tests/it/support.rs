@@ -74,6 +74,25 @@ pub(crate) fn tokio_clock_store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::tokio()).build()
 }
 
+/// Keeps a paused clock of tokio from moving by itself, while tasks wait for sockets.
+pub(crate) struct StoppedClock {
+    _running: std::sync::mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    pub(crate) fn start() -> Self {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // The clock does not advance while a blocking task runs.
+        tokio::task::spawn_blocking(move || receiver.recv());
+        Self { _running: sender }
+    }
+
+    #[allow(clippy::unused_self, reason = "only a clock that was stopped is moved")]
+    pub(crate) async fn advance(&self, duration: Duration) {
+        tokio::time::advance(duration).await;
+    }
+}
+
 /// A store that is never available.
 #[derive(Clone, Debug)]
 struct Unavailable;

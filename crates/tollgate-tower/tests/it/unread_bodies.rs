@@ -1,11 +1,13 @@
 //! Rejected requests whose bodies arrive after the response, over connections of HTTP/1.1.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, Request, State},
     middleware::map_response,
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use tokio::{
@@ -15,15 +17,16 @@ use tokio::{
 };
 use tollgate::{Acquired, Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore};
 use tollgate_tower::{
-    ConcurrencyLayer, RateLimitLayer,
+    ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
     adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority, Slot},
+    drain::DrainLayer,
     key::{Global, Header},
 };
 
-use crate::support::{Late, ONE, serve, still};
+use crate::support::{Late, ONE, StoppedClock, serve, still};
 
-/// Each path has a layer that rejects every request, with this status.
-const REJECTIONS: [(&str, u16); 7] = [
+/// Each path rejects every request, with this status.
+pub(crate) const REJECTIONS: [(&str, u16); 8] = [
     ("/in-process", 429),
     ("/remote", 429),
     ("/without-key", 400),
@@ -31,16 +34,17 @@ const REJECTIONS: [(&str, u16); 7] = [
     ("/permits", 429),
     ("/permits-without-key", 400),
     ("/adaptive", 503),
+    ("/handler", 429),
 ];
 
 /// Serves the paths of [`REJECTIONS`], and `/open` without a limit.
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     _held: (Acquired, Slot),
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let store = still();
         let [local, remote] = [Limiter::new(store.clone(), ONE), Limiter::new(Late(store), ONE)];
         assert!(local.check("all").await.unwrap().is_allowed());
@@ -51,7 +55,10 @@ impl Server {
 
         let answer = || post(|| async { "admitted" });
         let reserving = RateLimitLayer::builder(local.clone(), Global).reserve(|_| Cost::ONE).build();
+        let handler: HandlerLimiter<Body> =
+            RateLimitLayer::new(Limiter::new(still(), ONE), Global).handler_limiter(local.clone());
         let router = Router::new()
+            .route("/handler", post(refuse).layer(DrainLayer::new()).with_state(handler))
             .route("/in-process", answer().layer(RateLimitLayer::new(local.clone(), Global)))
             .route("/remote", answer().layer(RateLimitLayer::new(remote, Global)))
             .route("/without-key", answer().layer(RateLimitLayer::new(local, Header::new("x-api-key"))))
@@ -59,7 +66,7 @@ impl Server {
             .route("/permits", answer().layer(ConcurrencyLayer::new(permits.clone(), Global)))
             .route("/permits-without-key", answer().layer(ConcurrencyLayer::new(permits, Header::new("x-api-key"))))
             .route("/adaptive", answer().layer(AdaptiveLayer::new(slots)))
-            .route("/open", get(|| async { "open" }))
+            .route("/open", get(|| async { "open" }).post(length).layer(DefaultBodyLimit::disable()))
             .layer(map_response(hold_back));
         Self { address: serve(router).await, _held: (permit, slot) }
     }
@@ -67,6 +74,16 @@ impl Server {
     async fn connect(&self) -> Connection {
         Connection(BufReader::new(TcpStream::connect(self.address).await.unwrap()))
     }
+}
+
+/// Refuses a request before its body was read.
+async fn refuse(State(limiter): State<HandlerLimiter<Body>>, request: Request) -> Result<Response, Rejected<Body>> {
+    let (mut head, _unread) = request.into_parts();
+    Ok(limiter.check(&mut head, "all").await?.complete("admitted".into_response()))
+}
+
+async fn length(body: Bytes) -> String {
+    body.len().to_string()
 }
 
 /// Holds a response back, so that a server that asks for the body after all asks before the response.
@@ -140,33 +157,50 @@ async fn a_connection_survives_a_rejection_whose_chunks_come_after_the_response(
     }
 }
 
-/// Asserts that each rejection is the first answer to a request with these fields, and that the connection ends after it.
-async fn assert_rejected_and_closed(fields: &str) {
+#[tokio::test]
+async fn a_client_that_expects_100_continue_is_not_asked_for_its_body() {
     let server = Server::start().await;
     for (path, status) in REJECTIONS {
         let mut connection = server.connect().await;
-        connection.send_head(path, fields).await;
+        connection.send_head(path, "content-length: 10000\r\nexpect: 100-continue").await;
         assert_eq!(connection.status().await, Some(status), "{path}");
         assert_eq!(connection.status().await, None, "{path}");
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_connection_survives_a_rejection_with_a_long_body() {
+    let _clock = StoppedClock::start();
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS.into_iter().filter(|(path, _)| *path != "/remote") {
+        let mut connection = server.connect().await;
+        connection.send_head(path, "content-length: 10000000").await;
+        connection.send(vec![b'a'; 10_000_000]).await;
+        assert_eq!(connection.status().await, Some(status), "{path}");
+        connection.assert_is_open(path).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_response_to_a_body_that_is_too_long_comes_first_and_then_the_connection_ends() {
-    assert_rejected_and_closed("content-length: 1048576").await;
+    let _clock = StoppedClock::start();
+    let server = Server::start().await;
+    for (path, status) in REJECTIONS.into_iter().filter(|(path, _)| *path != "/remote") {
+        let mut connection = server.connect().await;
+        connection.send_head(path, "content-length: 1000000000").await;
+        assert_eq!(connection.status().await, Some(status), "{path}");
+        while connection.0.write_all(&[b'a'; 65536]).await.is_ok() {}
+    }
 }
 
-#[tokio::test]
-async fn a_client_that_expects_100_continue_is_not_asked_for_its_body() {
-    assert_rejected_and_closed("content-length: 10000\r\nexpect: 100-continue").await;
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_whose_body_does_not_come_is_closed_at_the_time_limit() {
+    let clock = StoppedClock::start();
     let server = Server::start().await;
     let mut connection = server.connect().await;
     connection.send_head("/in-process", "content-length: 10000").await;
     assert_eq!(connection.status().await, Some(429));
     connection.send("some").await;
+    clock.advance(Duration::from_secs(2)).await;
     assert_eq!(connection.status().await, None);
 }

@@ -15,7 +15,7 @@ pub(super) struct Rest<B> {
 }
 
 /// The least number of bytes that a frame counts, so that a body of empty frames ends too.
-const SHORTEST_FRAME: u64 = 64;
+const SHORTEST_FRAME: u64 = 1024;
 
 impl<B: Body + Unpin> Rest<B> {
     pub(super) fn new(body: B, max_length: u64) -> Self {

@@ -1,0 +1,94 @@
+//! Reads the rest of request bodies that nobody else reads.
+//!
+//! A request may be answered before its body was read: by a limit, by an interceptor, by a handler that refuses. A server
+//! has to end such a body, and this costs more than the answer. Over HTTP/1.1 it closes the connection, on which a proxy may
+//! have sent its next request already. Over HTTP/2 it resets the stream. Clients that are still sending then report the reset
+//! and not the response (curl, httpx), and h2 charges each short frame that still arrives to a budget of the connection.
+//! When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its calls fail.
+//!
+//! The layers of this crate read the rest of what they reject themselves, for the bodies of axum and tonic. A
+//! [`DrainLayer`] does it for everything inside of it, and for every type of body.
+//!
+//! The response never waits for the body. The rest is read and thrown away: up to 16 MiB, for up to two seconds, and 4096
+//! late bodies at the same time in a process. Nothing of it is kept. A client that stops when it has the response is not
+//! asked for more. After that the body is dropped, and the server ends it as above. So it does at once with a body that the
+//! client holds back with `Expect: 100-continue`, and outside of a tokio runtime.
+//!
+//! The runtime needs its timers (`enable_time`, which `#[tokio::main]` sets), as `axum::serve` does. Without them late
+//! bodies are dropped.
+
+mod body;
+mod layer;
+mod places;
+mod rest;
+mod service;
+
+use std::{
+    any::Any,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use http::{HeaderMap, header::EXPECT, request::Parts};
+use http_body::Body;
+use tokio::{runtime::Handle, time::sleep};
+
+pub use self::{body::DrainBody, layer::DrainLayer, service::Drain};
+use places::Places;
+use rest::Rest;
+
+/// The number of bytes that are read at most. What is read is not kept, so that the window of the connection is not taken from
+/// its other streams.
+const MAX_LENGTH: u64 = 16 * 1024 * 1024;
+
+/// The longest time for which a body is read.
+const MAX_TIME: Duration = Duration::from_secs(2);
+
+/// Limits the bodies that are read at the same time in this process, because each takes some memory.
+static PLACES: Places = Places::new(4096);
+
+/// Takes the body of a rejected request, and reads it to its end.
+///
+/// It reads the bodies of axum and tonic. It drops a body of another type, which need not be [`Send`].
+#[inline]
+#[cfg_attr(not(any(feature = "axum", feature = "tonic")), allow(unused_variables, reason = "no body is recognised"))]
+pub(crate) fn discard<B: 'static>(head: &Parts, body: B) {
+    // The types are known to the compiler, so nothing of this is left at run time.
+    let mut body = Some(body);
+    let body: &mut dyn Any = &mut body;
+    #[cfg(feature = "axum")]
+    if let Some(body) = body.downcast_mut::<Option<axum::body::Body>>().and_then(Option::take) {
+        return read(is_held_back(&head.headers), body, &PLACES);
+    }
+    #[cfg(feature = "tonic")]
+    if let Some(body) = body.downcast_mut::<Option<tonic::body::Body>>().and_then(Option::take) {
+        return read(is_held_back(&head.headers), body, &PLACES);
+    }
+}
+
+/// Returns whether the client sends the body only when the server reads it.
+fn is_held_back(headers: &HeaderMap) -> bool {
+    headers.contains_key(EXPECT)
+}
+
+/// Reads what is there of a body at once, and the rest in a task.
+fn read<B: Body + Send + Unpin + 'static>(is_held_back: bool, body: B, places: &'static Places) {
+    if is_held_back || body.is_end_stream() {
+        return;
+    }
+    let Ok(runtime) = Handle::try_current() else { return };
+    let mut rest = Rest::new(body, MAX_LENGTH);
+    // Most often the body is there, so there is no task to spawn.
+    if rest.poll_end(&mut Context::from_waker(Waker::noop())).is_pending()
+        && let Some(place) = places.take()
+    {
+        runtime.spawn(async move {
+            // Started in the task: `sleep` panics in a runtime without timers, and the caller must not.
+            rest.end(sleep(MAX_TIME)).await;
+            drop(place);
+        });
+    }
+}
+
+#[cfg(all(test, feature = "axum"))]
+mod tests;
