@@ -52,9 +52,8 @@ else
 end
 
 --@ owe
-cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+--@ include spend
 if cost_1 > 0 then
-  --@ charge
   --@ store
 end
 

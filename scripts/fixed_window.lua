@@ -44,18 +44,24 @@ else
   call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 end
 
---@ owe
+--@ spend
 cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
 if cost_1 > 0 then
   --@ charge
+end
+
+--@ owe
+--@ include spend
+if cost_1 > 0 then
   --@ store
 end
 
---@ spend
---@ include charge
-
 --@ held
-local count_1 = count_1 + book_1[4] + book_1[5]
+local count_1 = count_1
+do
+  local cost_1 = book_1[4] + book_1[5]
+  --@ spend
+end
 
 --@ free
 free = amount_1 - count_1

@@ -59,16 +59,20 @@ else
   --@ store
 end
 
---@ owe
+--@ spend
 cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
 --@ include charge
+
+--@ owe
+--@ include spend
 --@ include store_owed
 
---@ spend
---@ include charge
-
 --@ held
-local used_1 = used_1 + book_1[4] + book_1[5]
+local used_1 = used_1
+do
+  local cost_1 = book_1[4] + book_1[5]
+  --@ spend
+end
 
 --@ free
 free = burst_1 - used_1

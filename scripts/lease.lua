@@ -32,7 +32,7 @@ for at = 0, #KEYS - each, each do
   --@ tag
   --@ quotas
   --@ each prepare
-  --@ each settle
+  --@ each roll
   --@ line local use_1 = 0
   local reports
   reports, next_byte = unpack('<d', packed, next_byte)
@@ -64,7 +64,7 @@ for at = 0, #KEYS - each, each do
       grant = 0
     end
     if run == runs then
-      --@ if use_1 == 2 do store
+      --@ if use_1 == 2 do store_owed
       --@ if use_1 == 1 do mend
     end
     --@ each words

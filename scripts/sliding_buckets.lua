@@ -76,23 +76,23 @@ from_1 = 25
 local end_1 = (newest_1 + buckets_1 + 1) * width_1
 call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 
---@ owe
+--@ spend
 cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
 if cost_1 > 0 then
   --@ charge
-  --@ store
 end
 
---@ spend
---@ include charge
+--@ owe
+--@ include spend
+if cost_1 > 0 then
+  --@ store
+end
 
 --@ held
 local used_1, newest_1, from_1, state_1 = used_1, newest_1, from_1, state_1
 do
   local cost_1 = book_1[4] + book_1[5]
-  if cost_1 > 0 then
-    --@ charge
-  end
+  --@ spend
 end
 
 --@ free

@@ -112,15 +112,17 @@ end
 local end_1 = newest_1 + period_1
 call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
 
---@ owe
+--@ spend
 cost_1 = math.min(cost_1, math.min(amount_1 * 8, amount_1 + 100000) - used_1)
 if cost_1 > 0 then
   --@ charge
-  --@ store
 end
 
---@ spend
---@ include charge
+--@ owe
+--@ include spend
+if cost_1 > 0 then
+  --@ store
+end
 
 --@ told
 do
@@ -130,19 +132,20 @@ end
 used_1, size_1, add_1, mended_1 = used_1 + add_1, used_1 + add_1, 0, false
 
 --@ held
-local amount_1 = amount_1 - book_1[4] - book_1[5]
+local held_1 = math.min(amount_1 * 8, amount_1 + 100000) - used_1 - add_1
+held_1 = math.max(math.min(held_1, book_1[4] + book_1[5]), 0)
+local amount_1 = amount_1 - held_1
 
 --@ held_words
-local held = book_1[4] + book_1[5]
-if held > 0 then
+if held_1 > 0 then
   third_1 = math.max(third_1, period_1)
   if not fits_1 and cost_1 > amount_1 then
     second_1 = third_1
   end
-  if first_1 == 0 or amount_1 == 0 then
+  if first_1 == 0 or amount_1 <= 0 then
     fourth_1 = third_1
   end
-  first_1 = first_1 + held
+  first_1 = first_1 + held_1
 end
 
 --@ free

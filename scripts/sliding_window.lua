@@ -81,18 +81,24 @@ else
   --@ store
 end
 
---@ owe
+--@ spend
 cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
 if cost_1 > 0 then
   --@ charge
+end
+
+--@ owe
+--@ include spend
+if cost_1 > 0 then
   --@ store_owed
 end
 
---@ spend
---@ include charge
-
 --@ held
-local current_1 = current_1 + book_1[4] + book_1[5]
+local current_1 = current_1
+do
+  local cost_1 = book_1[4] + book_1[5]
+  --@ spend
+end
 
 --@ free
 free = math.floor(amount_1 - current_1 - previous_1 * math.min(left_1, period_1) / period_1)

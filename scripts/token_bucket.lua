@@ -128,9 +128,17 @@ if part_1 >= amount_1 then
   ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
 end
 
+--@ due
+--@ include add
+local most, most_part
+--@ include most
+if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+  ahead_1, part_1 = most, most_part
+end
+
 --@ spend
 --@ include step
---@ include add
+--@ include due
 
 --@ held
 local ahead_1, part_1 = ahead_1, part_1
@@ -146,12 +154,7 @@ free = math.floor((top_1 - ahead_1) / pace_1)
 local ends = math.max(last, now + ahead_1) + top_1
 
 --@ owe
---@ include add
-local most, most_part
---@ include most
-if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-  ahead_1, part_1 = most, most_part
-end
+--@ include due
 --@ include store_owed
 
 --@ refund

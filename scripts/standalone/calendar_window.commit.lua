@@ -54,6 +54,8 @@ if more_1 then
   cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
   if cost_1 > 0 then
     count_1 = count_1 + cost_1
+  end
+  if cost_1 > 0 then
     if kept_1 then
       call('SETRANGE', key_1, '8', pack('<d', count_1))
     else

@@ -17,6 +17,7 @@ for at = 0, #KEYS - each, each do
   amount_1, period_1, length_1, most_1, next_byte = unpack('<dddd', packed, next_byte)
   local told_1 = false
   local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+  local stored_1, until_1 = states[at + 1], nil
   local leased_1 = states[at + 2]
   if leased_1 and #leased_1 == 40 then
     local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -26,9 +27,12 @@ for at = 0, #KEYS - each, each do
     end
     while generation < present and new + old > 0 do
       if old > 0 then
-        local now, cost_1 = (generation + 1) * length, old
+        local alive, now, cost_1 = now, (generation + 1) * length, old
+        local function call(_, _, value, _, time)
+          stored_1, until_1 = value, time + 0
+        end
         local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
-        local state_1 = states[at + 1]
+        local state_1 = stored_1
         if state_1 and #state_1 == 24 then
           local start, count, period = unpack('<ddd', state_1)
           if start >= start_1 and count > 0 and count <= 9007199254740992 then
@@ -43,14 +47,19 @@ for at = 0, #KEYS - each, each do
             end
           end
         end
-        count_1 = count_1 + cost_1
-        if kept_1 then
-          call('SETRANGE', key_1, '8', pack('<d', count_1))
-        else
-          local end_1 = start_1 + period_1
-          call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        local kept_1
+        cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+        if cost_1 > 0 then
+          count_1 = count_1 + cost_1
         end
-        states[at + 1] = pcall('GET', key_1)
+        if cost_1 > 0 then
+          if kept_1 then
+            call('SETRANGE', key_1, '8', pack('<d', count_1))
+          else
+            local end_1 = start_1 + period_1
+            call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+          end
+        end
       end
       generation, new, old, told_1 = generation + 1, 0, new, true
     end
@@ -58,8 +67,11 @@ for at = 0, #KEYS - each, each do
       book_1 = { birth, length, generation, new, old }
     end
   end
+  if until_1 then
+    call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+  end
   local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
-  local state_1 = states[at + 1]
+  local state_1 = stored_1
   if state_1 and #state_1 == 24 then
     local start, count, period = unpack('<ddd', state_1)
     if start >= start_1 and count > 0 and count <= 9007199254740992 then
@@ -73,17 +85,6 @@ for at = 0, #KEYS - each, each do
         kept_1 = true
       end
     end
-  end
-  if told_1 then
-    local last = (book_1[3] + 2) * book_1[2]
-    if book_1[4] + book_1[5] > 0 then
-      local ends = last + period_1
-      local ends = ends - ends % 1000
-      call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
-    else
-      call('DEL', account_1)
-    end
-    told_1 = false
   end
   local use_1 = 0
   local reports
@@ -99,12 +100,13 @@ for at = 0, #KEYS - each, each do
         local cost_1 = math.min(spent, book_1[4 + age])
         local back = math.min(returned, book_1[4 + age] - cost_1)
         book_1[4 + age] = book_1[4 + age] - cost_1 - back
+        told_1 = told_1 or cost_1 + back > 0
         if cost_1 > 0 then
-          count_1 = count_1 + cost_1
+          cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+          if cost_1 > 0 then
+            count_1 = count_1 + cost_1
+          end
           use_1 = 2
-        end
-        if cost_1 + back > 0 then
-          told_1 = true
         end
       end
     end
@@ -119,7 +121,14 @@ for at = 0, #KEYS - each, each do
     repeat
       local leaves_1 = true
       if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-        local count_1 = count_1 + book_1[4] + book_1[5]
+        local count_1 = count_1
+        do
+          local cost_1 = book_1[4] + book_1[5]
+          cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+          if cost_1 > 0 then
+            count_1 = count_1 + cost_1
+          end
+        end
         fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
         leaves_1 = fits_1
       end
@@ -161,23 +170,42 @@ for at = 0, #KEYS - each, each do
         end
       end
     end
-    local first_1, second_1, third_1, fourth_1
+    local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
     do
-      local count_1 = count_1 + book_1[4] + book_1[5]
+      local count_1 = count_1
+      do
+        local cost_1 = book_1[4] + book_1[5]
+        cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+        if cost_1 > 0 then
+          count_1 = count_1 + cost_1
+        end
+      end
       first_1, second_1 = count_1, start_1 + period_1 - now
+    end
+    if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > amount_1 then
+      fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
     end
     if not fits_1 then first_1 = -1 - first_1 end
     replies[place + 1] = granted
     replies[place + 2] = first_1
     replies[place + 3] = second_1
-    place = place + 3
+    replies[place + 4] = third_1
+    replies[place + 5] = fourth_1
+    place = place + 5
   end
   local life = 0
   if costs and grant > 0 then
     do
       local free
       do
-        local count_1 = count_1 + book_1[4] + book_1[5]
+        local count_1 = count_1
+        do
+          local cost_1 = book_1[4] + book_1[5]
+          cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+          if cost_1 > 0 then
+            count_1 = count_1 + cost_1
+          end
+        end
         free = amount_1 - count_1
       end
       local most = most_1 - book_1[4] - book_1[5]

@@ -21,6 +21,7 @@ local key_1 = KEYS[1]
 local account_1 = KEYS[2]
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = pcall('GET', key_1), nil
 local leased_1 = pcall('GET', account_1)
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -30,9 +31,12 @@ if leased_1 and #leased_1 == 40 then
   end
   while generation < present and new + old > 0 do
     if old > 0 then
-      local now, cost_1 = (generation + 1) * length, old
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
       local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
-      local state_1 = pcall('GET', key_1)
+      local state_1 = stored_1
       if state_1 and #state_1 == 24 then
         local start, count, period = unpack('<ddd', state_1)
         if start >= start_1 and count > 0 and count <= 9007199254740992 then
@@ -47,12 +51,18 @@ if leased_1 and #leased_1 == 40 then
           end
         end
       end
-      count_1 = count_1 + cost_1
-      if kept_1 then
-        call('SETRANGE', key_1, '8', pack('<d', count_1))
-      else
-        local end_1 = start_1 + period_1
-        call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      local kept_1
+      cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+      if cost_1 > 0 then
+        count_1 = count_1 + cost_1
+      end
+      if cost_1 > 0 then
+        if kept_1 then
+          call('SETRANGE', key_1, '8', pack('<d', count_1))
+        else
+          local end_1 = start_1 + period_1
+          call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        end
       end
     end
     generation, new, old, told_1 = generation + 1, 0, new, true
@@ -61,8 +71,11 @@ if leased_1 and #leased_1 == 40 then
     book_1 = { birth, length, generation, new, old }
   end
 end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
 local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
-local state_1 = pcall('GET', key_1)
+local state_1 = stored_1
 if state_1 and #state_1 == 24 then
   local start, count, period = unpack('<ddd', state_1)
   if start >= start_1 and count > 0 and count <= 9007199254740992 then
@@ -86,11 +99,17 @@ if told_1 then
   else
     call('DEL', account_1)
   end
-  told_1 = false
 end
 local leaves_1 = true
 if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-  local count_1 = count_1 + book_1[4] + book_1[5]
+  local count_1 = count_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+    if cost_1 > 0 then
+      count_1 = count_1 + cost_1
+    end
+  end
   local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
   leaves_1 = fits_1
 end
@@ -119,10 +138,20 @@ else
     end
   end
 end
-local first_1, second_1, third_1, fourth_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
 do
-  local count_1 = count_1 + book_1[4] + book_1[5]
+  local count_1 = count_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
+    if cost_1 > 0 then
+      count_1 = count_1 + cost_1
+    end
+  end
   first_1, second_1 = count_1, start_1 + period_1 - now
 end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > amount_1 then
+  fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
+end
 if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, now }
+return { first_1, second_1, third_1, fourth_1, now }

@@ -17,6 +17,7 @@ for at = 0, #KEYS - each, each do
   amount_1, period_1, burst_1, length_1, most_1, next_byte = unpack('<ddddd', packed, next_byte)
   local told_1 = false
   local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+  local stored_1, until_1 = states[at + 1], nil
   local leased_1 = states[at + 2]
   if leased_1 and #leased_1 == 40 then
     local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -26,9 +27,12 @@ for at = 0, #KEYS - each, each do
     end
     while generation < present and new + old > 0 do
       if old > 0 then
-        local now, cost_1 = (generation + 1) * length, old
+        local alive, now, cost_1 = now, (generation + 1) * length, old
+        local function call(_, _, value, _, time)
+          stored_1, until_1 = value, time + 0
+        end
         local used_1, start_1, mended_1 = 0, now, false
-        local state_1 = states[at + 1]
+        local state_1 = stored_1
         if state_1 and #state_1 == 16 then
           local start, used = unpack('<dd', state_1)
           if start >= 0 and used > 0 and used <= 9007199254740992 then
@@ -54,10 +58,16 @@ for at = 0, #KEYS - each, each do
             end
           end
         end
+        local kept_1
+        cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
         used_1 = used_1 + cost_1
-        local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-        call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
-        states[at + 1] = pcall('GET', key_1)
+        if used_1 > burst_1 then
+          local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+        else
+          local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+        end
       end
       generation, new, old, told_1 = generation + 1, 0, new, true
     end
@@ -65,8 +75,11 @@ for at = 0, #KEYS - each, each do
       book_1 = { birth, length, generation, new, old }
     end
   end
+  if until_1 then
+    call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+  end
   local used_1, start_1, mended_1 = 0, now, false
-  local state_1 = states[at + 1]
+  local state_1 = stored_1
   if state_1 and #state_1 == 16 then
     local start, used = unpack('<dd', state_1)
     if start >= 0 and used > 0 and used <= 9007199254740992 then
@@ -92,17 +105,6 @@ for at = 0, #KEYS - each, each do
       end
     end
   end
-  if told_1 then
-    local last = (book_1[3] + 2) * book_1[2]
-    if book_1[4] + book_1[5] > 0 then
-      local ends = math.max(last, start_1 + math.ceil(used_1 / amount_1) * period_1) + math.ceil(burst_1 / amount_1) * period_1
-      local ends = ends - ends % 1000
-      call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
-    else
-      call('DEL', account_1)
-    end
-    told_1 = false
-  end
   local use_1 = 0
   local reports
   reports, next_byte = unpack('<d', packed, next_byte)
@@ -117,12 +119,11 @@ for at = 0, #KEYS - each, each do
         local cost_1 = math.min(spent, book_1[4 + age])
         local back = math.min(returned, book_1[4 + age] - cost_1)
         book_1[4 + age] = book_1[4 + age] - cost_1 - back
+        told_1 = told_1 or cost_1 + back > 0
         if cost_1 > 0 then
+          cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
           used_1 = used_1 + cost_1
           use_1 = 2
-        end
-        if cost_1 + back > 0 then
-          told_1 = true
         end
       end
     end
@@ -137,7 +138,12 @@ for at = 0, #KEYS - each, each do
     repeat
       local leaves_1 = true
       if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-        local used_1 = used_1 + book_1[4] + book_1[5]
+        local used_1 = used_1
+        do
+          local cost_1 = book_1[4] + book_1[5]
+          cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+          used_1 = used_1 + cost_1
+        end
         fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
         leaves_1 = fits_1
       end
@@ -161,8 +167,13 @@ for at = 0, #KEYS - each, each do
     end
     if run == runs then
       if use_1 == 2 then
-        local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-        call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+        if used_1 > burst_1 then
+          local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+        else
+          local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+        end
       end
       if use_1 == 1 then
         if mended_1 then
@@ -176,23 +187,38 @@ for at = 0, #KEYS - each, each do
         end
       end
     end
-    local first_1, second_1, third_1, fourth_1
+    local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
     do
-      local used_1 = used_1 + book_1[4] + book_1[5]
+      local used_1 = used_1
+      do
+        local cost_1 = book_1[4] + book_1[5]
+        cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+        used_1 = used_1 + cost_1
+      end
       first_1, second_1 = used_1, start_1 + period_1 - now
+    end
+    if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > burst_1 then
+      fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
     end
     if not fits_1 then first_1 = -1 - first_1 end
     replies[place + 1] = granted
     replies[place + 2] = first_1
     replies[place + 3] = second_1
-    place = place + 3
+    replies[place + 4] = third_1
+    replies[place + 5] = fourth_1
+    place = place + 5
   end
   local life = 0
   if costs and grant > 0 then
     do
       local free
       do
-        local used_1 = used_1 + book_1[4] + book_1[5]
+        local used_1 = used_1
+        do
+          local cost_1 = book_1[4] + book_1[5]
+          cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+          used_1 = used_1 + cost_1
+        end
         free = burst_1 - used_1
       end
       local most = most_1 - book_1[4] - book_1[5]

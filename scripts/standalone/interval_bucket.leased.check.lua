@@ -22,6 +22,7 @@ local key_1 = KEYS[1]
 local account_1 = KEYS[2]
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = pcall('GET', key_1), nil
 local leased_1 = pcall('GET', account_1)
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -31,9 +32,12 @@ if leased_1 and #leased_1 == 40 then
   end
   while generation < present and new + old > 0 do
     if old > 0 then
-      local now, cost_1 = (generation + 1) * length, old
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
       local used_1, start_1, mended_1 = 0, now, false
-      local state_1 = pcall('GET', key_1)
+      local state_1 = stored_1
       if state_1 and #state_1 == 16 then
         local start, used = unpack('<dd', state_1)
         if start >= 0 and used > 0 and used <= 9007199254740992 then
@@ -59,9 +63,16 @@ if leased_1 and #leased_1 == 40 then
           end
         end
       end
+      local kept_1
+      cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
       used_1 = used_1 + cost_1
-      local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
-      call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+      if used_1 > burst_1 then
+        local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+        call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+      else
+        local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+        call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+      end
     end
     generation, new, old, told_1 = generation + 1, 0, new, true
   end
@@ -69,8 +80,11 @@ if leased_1 and #leased_1 == 40 then
     book_1 = { birth, length, generation, new, old }
   end
 end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
 local used_1, start_1, mended_1 = 0, now, false
-local state_1 = pcall('GET', key_1)
+local state_1 = stored_1
 if state_1 and #state_1 == 16 then
   local start, used = unpack('<dd', state_1)
   if start >= 0 and used > 0 and used <= 9007199254740992 then
@@ -105,11 +119,15 @@ if told_1 then
   else
     call('DEL', account_1)
   end
-  told_1 = false
 end
 local leaves_1 = true
 if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-  local used_1 = used_1 + book_1[4] + book_1[5]
+  local used_1 = used_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+    used_1 = used_1 + cost_1
+  end
   local fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
   leaves_1 = fits_1
 end
@@ -135,10 +153,18 @@ else
     end
   end
 end
-local first_1, second_1, third_1, fourth_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
 do
-  local used_1 = used_1 + book_1[4] + book_1[5]
+  local used_1 = used_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, burst_1 * 8 - used_1)
+    used_1 = used_1 + cost_1
+  end
   first_1, second_1 = used_1, start_1 + period_1 - now
 end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > burst_1 then
+  fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
+end
 if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, now }
+return { first_1, second_1, third_1, fourth_1, now }

@@ -75,6 +75,8 @@ if more_1 then
     used_1 = used_1 + cost_1
     state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
     from_1 = 25
+  end
+  if cost_1 > 0 then
     local end_1 = (newest_1 + buckets_1 + 1) * width_1
     call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   end

@@ -22,6 +22,7 @@ local key_1 = KEYS[1]
 local account_1 = KEYS[2]
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = pcall('GET', key_1), nil
 local leased_1 = pcall('GET', account_1)
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -31,10 +32,13 @@ if leased_1 and #leased_1 == 40 then
   end
   while generation < present and new + old > 0 do
     if old > 0 then
-      local now, cost_1 = (generation + 1) * length, old
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
       local now_at_1 = (now - now % width_1) / width_1
       local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
-      local state_1 = pcall('GET', key_1)
+      local state_1 = stored_1
       local size_1 = state_1 and #state_1 or 0
       if size_1 >= 30 and size_1 % 6 == 0 then
         local width, newest, total = unpack('<ddd', state_1)
@@ -72,17 +76,23 @@ if leased_1 and #leased_1 == 40 then
       if not (used_1 > 0) or from_1 > size_1 then
         used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
       end
-      local to_1, sum_1 = #state_1, cost_1
-      if used_1 > 0 and newest_1 >= now_at_1 then
-        sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
-      else
-        newest_1 = now_at_1
+      local kept_1
+      cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
+      if cost_1 > 0 then
+        local to_1, sum_1 = #state_1, cost_1
+        if used_1 > 0 and newest_1 >= now_at_1 then
+          sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+        else
+          newest_1 = now_at_1
+        end
+        used_1 = used_1 + cost_1
+        state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
+        from_1 = 25
       end
-      used_1 = used_1 + cost_1
-      state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
-      from_1 = 25
-      local end_1 = (newest_1 + buckets_1 + 1) * width_1
-      call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      if cost_1 > 0 then
+        local end_1 = (newest_1 + buckets_1 + 1) * width_1
+        call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      end
     end
     generation, new, old, told_1 = generation + 1, 0, new, true
   end
@@ -90,9 +100,12 @@ if leased_1 and #leased_1 == 40 then
     book_1 = { birth, length, generation, new, old }
   end
 end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
 local now_at_1 = (now - now % width_1) / width_1
 local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
-local state_1 = pcall('GET', key_1)
+local state_1 = stored_1
 local size_1 = state_1 and #state_1 or 0
 if size_1 >= 30 and size_1 % 6 == 0 then
   local width, newest, total = unpack('<ddd', state_1)
@@ -139,13 +152,13 @@ if told_1 then
   else
     call('DEL', account_1)
   end
-  told_1 = false
 end
 local leaves_1 = true
 if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
   local used_1, newest_1, from_1, state_1 = used_1, newest_1, from_1, state_1
   do
     local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
     if cost_1 > 0 then
       local to_1, sum_1 = #state_1, cost_1
       if used_1 > 0 and newest_1 >= now_at_1 then
@@ -186,11 +199,12 @@ else
     end
   end
 end
-local first_1, second_1, third_1, fourth_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
 do
   local used_1, newest_1, from_1, state_1 = used_1, newest_1, from_1, state_1
   do
     local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
     if cost_1 > 0 then
       local to_1, sum_1 = #state_1, cost_1
       if used_1 > 0 and newest_1 >= now_at_1 then
@@ -222,6 +236,9 @@ do
       left, from = left + count, from + 6
     end
   end
+end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > amount_1 then
+  second_1 = math.max(second_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
 end
 if not fits_1 then first_1 = -1 - first_1 end
 return { first_1, second_1, third_1, fourth_1, now }

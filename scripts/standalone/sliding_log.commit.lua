@@ -79,6 +79,8 @@ if more_1 then
     elseif newest_1 < now then
       newest_1 = now
     end
+  end
+  if cost_1 > 0 then
     if mended_1 or used_1 ~= size_1 then
       if used_1 == 0 then
         call('DEL', key_1)

@@ -37,8 +37,14 @@ for at = 0, #KEYS - each, each do
     end
     while generation < present and new + old > 0 do
       if old > 0 then
-        local now, cost_1 = (generation + 1) * length, old
-        local tag = ''
+        local alive, now, cost_1 = now, (generation + 1) * length, old
+        local tag, send = '', call
+        local function call(name, key, ...)
+          if name == 'PEXPIREAT' then
+            return send(name, key, format('%d', math.max((...) + 0, (alive - alive % 1000) / 1000 + 1)))
+          end
+          return send(name, key, ...)
+        end
         local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
         local size_1 = pcall('LLEN', key_1)
         if size_1 == 0 then
@@ -75,44 +81,49 @@ for at = 0, #KEYS - each, each do
           mended_1 = mended_1 and used_1 > 0
         end
         local add_1 = 0
-        add_1 = add_1 + cost_1
-        if used_1 == 0 then
-          newest_1, oldest_1 = now, now
-        elseif newest_1 < now then
-          newest_1 = now
-        end
-        if mended_1 or used_1 ~= size_1 then
+        local kept_1
+        cost_1 = math.min(cost_1, math.min(amount_1 * 8, amount_1 + 100000) - used_1)
+        if cost_1 > 0 then
+          add_1 = add_1 + cost_1
           if used_1 == 0 then
-            call('DEL', key_1)
-          elseif mended_1 then
-            local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-            call('DEL', key_1)
-            for at, entry in ipairs(list) do
-              if #entry >= 8 and unpack('<d', entry) > now then
-                list[at] = pack('<dc0', now, entry:sub(9))
+            newest_1, oldest_1 = now, now
+          elseif newest_1 < now then
+            newest_1 = now
+          end
+        end
+        if cost_1 > 0 then
+          if mended_1 or used_1 ~= size_1 then
+            if used_1 == 0 then
+              call('DEL', key_1)
+            elseif mended_1 then
+              local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+              call('DEL', key_1)
+              for at, entry in ipairs(list) do
+                if #entry >= 8 and unpack('<d', entry) > now then
+                  list[at] = pack('<dc0', now, entry:sub(9))
+                end
               end
+              for at = 1, used_1, 1000 do
+                call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+              end
+            else
+              call('LTRIM', key_1, '0', format('%d', used_1 - 1))
             end
-            for at = 1, used_1, 1000 do
-              call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+          end
+          if add_1 == 1 then
+            call('LPUSH', key_1, pack('<dc0', newest_1, tag))
+          elseif add_1 > 0 then
+            local entry, many = pack('<dc0', newest_1, tag), {}
+            for at = 1, math.min(add_1, 1000) do
+              many[at] = entry
             end
-          else
-            call('LTRIM', key_1, '0', format('%d', used_1 - 1))
+            for left = add_1, 1, -1000 do
+              call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
+            end
           end
+          local end_1 = newest_1 + period_1
+          call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
         end
-        if add_1 == 1 then
-          call('LPUSH', key_1, pack('<dc0', newest_1, tag))
-        elseif add_1 > 0 then
-          local entry, many = pack('<dc0', newest_1, tag), {}
-          for at = 1, math.min(add_1, 1000) do
-            many[at] = entry
-          end
-          for left = add_1, 1, -1000 do
-            call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
-          end
-        end
-        local end_1 = newest_1 + period_1
-        call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-        states[at + 1] = pcall('GET', key_1)
       end
       generation, new, old, told_1 = generation + 1, 0, new, true
     end
@@ -156,17 +167,6 @@ for at = 0, #KEYS - each, each do
     mended_1 = mended_1 and used_1 > 0
   end
   local add_1 = 0
-  if told_1 then
-    local last = (book_1[3] + 2) * book_1[2]
-    if book_1[4] + book_1[5] > 0 then
-      local ends = last + period_1
-      local ends = ends - ends % 1000
-      call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
-    else
-      call('DEL', account_1)
-    end
-    told_1 = false
-  end
   local use_1 = 0
   local reports
   reports, next_byte = unpack('<d', packed, next_byte)
@@ -181,12 +181,16 @@ for at = 0, #KEYS - each, each do
         local cost_1 = math.min(spent, book_1[4 + age])
         local back = math.min(returned, book_1[4 + age] - cost_1)
         book_1[4 + age] = book_1[4 + age] - cost_1 - back
+        told_1 = told_1 or cost_1 + back > 0
         if cost_1 > 0 then
-          add_1 = add_1 + cost_1
-          if used_1 == 0 then
-            newest_1, oldest_1 = now, now
-          elseif newest_1 < now then
-            newest_1 = now
+          cost_1 = math.min(cost_1, math.min(amount_1 * 8, amount_1 + 100000) - used_1)
+          if cost_1 > 0 then
+            add_1 = add_1 + cost_1
+            if used_1 == 0 then
+              newest_1, oldest_1 = now, now
+            elseif newest_1 < now then
+              newest_1 = now
+            end
           end
           use_1 = 2
           do
@@ -225,9 +229,6 @@ for at = 0, #KEYS - each, each do
           end
           used_1, size_1, add_1, mended_1 = used_1 + add_1, used_1 + add_1, 0, false
         end
-        if cost_1 + back > 0 then
-          told_1 = true
-        end
       end
     end
   end
@@ -241,7 +242,9 @@ for at = 0, #KEYS - each, each do
     repeat
       local leaves_1 = true
       if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-        local amount_1 = amount_1 - book_1[4] - book_1[5]
+        local held_1 = math.min(amount_1 * 8, amount_1 + 100000) - used_1 - add_1
+        held_1 = math.max(math.min(held_1, book_1[4] + book_1[5]), 0)
+        local amount_1 = amount_1 - held_1
         fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
         leaves_1 = fits_1
       end
@@ -338,9 +341,11 @@ for at = 0, #KEYS - each, each do
         end
       end
     end
-    local first_1, second_1, third_1, fourth_1
+    local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
     do
-      local amount_1 = amount_1 - book_1[4] - book_1[5]
+      local held_1 = math.min(amount_1 * 8, amount_1 + 100000) - used_1 - add_1
+      held_1 = math.max(math.min(held_1, book_1[4] + book_1[5]), 0)
+      local amount_1 = amount_1 - held_1
       first_1, second_1, third_1, fourth_1 = used_1 + add_1, 0, 0, 0
       if first_1 > 0 then
         third_1, fourth_1 = newest_1 + period_1 - now, oldest_1
@@ -356,17 +361,19 @@ for at = 0, #KEYS - each, each do
         end
         fourth_1 = fourth_1 + period_1 - now
       end
-      local held = book_1[4] + book_1[5]
-      if held > 0 then
+      if held_1 > 0 then
         third_1 = math.max(third_1, period_1)
         if not fits_1 and cost_1 > amount_1 then
           second_1 = third_1
         end
-        if first_1 == 0 or amount_1 == 0 then
+        if first_1 == 0 or amount_1 <= 0 then
           fourth_1 = third_1
         end
-        first_1 = first_1 + held
+        first_1 = first_1 + held_1
       end
+    end
+    if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > amount_1 then
+      second_1 = math.max(second_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
     end
     if not fits_1 then first_1 = -1 - first_1 end
     replies[place + 1] = granted
@@ -381,7 +388,9 @@ for at = 0, #KEYS - each, each do
     do
       local free
       do
-        local amount_1 = amount_1 - book_1[4] - book_1[5]
+        local held_1 = math.min(amount_1 * 8, amount_1 + 100000) - used_1 - add_1
+        held_1 = math.max(math.min(held_1, book_1[4] + book_1[5]), 0)
+        local amount_1 = amount_1 - held_1
         free = amount_1 - used_1 - add_1
       end
       local most = most_1 - book_1[4] - book_1[5]

@@ -54,6 +54,8 @@ if more_1 then
   cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
   if cost_1 > 0 then
     current_1 = current_1 + cost_1
+  end
+  if cost_1 > 0 then
     if current_1 > amount_1 then
       local end_1 = start_1 + period_1 * 2
       call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))

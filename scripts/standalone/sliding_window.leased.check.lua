@@ -22,6 +22,7 @@ local account_1 = KEYS[2]
 local wide_1 = amount_1 * period_1 >= 9007199254740992
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = pcall('GET', key_1), nil
 local leased_1 = pcall('GET', account_1)
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -31,9 +32,12 @@ if leased_1 and #leased_1 == 40 then
   end
   while generation < present and new + old > 0 do
     if old > 0 then
-      local now, cost_1 = (generation + 1) * length, old
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
       local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
-      local state_1 = pcall('GET', key_1)
+      local state_1 = stored_1
       if state_1 and #state_1 == 24 then
         local start, current, previous = unpack('<ddd', state_1)
         if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
@@ -58,15 +62,26 @@ if leased_1 and #leased_1 == 40 then
         end
       end
       local left_1 = start_1 + period_1 - now
-      current_1 = current_1 + cost_1
-      local end_1 = start_1 + period_1
-      if current_1 > 0 then
-        end_1 = end_1 + period_1
+      local kept_1
+      cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
+      if cost_1 > 0 then
+        current_1 = current_1 + cost_1
       end
-      if previous_1 > amount_1 then
-        call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
-      else
-        call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      if cost_1 > 0 then
+        if current_1 > amount_1 then
+          local end_1 = start_1 + period_1 * 2
+          call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        else
+          local end_1 = start_1 + period_1
+          if current_1 > 0 then
+            end_1 = end_1 + period_1
+          end
+          if previous_1 > amount_1 then
+            call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+          else
+            call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+          end
+        end
       end
     end
     generation, new, old, told_1 = generation + 1, 0, new, true
@@ -75,8 +90,11 @@ if leased_1 and #leased_1 == 40 then
     book_1 = { birth, length, generation, new, old }
   end
 end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
-local state_1 = pcall('GET', key_1)
+local state_1 = stored_1
 if state_1 and #state_1 == 24 then
   local start, current, previous = unpack('<ddd', state_1)
   if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
@@ -110,11 +128,17 @@ if told_1 then
   else
     call('DEL', account_1)
   end
-  told_1 = false
 end
 local leaves_1 = true
 if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
-  local current_1 = current_1 + book_1[4] + book_1[5]
+  local current_1 = current_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
+    if cost_1 > 0 then
+      current_1 = current_1 + cost_1
+    end
+  end
   local fits_1 = cost_1 == 0
     or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
   if wide_1 and cost_1 > 0 then
@@ -192,10 +216,20 @@ else
     end
   end
 end
-local first_1, second_1, third_1, fourth_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
 do
-  local current_1 = current_1 + book_1[4] + book_1[5]
+  local current_1 = current_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
+    if cost_1 > 0 then
+      current_1 = current_1 + cost_1
+    end
+  end
   first_1, second_1, third_1 = current_1, previous_1, left_1
 end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > amount_1 then
+  fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
+end
 if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, third_1, now }
+return { first_1, second_1, third_1, fourth_1, now }

@@ -46,6 +46,7 @@ for at = 0, #KEYS - each, each do
   end
   local told_1 = false
   local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+  local stored_1, until_1 = states[at + 1], nil
   local leased_1 = states[at + 2]
   if leased_1 and #leased_1 == 40 then
     local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -55,9 +56,12 @@ for at = 0, #KEYS - each, each do
     end
     while generation < present and new + old > 0 do
       if old > 0 then
-        local now, cost_1 = (generation + 1) * length, old
+        local alive, now, cost_1 = now, (generation + 1) * length, old
+        local function call(_, _, value, _, time)
+          stored_1, until_1 = value, time + 0
+        end
         local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-        local state_1 = states[at + 1]
+        local state_1 = stored_1
         if state_1 and #state_1 == 24 then
           local full, part, pace = unpack('<ddd', state_1)
           kept_1 = full - full % 1000000
@@ -90,6 +94,7 @@ for at = 0, #KEYS - each, each do
             end
           end
         end
+        local kept_1
         local step_1, step_part_1 = unit_1 * cost_1, 0
         if rest_1 > 0 then
           local parts = rest_1 * cost_1
@@ -120,14 +125,25 @@ for at = 0, #KEYS - each, each do
         if part_1 >= amount_1 then
           ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
         end
-        local full_1 = now + ahead_1
-        local second_of_1 = full_1 - full_1 % 1000000
-        if second_of_1 == kept_1 then
-          call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
-        else
-          call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+        local most, most_part
+        most_part = top_part_1 * 8 % amount_1
+        most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+          ahead_1, part_1 = most, most_part
         end
-        states[at + 1] = pcall('GET', key_1)
+        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+          local full = now + ahead_1
+          local second = full - full % 1000000
+          call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+        else
+          local full_1 = now + ahead_1
+          local second_of_1 = full_1 - full_1 % 1000000
+          if second_of_1 == kept_1 then
+            call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+          else
+            call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+          end
+        end
       end
       generation, new, old, told_1 = generation + 1, 0, new, true
     end
@@ -135,8 +151,11 @@ for at = 0, #KEYS - each, each do
       book_1 = { birth, length, generation, new, old }
     end
   end
+  if until_1 then
+    call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+  end
   local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-  local state_1 = states[at + 1]
+  local state_1 = stored_1
   if state_1 and #state_1 == 24 then
     local full, part, pace = unpack('<ddd', state_1)
     kept_1 = full - full % 1000000
@@ -169,17 +188,6 @@ for at = 0, #KEYS - each, each do
       end
     end
   end
-  if told_1 then
-    local last = (book_1[3] + 2) * book_1[2]
-    if book_1[4] + book_1[5] > 0 then
-      local ends = math.max(last, now + ahead_1) + top_1
-      local ends = ends - ends % 1000
-      call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
-    else
-      call('DEL', account_1)
-    end
-    told_1 = false
-  end
   local use_1 = 0
   local reports
   reports, next_byte = unpack('<d', packed, next_byte)
@@ -194,6 +202,7 @@ for at = 0, #KEYS - each, each do
         local cost_1 = math.min(spent, book_1[4 + age])
         local back = math.min(returned, book_1[4 + age] - cost_1)
         book_1[4 + age] = book_1[4 + age] - cost_1 - back
+        told_1 = told_1 or cost_1 + back > 0
         if cost_1 > 0 then
           local step_1, step_part_1 = unit_1 * cost_1, 0
           if rest_1 > 0 then
@@ -225,10 +234,13 @@ for at = 0, #KEYS - each, each do
           if part_1 >= amount_1 then
             ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
           end
+          local most, most_part
+          most_part = top_part_1 * 8 % amount_1
+          most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+          if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+            ahead_1, part_1 = most, most_part
+          end
           use_1 = 2
-        end
-        if cost_1 + back > 0 then
-          told_1 = true
         end
       end
     end
@@ -302,6 +314,12 @@ for at = 0, #KEYS - each, each do
           if part_1 >= amount_1 then
             ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
           end
+          local most, most_part
+          most_part = top_part_1 * 8 % amount_1
+          most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+          if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+            ahead_1, part_1 = most, most_part
+          end
         end
         local step_1, step_part_1 = unit_1 * cost_1, 0
         if rest_1 > 0 then
@@ -360,12 +378,18 @@ for at = 0, #KEYS - each, each do
     end
     if run == runs then
       if use_1 == 2 then
-        local full_1 = now + ahead_1
-        local second_of_1 = full_1 - full_1 % 1000000
-        if second_of_1 == kept_1 then
-          call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+          local full = now + ahead_1
+          local second = full - full % 1000000
+          call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
         else
-          call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+          local full_1 = now + ahead_1
+          local second_of_1 = full_1 - full_1 % 1000000
+          if second_of_1 == kept_1 then
+            call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+          else
+            call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+          end
         end
       end
       if use_1 == 1 then
@@ -386,7 +410,7 @@ for at = 0, #KEYS - each, each do
         end
       end
     end
-    local first_1, second_1, third_1, fourth_1
+    local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
     do
       local ahead_1, part_1 = ahead_1, part_1
       do
@@ -421,14 +445,25 @@ for at = 0, #KEYS - each, each do
         if part_1 >= amount_1 then
           ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
         end
+        local most, most_part
+        most_part = top_part_1 * 8 % amount_1
+        most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+          ahead_1, part_1 = most, most_part
+        end
       end
       first_1, second_1 = ahead_1, part_1
+    end
+    if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > burst_1 then
+      fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
     end
     if not fits_1 then first_1 = -1 - first_1 end
     replies[place + 1] = granted
     replies[place + 2] = first_1
     replies[place + 3] = second_1
-    place = place + 3
+    replies[place + 4] = third_1
+    replies[place + 5] = fourth_1
+    place = place + 5
   end
   local life = 0
   if costs and grant > 0 then
@@ -467,6 +502,12 @@ for at = 0, #KEYS - each, each do
           ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
           if part_1 >= amount_1 then
             ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+          end
+          local most, most_part
+          most_part = top_part_1 * 8 % amount_1
+          most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+          if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+            ahead_1, part_1 = most, most_part
           end
         end
         free = math.floor((top_1 - ahead_1) / pace_1)

@@ -77,6 +77,7 @@ if rest_1 > 0 then
 end
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = pcall('GET', key_1), nil
 local leased_1 = pcall('GET', account_1)
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
@@ -86,9 +87,12 @@ if leased_1 and #leased_1 == 40 then
   end
   while generation < present and new + old > 0 do
     if old > 0 then
-      local now, cost_1 = (generation + 1) * length, old
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
       local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-      local state_1 = pcall('GET', key_1)
+      local state_1 = stored_1
       if state_1 and #state_1 == 24 then
         local full, part, pace = unpack('<ddd', state_1)
         kept_1 = full - full % 1000000
@@ -121,6 +125,7 @@ if leased_1 and #leased_1 == 40 then
           end
         end
       end
+      local kept_1
       local step_1, step_part_1 = unit_1 * cost_1, 0
       if rest_1 > 0 then
         local parts = rest_1 * cost_1
@@ -151,12 +156,24 @@ if leased_1 and #leased_1 == 40 then
       if part_1 >= amount_1 then
         ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
       end
-      local full_1 = now + ahead_1
-      local second_of_1 = full_1 - full_1 % 1000000
-      if second_of_1 == kept_1 then
-        call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+      local most, most_part
+      most_part = top_part_1 * 8 % amount_1
+      most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+      if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+        ahead_1, part_1 = most, most_part
+      end
+      if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+        local full = now + ahead_1
+        local second = full - full % 1000000
+        call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
       else
-        call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+        local full_1 = now + ahead_1
+        local second_of_1 = full_1 - full_1 % 1000000
+        if second_of_1 == kept_1 then
+          call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+        else
+          call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+        end
       end
     end
     generation, new, old, told_1 = generation + 1, 0, new, true
@@ -165,8 +182,11 @@ if leased_1 and #leased_1 == 40 then
     book_1 = { birth, length, generation, new, old }
   end
 end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
 local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-local state_1 = pcall('GET', key_1)
+local state_1 = stored_1
 if state_1 and #state_1 == 24 then
   local full, part, pace = unpack('<ddd', state_1)
   kept_1 = full - full % 1000000
@@ -208,7 +228,6 @@ if told_1 then
   else
     call('DEL', account_1)
   end
-  told_1 = false
 end
 local leaves_1 = true
 if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
@@ -244,6 +263,12 @@ if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
     ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
     if part_1 >= amount_1 then
       ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+    end
+    local most, most_part
+    most_part = top_part_1 * 8 % amount_1
+    most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+    if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+      ahead_1, part_1 = most, most_part
     end
   end
   local step_1, step_part_1 = unit_1 * cost_1, 0
@@ -316,7 +341,7 @@ else
     end
   end
 end
-local first_1, second_1, third_1, fourth_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
 do
   local ahead_1, part_1 = ahead_1, part_1
   do
@@ -351,9 +376,17 @@ do
     if part_1 >= amount_1 then
       ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
     end
+    local most, most_part
+    most_part = top_part_1 * 8 % amount_1
+    most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+    if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+      ahead_1, part_1 = most, most_part
+    end
   end
   first_1, second_1 = ahead_1, part_1
 end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > burst_1 then
+  fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
+end
 if not fits_1 then first_1 = -1 - first_1 end
-if rest_1 == 0 then return first_1 end
-return { first_1, second_1, now }
+return { first_1, second_1, third_1, fourth_1, now }

@@ -55,6 +55,9 @@ pub struct Policy {
     name: Name,
 }
 
+/// The number of words of a leased policy's level.
+pub(crate) const LEASED_WORDS: usize = 4;
+
 impl Policy {
     /// Creates a policy from values that are known only at run time.
     ///
@@ -177,6 +180,11 @@ impl Policy {
         self.algorithm.reads(other.algorithm)
             && self.lease.is_leased() == other.lease.is_leased()
             && self.name() == other.name()
+    }
+
+    /// Returns the number of words of a level.
+    pub(crate) fn words(&self) -> usize {
+        if self.lease.is_leased() { LEASED_WORDS } else { self.algorithm.words() }
     }
 
     /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy

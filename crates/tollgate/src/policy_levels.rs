@@ -52,7 +52,7 @@ impl PolicyLevels {
         for (policy, level) in levels {
             all.denying |= u8::from(!level.fits) << all.len;
             all.len += 1;
-            for &word in &level.words[..policy.algorithm().words()] {
+            for &word in &level.words[..policy.words()] {
                 match all.words.get_mut(at) {
                     Some(slot) => *slot = word,
                     None => all.more.get_or_insert_default().words[at - INLINE] = word,
@@ -119,7 +119,7 @@ impl PolicyLevels {
     ) -> impl ExactSizeIterator<Item = (&'a Policy, PolicyLevel)> {
         let mut next = 0;
         policies.iter().take(self.len.into()).enumerate().map(move |(at, policy)| {
-            let count = policy.algorithm().words();
+            let count = policy.words();
             let words = std::array::from_fn(|word| if word < count { self.word(next + word) } else { 0 });
             next += count;
             (policy, PolicyLevel { fits: self.denying >> at & 1 == 0, words })
@@ -153,7 +153,7 @@ mod tests {
         let mut expected = Vec::new();
         for (at, policy) in (1..).zip(policies.iter()) {
             let mut words = [0; 4];
-            for (word, value) in words[..policy.algorithm().words()].iter_mut().zip(1..) {
+            for (word, value) in words[..policy.words()].iter_mut().zip(1..) {
                 *word = at * 10 + value;
             }
             expected.push((policy, PolicyLevel { fits: at % 2 == 0, words }));
@@ -175,7 +175,7 @@ mod tests {
         let quota = Quota::per_second(5);
         let [bucket, log] = [Policy::token_bucket("bucket", quota), Policy::sliding_log("log", quota)];
         let level = |policy: &Policy, first| {
-            let words = std::array::from_fn(|at| if at < policy.algorithm().words() { first + at as u64 } else { 0 });
+            let words = std::array::from_fn(|at| if at < policy.words() { first + at as u64 } else { 0 });
             PolicyLevel { fits: true, words }
         };
         for set in [PolicySet::from(bucket.clone()), PolicySet::from([bucket, log])] {

@@ -101,6 +101,49 @@ async fn a_leased_decision_tells_what_this_process_holds() {
 }
 
 #[tokio::test]
+async fn refunds_of_units_that_were_reported_later_come_back() {
+    let test = "refunds_of_units_that_were_reported_later_come_back";
+    let deployment = Deployment::start(Kind::Server, test).expect("a server");
+    let policy = Policy::sliding_log("log", Quota::per_hour(2_000)).leased(Lease::new());
+    let limiter = patient_limiter(store(&deployment).await, policy);
+    let mut leased = Vec::new();
+    for _ in 0..500 {
+        let decision = limiter.check("hot").await.expect("a decision");
+        leased.extend(decision.is_leased().then_some(decision));
+    }
+    assert!(leased.len() > 250, "{} leased", leased.len());
+    // The peek makes a trip, which reports what was spent since the last one.
+    let before = remaining(&limiter, "hot").await;
+    for decision in &leased {
+        limiter.refund_decision("hot", decision, Cost::ONE).await.expect("a refund");
+    }
+    assert_eq!(remaining(&limiter, "hot").await, before + leased.len() as u64);
+}
+
+#[tokio::test]
+async fn a_debt_outlasts_the_units_that_another_process_holds() {
+    let test = "a_debt_outlasts_the_units_that_another_process_holds";
+    let deployment = Deployment::start(Kind::Server, test).expect("a server");
+    let (holding, other) = (store(&deployment).await, patient_limiter(store(&deployment).await, hourly(10_000)));
+    let (admitted, leased) = spend(&patient_limiter(holding.clone(), hourly(10_000)), 500).await;
+    assert!(admitted == 500 && leased > 0, "{admitted} admitted, {leased} leased");
+    let reservation =
+        other.reserve("hot", Cost::new(20)).await.expect("an answer").into_result().expect("a reservation");
+    reservation.commit(Cost::new(50_000)).await.expect("a commit");
+    let wait = async || {
+        let decision = other.check("hot").await.expect("a decision");
+        decision.retry_after().expect("a denial")
+    };
+    // 40 000 units beyond the burst take four hours. What is out and is not needed comes back.
+    let hours = Duration::from_secs(4 * 3_600);
+    assert!(wait().await > hours);
+    holding.release_leases().await.expect("the units are returned");
+    assert!(wait().await > hours, "the report of what was spent forgives the debt");
+    other.reset("hot").await.expect("a reset");
+    assert!(other.check("hot").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
 async fn a_reset_clears_the_units_that_are_out() {
     let deployment = Deployment::start(Kind::Server, "a_reset_clears_the_units_that_are_out").expect("a server");
     let limiter = patient_limiter(store(&deployment).await, hourly(10_000));

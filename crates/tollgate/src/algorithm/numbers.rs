@@ -16,7 +16,7 @@ use crate::{Policy, Quota};
 pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Numbers {
     let (quota, words) = (policy.quota_ref(), &level.words);
     let denied = if level.fits { 0 } else { cost };
-    match policy.algorithm() {
+    let mut numbers = match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::numbers(quota, words, denied),
         Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
@@ -24,7 +24,15 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Number
         Algorithm::CalendarWindow { .. } => fixed_window::numbers(quota, words, denied),
         Algorithm::SlidingWindow => sliding_window::numbers(quota, words, denied),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => counted(quota, words),
+    };
+    if denied > 0 {
+        if policy.algorithm().words() < words.len() {
+            // Only a leased policy has this word: the time until missing units have lapsed.
+            numbers.retry_us = numbers.retry_us.max(words[3]);
+        }
+        numbers.reset_us = numbers.reset_us.max(numbers.retry_us);
     }
+    numbers
 }
 
 /// Returns the delay of a request that charged `charged` units, in microseconds. It is zero for all
@@ -71,7 +79,12 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
     let now_us = at_us + passed_us;
     state.mark_debt(policy, at_us);
     let state = state.settle(policy, policy, now_us).state;
-    PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) }
+    let mut later = PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) };
+    if !level.fits {
+        later.words[3] = level.words[3].saturating_sub(passed_us);
+        later.fits &= later.words[3] == 0;
+    }
+    later
 }
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most` units left.

@@ -61,7 +61,7 @@ pub enum ErrorKind {
     Overloaded,
     /// Nothing listens at the address of the server. Word: `refused`.
     ConnectionRefused,
-    /// The connection broke. The cost may have been charged. Word: `connection`.
+    /// The connection broke, also in the middle of a reply. The cost may have been charged. Word: `connection`.
     ConnectionLost,
     /// The server is out of memory (`OOM`). Word: `oom`.
     OutOfMemory,

@@ -102,8 +102,9 @@ impl Account {
 
     /// Applies the report of a replica to a settled state: `spent` units are charged now, `returned` units are free again.
     ///
-    /// The charge always fits, because the units counted as used before. A report is ignored when it belongs to another
-    /// birth, or to a generation whose units have lapsed. Returns `true` when the state was changed.
+    /// The charge always fits, because the units counted as used before, unless the key is in debt. A report is ignored
+    /// when it belongs to another birth, or to a generation whose units have lapsed. Returns `true` when the state was
+    /// changed.
     pub fn report(&mut self, policy: &Policy, now_us: u64, stamp: Stamp, spent: u64, returned: u64) -> bool {
         let Some(outstanding) = self.outstanding_of(stamp) else {
             return false;
@@ -112,7 +113,7 @@ impl Account {
         let returned = returned.min(*outstanding - spent);
         *outstanding -= spent + returned;
         if spent > 0 {
-            self.state.charge(policy, now_us, spent, &[]);
+            self.state.owe(policy, now_us, spent);
         }
         spent + returned > 0
     }
@@ -129,7 +130,7 @@ impl Account {
     fn as_used(&self, policy: &Policy, now_us: u64) -> State {
         let mut state = self.state.clone();
         if self.outstanding() > 0 {
-            state.charge(policy, now_us, self.outstanding(), &[]);
+            state.owe(policy, now_us, self.outstanding());
         }
         state
     }
@@ -143,13 +144,43 @@ impl Account {
     /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted or denied.
     pub(crate) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> PolicyLevel {
         let denied = if fits { 0 } else { cost };
-        PolicyLevel { fits, words: self.as_used(policy, now_us).words(policy, now_us, denied) }
+        let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
+        if denied > 0 {
+            // The words of these algorithms are times already. All others have no fourth word.
+            let is_counted = matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog);
+            let word = if is_counted { &mut words[1] } else { &mut words[3] };
+            *word = self.lapse_us(policy, now_us, denied).max(*word);
+        }
+        PolicyLevel { fits, words }
+    }
+
+    /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit beside them at any time.
+    fn lapse_us(&self, policy: &Policy, now_us: u64, denied: u64) -> u64 {
+        if self.outstanding() == 0 || denied + self.outstanding() <= policy.quota_ref().burst() {
+            return 0;
+        }
+        let further_us = if self.outstanding[0] > 0 { self.generation_us } else { 0 };
+        self.end_us() + further_us - now_us
     }
 
     /// Spends a cost that fits a settled state.
     pub fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         if cost > 0 {
             self.state.charge(policy, now_us, cost, tag);
+        }
+    }
+
+    /// Charges units to a settled state although they need not fit: the settlement of a reservation. Returns whether the
+    /// state was changed.
+    pub fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+        self.state.owe(policy, now_us, cost)
+    }
+
+    /// Marks a settled state that is in debt. The server does so when it stores the state: it corrects a state that holds
+    /// more than the quota and is not marked.
+    pub fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
+        if self.state.fresh_at(policy) > now_us {
+            self.state.mark_debt(policy, now_us);
         }
     }
 
@@ -237,9 +268,11 @@ impl Account {
         self.outstanding[0] + self.outstanding[1]
     }
 
-    /// Returns the time until a denied cost fits a settled state at the earliest, in microseconds, if no replica asks or
-    /// reports before. It is exact while the cost and the outstanding units together are at most the burst, but for a
-    /// sliding window.
+    /// Returns the time until a denied cost may fit a settled state, in microseconds, if no replica asks or reports before.
+    ///
+    /// It is exact while the cost and the outstanding units together are at most the burst, but for a sliding window.
+    /// Otherwise it is no less than the time until all outstanding units have lapsed. So a caller that comes back at that
+    /// time is sent back once more at most.
     #[must_use]
     pub fn retry_us(&self, policy: &Policy, now_us: u64, cost: u64) -> u64 {
         let fits = self.fits(policy, now_us, cost);
@@ -266,7 +299,8 @@ impl Account {
             // again since.
             let end_us = self.end_us();
             self.settle_state(policy, wrote, end_us);
-            self.state.charge(policy, end_us, previous, &[]);
+            self.state.owe(policy, end_us, previous);
+            self.state.mark_debt(policy, end_us);
         }
         self.outstanding = [0, current];
         self.generation += 1;

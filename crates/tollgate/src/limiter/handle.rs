@@ -12,7 +12,8 @@ use crate::{CheckFuture, Cost, Costs, Decision, Error, Key, KeyState, PolicySet}
 ///
 /// Counters belong to the names of policies. A policy that keeps its name and its algorithm keeps the units that are
 /// spent. A raised quota can be used at once, and a lowered quota holds at once. A policy with a new name or another
-/// algorithm starts fresh.
+/// algorithm starts fresh, and so does one that begins or ends to be [leased](crate::Policy::leased). Processes that
+/// change at different times then admit the quota twice.
 ///
 /// A caller that [waits](Limiter::until_ready) when the limiter is replaced goes on waiting under the policies with which
 /// it began.

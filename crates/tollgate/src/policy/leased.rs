@@ -7,7 +7,10 @@ impl Policy {
     /// Leases units of the policy to replicas that ask for a key often, on these terms.
     ///
     /// Such a replica spends units in process, without a trip to the store for each check. The bound of the algorithm
-    /// holds unchanged: outstanding units count as used. The states of a policy with and without leases are kept apart.
+    /// holds unchanged: outstanding units count as used.
+    ///
+    /// The states of a policy with and without leases are kept apart. Processes that lease a policy and processes that do
+    /// not, under one name, admit its quota twice.
     ///
     /// A store without leases makes a trip for each check. It enforces the same limit.
     ///

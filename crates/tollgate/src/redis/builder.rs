@@ -114,7 +114,9 @@ impl RedisStoreBuilder {
     /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers none.
     ///
     /// While a denial is known to hold, repeated requests cost the server nothing. A refund, a reset or a raised quota
-    /// in another process may be seen that much later.
+    /// in another process may be seen that much later. In a set of several policies, the
+    /// [`remaining`](crate::PolicyState::remaining) of those that do not deny is that of the time of the denial too: units that
+    /// others have spent since are not seen.
     ///
     /// ```
     /// use std::time::Duration;

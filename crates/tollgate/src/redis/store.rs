@@ -173,10 +173,12 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if decision.is_some_and(Decision::is_leased) {
+        let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
+        if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
             let (hash, units) = (self.0.hash(check.key).whole, check.charge().cost.units());
-            if self.0.pots.refund(check.policies, check.key, hash, units) {
-                return StoreFuture::ready(Ok(()));
+            match self.0.pots.refund(check.policies, check.key, hash, units, at_us) {
+                Ok(()) => return StoreFuture::ready(Ok(())),
+                Err(charged_us) => spent_us = Some(charged_us),
             }
         }
         if let Some(refusal) = self.0.refusal(check.policies, check.key) {
@@ -187,7 +189,6 @@ impl Store for RedisStore {
         let end = |at| decision.and_then(|decision| decision.end_of(at));
         let ends: SmallVec<[_; 1]> =
             if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
-        let spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         StoreFuture::pending(async move {
             let (script, keys) = (policies.shape().refund(), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {

@@ -8,7 +8,7 @@ mod server;
 use std::{collections::HashMap, fmt, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Key, Lease, Policy, PolicySet, Quota,
+    Algorithm, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId,
     testing::{
         MixedBatch, MixedSubject, Script,
         lease::{Call, Grant, LeaseScript, Report},
@@ -17,7 +17,7 @@ use tollgate::{
 
 use tollgate_tests::Reply;
 
-use crate::{Dice, InRedis, START_US, integers};
+use crate::{Dice, InRedis, START_US, integers, reserved};
 pub use bound::{Admission, most_above};
 pub use replica::{LEASED_PER_SECOND, MOST_LEASED, run_lease_replica};
 pub use replicas::LeaseReplicas;
@@ -123,6 +123,7 @@ impl LeaseStream<'_> {
             1 => self.batch(key, cost)?,
             2 => self.mixed(key, cost)?,
             3 => self.refund(key, cost)?,
+            4 => self.reservation(key, cost)?,
             _ => self.lease(key, cost)?,
         };
         self.compare_books(key)?;
@@ -213,6 +214,29 @@ impl LeaseStream<'_> {
         let words = script.refund(&Key::new(key), Cost::new(cost), Some(self.now_us), spent_us);
         self.run(script.refund_sha(), script.refund_text(), words)?;
         self.pure.refund(&self.policies, key, self.now_us, spent_us, cost);
+        Ok(0)
+    }
+
+    /// Reserves units, and commits another cost: often more than the burst.
+    fn reservation(&mut self, key: u64, cost: u64) -> Result<u64, String> {
+        let (script, subject) = (Script::new(self.policies.clone()), Key::new(key));
+        let number = 1 + self.dice.below(1 << 40);
+        let id = ReservationId::try_new(number.to_string()).map_err(|error| error.to_string())?;
+        let words = script.reserve(&subject, &id, Cost::new(cost), 1_000_000, Some(self.now_us));
+        let reply = self.run(script.reserve_sha(), script.reserve_text(), words)?;
+        let decision = reserved(&script, &reply).map_err(|error| error.to_string())?;
+        self.expect("a reservation", key, &[(cost, vec![format!("{decision:?}")])])?;
+        if decision.is_denied() {
+            return Ok(0);
+        }
+        let last = [0, cost, self.dice.below(100), self.dice.below(4_000)][self.dice.below(4) as usize];
+        let words = script.commit(&subject, &id, Cost::new(last), number, Some(self.now_us));
+        self.run(script.commit_sha(), script.commit_text(), words)?;
+        match last.checked_sub(cost) {
+            Some(0) => {}
+            Some(more) => self.pure.owe(&self.policies, key, self.now_us, more),
+            None => self.pure.refund(&self.policies, key, self.now_us, self.now_us, cost - last),
+        }
         Ok(0)
     }
 

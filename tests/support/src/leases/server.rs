@@ -16,6 +16,14 @@ struct Held {
     wrote: Policy,
 }
 
+impl Held {
+    /// Returns what the server stores of a settled account.
+    fn stored(mut account: Account, policy: &Policy, now_us: u64) -> Self {
+        account.mark_debt(policy, now_us);
+        Self { account, wrote: policy.clone() }
+    }
+}
+
 fn name(key: u64, policy: &Policy) -> String {
     format!("{key} {}", policy.name())
 }
@@ -42,7 +50,7 @@ impl PureServer {
                 settled.report(policy, now_us, stamps[at], 0, *returned);
             }
             if is_charged || mended[at] && call.cost > 0 {
-                *held = Held { account: accounts[at].clone(), wrote: policy.clone() };
+                *held = Held::stored(accounts[at].clone(), policy, now_us);
             } else {
                 for report in &call.reports {
                     held.account.report(policy, now_us, report.stamps[at], 0, report.returned);
@@ -58,7 +66,17 @@ impl PureServer {
         for (mut account, policy) in accounts.into_iter().zip(policies.iter()) {
             if cost > 0 {
                 account.refund(policy, now_us, spent_us, cost);
-                self.0.insert(name(key, policy), Held { account, wrote: policy.clone() });
+                self.0.insert(name(key, policy), Held::stored(account, policy, now_us));
+            }
+        }
+    }
+
+    /// Charges units that need not fit.
+    pub(super) fn owe(&mut self, policies: &PolicySet, key: u64, now_us: u64, cost: u64) {
+        let (accounts, _) = self.settled(policies, key, now_us);
+        for (mut account, policy) in accounts.into_iter().zip(policies.iter()) {
+            if account.owe(policy, now_us, cost) {
+                self.0.insert(name(key, policy), Held::stored(account, policy, now_us));
             }
         }
     }

@@ -37,6 +37,24 @@ fn a_raised_quota_is_usable_at_once() {
     }
 }
 
+/// docs/algorithms.md, "Large quotas": the numbers are those of the worst pairs of 3000 drawn ones.
+#[test]
+fn rates_that_alternate_on_one_counter_give_units_back() {
+    for (rates, most) in [([77_422, 90_930], 1_046), ([102_193, 516_360], 1_290)] {
+        let policies = rates.map(|rate| Policy::token_bucket("p", quota(rate, 1_000_000).with_burst(1_000)));
+        let mut bench = Bench::new(policies[1].clone());
+        let (mut admitted, mut denied) = (0, 0);
+        for policy in policies.iter().cycle() {
+            bench.change(policy.clone());
+            (admitted, denied) = if bench.admits(1) { (admitted + 1, 0) } else { (admitted, denied + 1) };
+            if denied == policies.len() {
+                break;
+            }
+        }
+        assert_eq!(admitted, most, "{rates:?}");
+    }
+}
+
 #[test]
 fn a_lowered_quota_holds_at_once_and_no_wait_exceeds_its_drain_time() {
     for policy in all(quota(1_000, 60_000_000), &[]) {

@@ -86,9 +86,11 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
                 later.fits(&policy, at, cost)
             };
             let retry = account.retry_us(&policy, now, cost);
-            let exact = cost + account.outstanding() <= 100 && policy.algorithm() != Algorithm::SlidingWindow;
+            let is_beside = cost + account.outstanding() <= 100 || account.outstanding() == 0;
+            let exact = is_beside && policy.algorithm() != Algorithm::SlidingWindow;
             assert!(!exact || fits_at(now + retry), "round {round}, {policy:?}: {cost} after {retry} in {account:?}");
-            assert!(retry == 0 || !fits_at(now + retry - 1), "round {round}, {policy:?}: {cost} before {retry}");
+            let is_earliest = retry == 0 || !fits_at(now + retry - 1);
+            assert!(!is_beside || is_earliest, "round {round}, {policy:?}: {cost} before {retry}");
             // At its end the account equals a fresh one.
             let end = account.fresh_at(&policy).max(now);
             settle(&mut account, &policy, end);
@@ -158,4 +160,91 @@ fn a_set_grants_the_least_of_its_policies_and_a_quarter_of_what_remains() {
     assert_eq!(ask(0, 100), (true, 0), "a peek is not granted anything");
     assert_eq!(ask(28, 100), (false, 0));
     assert_eq!(ask(27, 100), (true, 0));
+}
+
+/// Law 16: a debt is that of a key without leases, whatever becomes of the units that are out.
+#[test]
+fn a_debt_outlasts_reports_lapses_and_returns() {
+    for policy in every() {
+        // 20 units are spent and 480 are owed, beside units that are out.
+        let indebted = |out| {
+            let (mut account, stamp) = granted(&policy, BEGIN, out);
+            account.charge(&policy, BEGIN, 20, &[]);
+            account.owe(&policy, BEGIN, 480);
+            account.mark_debt(&policy, BEGIN);
+            (account, stamp)
+        };
+        let at = |account: &Account, now_us| {
+            let mut account = account.clone();
+            settle(&mut account, &policy, now_us);
+            account
+        };
+        let later_us = BEGIN + 1;
+        for (spent, returned) in [(12, 0), (0, 12), (5, 7)] {
+            let (account, stamp) = indebted(12);
+            let mut reported = at(&account, later_us);
+            assert!(reported.report(&policy, later_us, stamp, spent, returned), "{policy:?}");
+            reported.mark_debt(&policy, later_us);
+            let mut alone = at(&indebted(0).0, later_us);
+            alone.owe(&policy, later_us, spent);
+            let wait = alone.retry_us(&policy, later_us, 1);
+            assert!(wait > 0, "{policy:?}");
+            assert_eq!(at(&reported, later_us).retry_us(&policy, later_us, 1), wait, "{spent} of 12, {policy:?}");
+        }
+        // Both ends of generations have passed, and the debt of a bucket has not.
+        let end_us = BEGIN + 2 * G;
+        let (lapsed, mut alone) = (at(&indebted(12).0, end_us), at(&indebted(0).0, end_us));
+        alone.owe(&policy, end_us, 12);
+        assert_eq!(lapsed.outstanding(), 0);
+        assert_eq!(lapsed.retry_us(&policy, end_us, 1), alone.retry_us(&policy, end_us, 1), "{policy:?}");
+    }
+}
+
+#[test]
+fn units_that_are_out_owe_no_more_than_the_most() {
+    for policy in every() {
+        let [(mut account, stamp), (mut alone, _)] = [12, 0].map(|units| granted(&policy, BEGIN, units));
+        account.owe(&policy, BEGIN, u64::from(u32::MAX));
+        alone.owe(&policy, BEGIN, u64::from(u32::MAX));
+        let most = alone.retry_us(&policy, BEGIN, 1);
+        assert_eq!(account.retry_us(&policy, BEGIN, 1), most, "{policy:?}");
+        assert!(account.report(&policy, BEGIN, stamp, 12, 0));
+        assert_eq!(account.retry_us(&policy, BEGIN, 1), most, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
+    let mut seed = 7;
+    let mut below = |bound: u64| {
+        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % bound
+    };
+    for round in 0..400 {
+        for policy in every() {
+            let mut now = BEGIN + below(2 * G);
+            let (mut account, _) = granted(&policy, now, below(26));
+            for _ in 0..below(4) {
+                now += below(2 * G);
+                settle(&mut account, &policy, now);
+                let cost = below(100).min(account.remaining(&policy, now));
+                account.charge(&policy, now, cost, &[]);
+                account.owe(&policy, now, if below(4) == 0 { below(500) } else { 0 });
+                let units = account.grantable(&policy, TERMS, now, below(40));
+                account.grant(units, 1);
+                account.mark_debt(&policy, now);
+            }
+            let (cost, before) = (1 + below(100), account.clone());
+            settle(&mut account, &policy, now);
+            for denials in 0.. {
+                if account.fits(&policy, now, cost) {
+                    break;
+                }
+                assert!(denials < 2, "round {round}, {policy:?}: {cost} in {before:?}");
+                now += account.retry_us(&policy, now, cost);
+                account.mark_debt(&policy, now);
+                settle(&mut account, &policy, now);
+            }
+        }
+    }
 }

@@ -1,3 +1,4 @@
+use super::charges::Charges;
 use crate::{
     Check, Decision, Key, Lease, PolicySet,
     algorithm::lowered,
@@ -13,6 +14,8 @@ pub(super) struct Entry {
     pub(super) policies: PolicySet,
     pub(super) pot: Pot,
     pub(super) demand: Demand,
+    /// The times at which the server has charged units that were spent here.
+    pub(super) charges: Charges,
     seen: Option<Seen>,
     pub(super) asked_us: u64,
     /// The checks since the entries of the shard were last thinned out.
@@ -35,6 +38,7 @@ impl Entry {
             policies: check.policies.clone(),
             pot: Pot::default(),
             demand: Demand::new(now_us),
+            charges: Charges::default(),
             seen: None,
             asked_us: now_us,
             checks: 0,

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `table.rs` | finds the entry of a key, spends its units, and drops entries |
 //! | `entry.rs` | one key and its policies: the units, the demand, and the answer to the last trip |
+//! | `charges.rs` | the times at which the server has charged units that were spent here |
 //! | `trip.rs` | what a call of a leased key takes from its entry, and what its answer brings |
 
+mod charges;
 mod entry;
 mod table;
 mod trip;

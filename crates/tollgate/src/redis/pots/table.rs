@@ -76,10 +76,23 @@ impl Pots {
         Err(now_us)
     }
 
-    /// Takes back units of a decision that was leased. Returns `false` when the server has to refund them.
-    pub(in crate::redis) fn refund(&self, policies: &PolicySet, key: &Key, hash: u64, units: u64) -> bool {
+    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has to refund
+    /// them, and the error is the time at which it has charged them, as far as it is known.
+    pub(in crate::redis) fn refund(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        hash: u64,
+        units: u64,
+        spent_us: u64,
+    ) -> Result<(), u64> {
         let now_us = self.now_us();
-        self.lock(hash).find(policies, key, hash).0.is_some_and(|entry| entry.pot.refund(now_us, units).is_some())
+        let mut shard = self.lock(hash);
+        let entry = shard.find(policies, key, hash).0.ok_or(spent_us)?;
+        match entry.pot.refund(now_us, units) {
+            Some(_) => Ok(()),
+            None => Err(entry.charges.of(spent_us).unwrap_or(spent_us)),
+        }
     }
 
     /// Forgets the units of a key, because its states were removed.

@@ -55,6 +55,7 @@ pub(in crate::redis) fn error(error: &RedisError) -> Error {
             "the redis server is part of a cluster, but the store was built for a single server",
         ),
         (RedisKind::Server(ServerErrorKind::ResponseError), _) => server_text(error),
+        (RedisKind::Parse, _) if is_cut(error) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
             (ErrorKind::Protocol, "redis sent a reply that is not valid")
         }
@@ -84,6 +85,11 @@ fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
     } else {
         (ErrorKind::Protocol, "redis refuses the rate limit script")
     }
+}
+
+/// Returns whether a reply could not be read because the connection ended in its middle. Only the text of the parser says so.
+fn is_cut(error: &RedisError) -> bool {
+    error.to_string().contains("end of input")
 }
 
 /// Returns whether TLS failed. Only TLS reports invalid data from the system.

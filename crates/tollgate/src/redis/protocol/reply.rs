@@ -217,7 +217,7 @@ fn levels<W>(
     word: impl Fn(&W) -> Result<i64, Error> + Copy,
 ) -> Result<PolicyLevels, Error> {
     let mut all = policies.iter().map(|policy| {
-        let (own, rest) = words.split_at(policy.algorithm().words().min(words.len()));
+        let (own, rest) = words.split_at(policy.words().min(words.len()));
         words = rest;
         Ok::<_, Error>((policy, has_part(policy, level(own, word)?)?))
     });
@@ -313,7 +313,7 @@ pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, 
     for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
         let cost = word(&entry[0])?;
         costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
-        let level = level(&entry[1..=policy.algorithm().words()], word)?;
+        let level = level(&entry[1..=policy.words()], word)?;
         // The words of an earlier call may be those of another quota.
         levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
     }

@@ -116,14 +116,10 @@ impl Script {
         let has_read = frame == BATCH || frame == MIXED || frame == LEASE;
         for at in 1..=parts.len() {
             let place = assembler::keys_of(&parts[..at - 1]) + 1;
-            let again = assembler::AGAIN.replace("_1", &format!("_{at}"));
             if has_read {
                 text = text.replace(&format!("pcall('GET', key_{at})"), &format!("states[at + {place}]"));
                 text = text.replace(&format!("pcall('GET', account_{at})"), &format!("states[at + {}]", place + 1));
                 text = text.replace(&format!("local fits_{at} ="), &format!("fits_{at} ="));
-                text = text.replace(&again, &format!("states[at + {place}] = pcall('GET', key_{at})"));
-            } else {
-                text = text.lines().filter(|line| line.trim() != again).flat_map(|line| [line, "\n"]).collect();
             }
         }
         let sha = sha1_smol::Sha1::from(&text).digest().to_string();

@@ -82,7 +82,7 @@ impl Shape {
         let algorithms: Box<[Algorithm]> = policies.iter().map(|policy| policy.algorithm()).collect();
         Self {
             id,
-            words: algorithms.iter().map(|algorithm| algorithm.words()).sum(),
+            words: policies.iter().map(|policy| policy.words()).sum(),
             algorithms,
             check: OnceLock::new(),
             batch: OnceLock::new(),

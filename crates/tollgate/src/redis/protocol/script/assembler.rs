@@ -264,22 +264,31 @@ fn lines_of(part: &Part, section: &str) -> Vec<String> {
         return section_lines(part.source, section);
     };
     let text = text.split("\n\n").next().unwrap_or_default();
+    // The most units that fit, and the word that holds the time until missing units have lapsed.
+    let whole = if part.args.contains(&"burst") { "burst_1" } else { "amount_1" };
+    let late = if part.is_counted { "second_1" } else { "fourth_1" };
     let mut lines = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
         let code = line.trim_start();
         let indent = &line[..line.len() - code.len()];
         let included =
             match code.strip_prefix("--@ ").map(|included| included.split_once(' ').unwrap_or((included, ""))) {
-                None => vec![code.to_owned()],
+                None => vec![code.replace("whole_1", whole).replace("late_1", late)],
+                // The state was read once, and may have been charged since.
+                Some(("own", "settle")) => {
+                    let lines = section_lines(part.source, "settle");
+                    lines.iter().map(|line| line.replace("pcall('GET', key_1)", "stored_1")).collect()
+                }
                 Some(("own", section)) => section_lines(part.source, section),
                 // The words are declared around the block.
                 Some(("assigned", section)) => {
                     let lines = section_lines(part.source, section);
                     lines.iter().map(|line| line.replace("local first_1", "first_1")).collect()
                 }
-                Some(("blank", _)) => part.tagged.then(|| "local tag = ''".to_owned()).into_iter().collect(),
-                // A frame that has read all keys at its start reads the key again.
-                Some(("again", _)) => vec![AGAIN.to_owned()],
+                // A state is a string, and that of a log a list.
+                Some((section @ ("read" | "write" | "written"), _)) => {
+                    lines_of(part, &format!("{section}_{}", if part.tagged { "list" } else { "string" }))
+                }
                 Some((section, _)) => lines_of(part, section),
             };
         lines.extend(included.iter().map(|line| format!("{indent}{line}")));
@@ -287,16 +296,16 @@ fn lines_of(part: &Part, section: &str) -> Vec<String> {
     lines
 }
 
-/// Stands for the line that reads a key again.
-pub(super) const AGAIN: &str = "again(key_1)";
-
 /// Returns the lines of a section, with those of the sections that it includes.
 fn section_lines(source: &'static str, section: &str) -> Vec<String> {
+    let lines = found_lines(source, section);
+    // Only a bucket and a sliding window store a debt in another form.
+    if section == "store_owed" && lines.is_empty() { found_lines(source, "store") } else { lines }
+}
+
+fn found_lines(source: &'static str, section: &str) -> Vec<String> {
     if section == "mend" {
-        // Only a bucket stores a debt in another form.
-        let owed = section_lines(source, "store_owed");
-        let store = if owed.is_empty() { section_lines(source, "store") } else { owed };
-        let store = store.into_iter().map(|line| format!("  {line}"));
+        let store = section_lines(source, "store_owed").into_iter().map(|line| format!("  {line}"));
         return std::iter::once("if mended_1 then".to_owned()).chain(store).chain(["end".to_owned()]).collect();
     }
     // One function serves the sections of several files.
@@ -323,7 +332,7 @@ fn section_lines(source: &'static str, section: &str) -> Vec<String> {
             }
         } else if let Some(name) = line.strip_prefix("--@ like ") {
             if lines.is_empty() {
-                return section_lines(named(name), section);
+                return found_lines(named(name), section);
             }
             found = false;
         } else {

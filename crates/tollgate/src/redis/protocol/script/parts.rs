@@ -3,7 +3,7 @@
 #[cfg(feature = "calendar")]
 use std::time::SystemTime;
 
-use crate::{Algorithm, Policy};
+use crate::{Algorithm, Policy, policy::LEASED_WORDS};
 
 /// Describes an algorithm to the assembler.
 pub(super) struct Part {
@@ -16,6 +16,8 @@ pub(super) struct Part {
     pub(super) tagged: bool,
     /// Tells whether each unit has a place in a queue, so that only the last place can be returned.
     pub(super) queued: bool,
+    /// Set when the words are the used units and three times.
+    pub(super) is_counted: bool,
     /// Tells whether replicas take units in advance.
     pub(super) leased: bool,
 }
@@ -41,11 +43,13 @@ pub(super) fn part(algorithm: Algorithm, leased: bool) -> Part {
         Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
         Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
     };
-    let words = algorithm.words();
-    let parted = algorithm == Algorithm::TokenBucket;
+    // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
+    let words = if leased { LEASED_WORDS } else { algorithm.words() };
+    let parted = algorithm == Algorithm::TokenBucket && !leased;
     let queued = is_queued(algorithm);
     let tagged = algorithm == Algorithm::SlidingLog;
-    Part { source, args, words, parted, tagged, queued, leased }
+    let is_counted = algorithm.words() == LEASED_WORDS;
+    Part { source, args, words, parted, tagged, queued, is_counted, leased }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.
@@ -113,7 +117,7 @@ fn periods(policy: &Policy, now: f64) -> [u64; 5] {
 /// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch leave it out.
 pub(crate) fn is_short(policy: &Policy) -> bool {
     let quota = policy.quota_ref();
-    part(policy.algorithm(), false).parted && quota.period_us().is_multiple_of(quota.amount())
+    part(policy.algorithm(), policy.lease().is_some()).parted && quota.period_us().is_multiple_of(quota.amount())
 }
 
 /// Returns whether each unit has a place in a queue.

@@ -144,7 +144,8 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
 fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
     for (name, script) in scripts() {
         assert_eq!(script.text.matches("'TIME'").count(), 1, "{name}");
-        assert!(!script.text.contains(".."), "{name}");
+        // Three dots stand for the arguments of a function.
+        assert!(!script.text.replace("...", "").contains(".."), "{name}");
         assert!(!script.text.contains("tostring"), "{name}");
     }
 }
