@@ -1,5 +1,6 @@
 //! Rules that lease their limits, on a real server.
 
+use tollgate::Outage;
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
 use tollgate_test_support::{Deployment, Kind, PATIENCE};
 use tollgate_tests::wait;
@@ -38,11 +39,15 @@ async fn a_rule_leases_the_counter_of_each_tenant_also_after_its_amount_changes(
     let deployment = Deployment::start(Kind::Server, test).expect("a server");
     let store = deployment.builder("rules").connect().await.expect("a store");
     let in_use = Rules::new(rules(10_000_000, "{generation: 200ms}"));
-    let limiter = RuleLimiter::new(in_use.clone(), store);
+    // No replica is counted and no check is late, so each call of a script is a check.
+    let builder = RuleLimiter::builder(in_use.clone(), store.clone());
+    let limiter = builder.on_outage(Outage::local(1)).deadline(PATIENCE).build();
     leases(&limiter, &deployment).await;
     // Units of the former amount are out until they lapse.
     in_use.replace(rules(9_000_000, "{generation: 200ms}"));
     leases(&limiter, &deployment).await;
+    // What is left goes back now, and not in a task beside the checks that are counted.
+    store.release_leases().await.expect("the units go back");
     in_use.replace(rules(9_000_000, "false"));
     // The store counts the processes of its prefix every two seconds, also by a script.
     assert!(trips(&limiter, &deployment).await >= 1_000, "without a lease, each check makes a trip");

@@ -57,10 +57,15 @@ fn a_bad_url_or_prefix_is_refused_without_its_text() {
     assert!(!format!("{store:?}").contains("hunter2"));
 }
 
+/// Returns a store that remembers a denial for longer than a test takes, also on a busy machine.
+async fn remembering(server: &RedisServer) -> RedisStore {
+    RedisStore::builder(server.url()).deny_cache_cap(Duration::from_secs(3_600)).connect().await.expect("a store")
+}
+
 #[tokio::test]
 async fn a_repeated_denial_does_not_reach_the_server() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = remembering(&server).await;
     let policies =
         [HOURLY, Policy::fixed_window("daily", Quota::per_day(100)), Policy::sliding_log("log", Quota::per_day(9))];
     let limiter = patient_limiter(store, policies);
@@ -100,7 +105,7 @@ async fn a_repeated_denial_does_not_reach_the_server() {
 #[tokio::test]
 async fn a_remembered_denial_of_one_limiter_does_not_answer_for_another() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = remembering(&server).await;
     let small = patient_limiter(store.clone(), Policy::token_bucket("small", Quota::per_hour(1)));
     let large = patient_limiter(store.clone(), Policy::token_bucket("large", Quota::per_hour(10)));
     assert!(small.check("acme").await.expect("a decision").is_allowed());

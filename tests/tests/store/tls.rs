@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{ErrorKind, Policy, Quota, RedisSource, RedisStore, RedisStoreBuilder};
 use tollgate_test_support::{PATIENCE, patient_limiter};
-use tollgate_tests::{Authority, Mode, Proxy, RedisServer};
+use tollgate_tests::{Authority, Mode, Proxy, RedisServer, wait};
 
 fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
     RedisStore::builder(format!("{scheme}://127.0.0.1:{port}/"))
@@ -12,6 +12,8 @@ fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
 
 async fn decides(builder: RedisStoreBuilder) {
     let store = builder.connect_timeout(PATIENCE).build().expect("a store");
+    // Sentinels have a time limit of their own, which a busy machine may miss.
+    wait::until_async("a connection", PATIENCE, async || store.ping().await.is_ok()).await;
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
     for left in (0..5).rev() {
         let decision = limiter.check("acme").await.expect("a decision");
