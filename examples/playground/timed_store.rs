@@ -71,12 +71,12 @@ impl Store for TimedStore {
         self.store.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
     }
 
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.store.entries(policies, key, limit)
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        self.store.entries(check, limit)
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {

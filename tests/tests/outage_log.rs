@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, PolicySet, Quota,
-    RedisStore, Store, StoreFuture,
+    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore,
+    Store, StoreFuture,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
@@ -36,12 +36,12 @@ impl Store for Measured {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.0.entries(policies, key, limit)
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        self.0.entries(check, limit)
     }
 
     fn keeps_deadline(&self) -> bool {
@@ -65,8 +65,8 @@ impl Store for Overloaded {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy,
-    PolicySet, Quota, RedisStore, Store, StoreFuture, TenantLimiters,
+    Algorithm, Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, PolicySet,
+    Quota, RedisStore, Store, StoreFuture, TenantLimiters,
     testing::{Script, shapes},
 };
 use tollgate_tests::RedisServer;
@@ -113,8 +113,8 @@ impl Store for StoreWithOutage {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 }
 

@@ -12,7 +12,7 @@ pub use handle::LimiterHandle;
 pub use reserve::Reserve;
 
 use crate::{
-    CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
+    Check, CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
     wait::queue::WaitQueues,
 };
 #[cfg(feature = "redis")]
@@ -251,7 +251,7 @@ impl Limiter {
     /// The store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
-        self.inner.within_timeout(self.inner.store.reset(&self.policies, &key)).await
+        self.inner.call(Check::new(&self.policies, &key, Cost::ZERO), |check| self.inner.store.reset(check)).await
     }
 
     /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of the set counts now, newest
@@ -266,7 +266,8 @@ impl Limiter {
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
         self.policies.reaches(&key)?;
-        self.inner.within_timeout(self.inner.store.entries(&self.policies, &key, limit)).await
+        let check = Check::new(&self.policies, &key, Cost::ZERO);
+        self.inner.call(check, |check| self.inner.store.entries(check, limit)).await
     }
 
     /// Returns whether the store decides all policies for this key in one step.

@@ -7,10 +7,13 @@ use std::{future::pending, time::Duration};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::{Algorithm, Check, CheckFuture, Cost, Costs, Decision, Error, Key, Limiter, cost::Charge, runtime};
+use crate::{
+    Algorithm, Check, CheckFuture, Cost, Costs, Deadline, Decision, Error, Key, Limiter, cost::Charge, runtime,
+    store::answer_by,
+};
 use queue::Denial;
 
 impl Limiter {
@@ -258,11 +261,11 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandl
     if decision.is_denied() || decision.is_degraded() {
         return None;
     }
-    let check = Check::of(decision.policies(), key, decision.charge());
+    let deadline = Deadline::after(limiter.timeout());
+    let check = Check::of(decision.policies(), key, decision.charge()).with_deadline(deadline);
     let refund = limiter.store().refund(check, Some(decision)).into_ready().err()?;
-    let deadline = limiter.timeout();
     let task = async move {
-        if !matches!(timeout(deadline, refund).await, Ok(Ok(()))) {
+        if answer_by(Some(deadline), refund).await.is_err() {
             tracing::debug!("the cost of a cancelled request could not be refunded");
         }
     };

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tollgate::{Check, CheckFuture, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture};
+use tollgate::{Check, CheckFuture, Deadline, Decision, Error, ErrorKind, Store, StoreFuture};
 
 /// Records the deadline of every check and never answers.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Store for SilentStore {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is silent")))
     }
 
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+    fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is silent")))
     }
 

@@ -147,7 +147,7 @@ impl Subject for InMemory {
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.store.reset(policies, key).into_ready().expect("in process").expect("a reset");
+        self.store.reset(Check::new(policies, key, Cost::ZERO)).into_ready().expect("in process").expect("a reset");
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {

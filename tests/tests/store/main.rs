@@ -29,6 +29,7 @@ mod reservations;
 mod rest;
 mod runtimes;
 mod silent_connection;
+mod silent_server;
 mod suite;
 mod swing;
 mod tls;

@@ -104,6 +104,7 @@ async fn serve(client: UnixStream, orders: Arc<Orders>, report: mpsc::UnboundedS
                 "CLIENT" => reply.push_str("+OK\r\n"),
                 "EVAL" | "EVALSHA" if orders.holds_checks.load(Ordering::Relaxed) => held += 1,
                 "EVAL" | "EVALSHA" => reply.push_str(ALLOWED),
+                "DEL" => reply.push_str(":1\r\n"),
                 "PING" => {
                     let _ = report.send(Instant::now());
                     reply.push_str(&ALLOWED.repeat(std::mem::take(&mut held)));

@@ -20,7 +20,7 @@ impl Store for AwayStore {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
     }
 
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+    fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
     }
 }

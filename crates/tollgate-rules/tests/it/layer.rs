@@ -4,8 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
-    StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store, StoreFuture,
 };
 use tollgate_rules::{Actions, Format, RequestRules, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{
@@ -322,7 +321,7 @@ async fn an_outage_is_answered_as_the_rule_says() {
             StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
         }
 
-        fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
             StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
         }
     }

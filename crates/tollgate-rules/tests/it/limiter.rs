@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, MemoryStore, Outage, PolicySet, Store, StoreFuture,
-};
+use tollgate::{Check, CheckFuture, Clock, Decision, Error, ErrorKind, MemoryStore, Outage, Store, StoreFuture};
 use tollgate_rules::{
     CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet, Rules, Unit,
 };
@@ -178,8 +176,8 @@ impl Store for Failing {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 }
 

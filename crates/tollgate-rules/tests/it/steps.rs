@@ -49,8 +49,8 @@ impl Store for Counting {
         self.store.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
     }
 
     fn can_decide(&self, _: &PolicySet, key: &Key) -> bool {
@@ -200,7 +200,7 @@ async fn an_error_of_a_step_is_that_of_the_request() {
         fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
             StoreFuture::ready(Ok(()))
         }
-        fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
             StoreFuture::ready(Ok(()))
         }
     }

@@ -7,8 +7,8 @@ use h2::client::SendRequest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    Store, StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    StoreFuture,
 };
 use tollgate_test_support::SilentStore;
 use tonic::{
@@ -63,8 +63,8 @@ impl Store for RemoteStore {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn unavailable_limiter() -> Limiter {
             unavailable()
         }
 
-        fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
             unavailable()
         }
     }

@@ -191,7 +191,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// ```
     /// # use http::{Request, Response};
-    /// # use tollgate::{Check, CheckFuture, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Quota, Store, StoreFuture};
+    /// # use tollgate::{Check, CheckFuture, Decision, Error, ErrorKind, Key, Limiter, Policy, Quota, Store, StoreFuture};
     /// # use tollgate_tower::{RateLimitLayer, key::Global};
     /// # use tower::{Layer, ServiceExt, service_fn};
     /// # struct Unavailable;
@@ -202,7 +202,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// #     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
     /// #         StoreFuture::ready(Ok(()))
     /// #     }
-    /// #     fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+    /// #     fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
     /// #         StoreFuture::ready(Ok(()))
     /// #     }
     /// # }

@@ -17,8 +17,8 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
-    Acquired, Check, CheckFuture, Concurrency, ConcurrencyLimiter, Decision, Error, ErrorKind, Key, Limiter, Lost,
-    MemoryStore, OnLoss, Outage, PermitGrant, PermitRequest, Policy, PolicySet, Quota, Store, StoreFuture,
+    Acquired, Check, CheckFuture, Concurrency, ConcurrencyLimiter, Decision, Error, ErrorKind, Limiter, Lost,
+    MemoryStore, OnLoss, Outage, PermitGrant, PermitRequest, Policy, Quota, Store, StoreFuture,
 };
 use tollgate_tower::{
     Meter, RateLimitLayer,
@@ -265,8 +265,8 @@ impl Store for Remote {
         self.store.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {

@@ -106,8 +106,8 @@ impl Store for OtherPolicies {
         self.0.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.0.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
     }
 }
 

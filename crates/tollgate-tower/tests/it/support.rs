@@ -11,8 +11,8 @@ use axum::Router;
 use http::{Request, Response, StatusCode};
 use tokio::net::TcpListener;
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    Store, StoreFuture,
+    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    StoreFuture,
 };
 use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -64,8 +64,8 @@ impl<S: Store> Store for Late<S> {
         Self::delay(self.0.refund(check, decision))
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        Self::delay(self.0.reset(policies, key))
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        Self::delay(self.0.reset(check))
     }
 }
 
@@ -106,7 +106,7 @@ impl Store for Unavailable {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 
-    fn reset(&self, _: &PolicySet, _: &Key) -> StoreFuture<()> {
+    fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
     }
 }

@@ -1,14 +1,11 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout, timeout_at};
-
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Error, ErrorKind, Key, PolicySet, Store, StoreFuture,
+    Check, CheckFuture, Cost, Deadline, Decision, Error, Key, PolicySet, Store, StoreFuture,
     cost::ChargeRef,
     entry::TAG_BYTES,
     outage::Fallback,
-    runtime,
-    store::{Guard, PendingCheck},
+    store::{Guard, PendingCheck, answer_by},
     wait::queue::WaitQueues,
 };
 
@@ -62,14 +59,7 @@ impl Inner {
             Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
             None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
             None if self.keeps_deadline => return self.wait(answer, check),
-            None => {
-                let (timeout, end) = (self.timeout, deadline.instant().map(Instant::from_std));
-                let answer = async move {
-                    runtime::current()?;
-                    within(end, answer).await.unwrap_or_else(|| Err(late(timeout)))
-                };
-                return self.wait(answer, check);
-            }
+            None => return self.wait(answer_by(Some(deadline), answer), check),
         }
         answer
     }
@@ -114,18 +104,25 @@ impl Inner {
             return Ok(());
         }
         policies.reaches(key)?;
-        let check = Check::of(policies, key, charge);
-        self.within_timeout(self.store.refund(check, decision)).await
+        self.call(Check::of(policies, key, charge), |check| self.store.refund(check, decision)).await
     }
 
-    pub(super) async fn within_timeout<T: Unpin>(&self, answer: StoreFuture<T>) -> Result<T, Error> {
-        match answer.into_ready() {
+    /// Calls the store, and waits for its answer until the deadline.
+    pub(super) async fn call<T: Unpin>(
+        &self,
+        check: Check<'_>,
+        call: impl FnOnce(Check<'_>) -> StoreFuture<T>,
+    ) -> Result<T, Error> {
+        let deadline = self.deadline();
+        match call(Check { deadline, ..check }).into_ready() {
             Ok(answer) => answer,
-            Err(pending) => {
-                runtime::current()?;
-                timeout(self.timeout, pending).await.unwrap_or_else(|_| Err(late(self.timeout)))
-            }
+            Err(pending) => answer_by(deadline, pending).await,
         }
+    }
+
+    /// Returns the deadline of a call that is made now. A store in the process has none.
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        (!self.is_in_process).then(|| Deadline::after(self.timeout))
     }
 }
 
@@ -137,16 +134,4 @@ impl Guard<Decision> for Inner {
     fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         self.fallback.answer(check, error)
     }
-}
-
-/// Waits until `end`. Without an end, waits as long as the answer takes.
-async fn within<T>(end: Option<Instant>, answer: impl Future<Output = T>) -> Option<T> {
-    match end {
-        Some(end) => timeout_at(end, answer).await.ok(),
-        None => Some(answer.await),
-    }
-}
-
-fn late(timeout: Duration) -> Error {
-    Error::new(ErrorKind::Timeout, format!("the store did not answer within {timeout:?}"))
 }

@@ -2,8 +2,8 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, inner::Inner};
 use crate::{
-    Check, Cost, Costs, Deadline, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture,
-    cost::Charge,
+    Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture, cost::Charge,
+    store::answer_by,
 };
 
 /// The default of [`Reserve::time_to_live`].
@@ -197,7 +197,7 @@ impl IntoFuture for Reserve {
             }
         };
         let inner = Arc::clone(&limiter.inner);
-        let deadline = (!inner.is_in_process).then(|| Deadline::after(inner.timeout));
+        let deadline = inner.deadline();
         let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
         let answer = match inner.store.reserve(check, &id, time_to_live).into_ready() {
             Ok(outcome) => {
@@ -207,7 +207,7 @@ impl IntoFuture for Reserve {
             Err(answer) => answer,
         };
         StoreFuture::pending(async move {
-            let outcome = inner.within_timeout(answer).await;
+            let outcome = answer_by(deadline, answer).await;
             let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
             let decision = inner.reserved(outcome, check, &id, time_to_live)?;
             Ok(Reservation::new(limiter, key, id, decision))
@@ -239,7 +239,7 @@ impl Inner {
 
     /// Settles a reservation that the store holds.
     async fn commit(&self, check: Check<'_>, id: &ReservationId) -> Result<Settlement, Error> {
-        let outcome = self.within_timeout(self.store.commit(check, id)).await;
+        let outcome = self.call(check, |check| self.store.commit(check, id)).await;
         self.fallback.committed(outcome.as_ref().ok());
         outcome
     }

@@ -11,9 +11,11 @@ use super::{
 };
 #[cfg(any(test, feature = "testing"))]
 use crate::Policy;
+#[cfg(feature = "testing")]
+use crate::PolicySet;
 use crate::{
-    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReservationId, Settlement,
-    Store, StoreFuture, algorithm::State, clock::micros, key::MAX_BRANCHES,
+    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, ReservationId, Settlement, Store,
+    StoreFuture, algorithm::State, clock::micros, key::MAX_BRANCHES,
 };
 
 /// Stores counters inside the process.
@@ -218,19 +220,20 @@ impl Store for MemoryStore {
         StoreFuture::ready(Ok(self.commit_now(check, id, 1)))
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        let (policies, key) = (check.policies, check.key);
         let hashes = self.branch_hashes(key);
         let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key };
         decision::reset(&mut tables, policies, key);
         StoreFuture::ready(Ok(()))
     }
 
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        let log = match policies.log() {
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let log = match check.policies.log() {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let key = log.branch_of(key);
+        let key = log.branch_of(check.key);
         let hash = self.hash(key);
         let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let entries = match timed.shard.state(hash, key, log) {

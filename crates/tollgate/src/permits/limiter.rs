@@ -5,15 +5,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout_at};
-
 use super::{
     acquired::{Acquired, PermitDenied},
     lease::Lease,
     permit::Permit,
     shared::{KeyState, PoolRef, Shared},
 };
-use crate::{Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, Store, limiter::Inner, runtime};
+use crate::{
+    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, Store, limiter::Inner, runtime, store::answer_by,
+};
 
 /// Limits how many permits of a key are held at the same time, over all replicas that share a store.
 ///
@@ -190,14 +190,7 @@ impl ConcurrencyLimiter {
         }
         runtime::current()?;
         let deadline = Deadline::after(self.shared.limiter.timeout);
-        let asked = self.ask(pool, demand.joined, deadline);
-        let asked = match deadline.instant() {
-            Some(end) => timeout_at(Instant::from_std(end), asked).await.unwrap_or_else(|_| {
-                let message = format!("no permit was granted or denied within {:?}", deadline.timeout());
-                Err(Error::new(ErrorKind::Timeout, message))
-            }),
-            None => asked.await,
-        };
+        let asked = answer_by(Some(deadline), self.ask(pool, demand.joined, deadline)).await;
         // A permit may have come back meanwhile.
         let permit = self.permit(pool, |state, now_us| state.pool.take(now_us, self.limit));
         match (permit, asked) {

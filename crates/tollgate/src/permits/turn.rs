@@ -2,15 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::{
     pool::Turn,
     request::{PermitGrant, PermitOutcome, PermitRequest},
     shared::{KeyState, PoolRef},
     upkeep,
 };
-use crate::{Deadline, Error, ErrorKind, Store, StoreFuture};
+use crate::{Deadline, Error, ErrorKind, Store, StoreFuture, store::answer_by};
 
 impl PoolRef {
     /// Calls the store, and waits for the reply until the deadline. The caller holds the lock of the turn.
@@ -20,12 +18,7 @@ impl PoolRef {
         upkeep::start(&self.shared);
         let turn = self.begin(&mut self.lock());
         let unanswered = Unanswered { pool: self };
-        let answer = self.send(turn, Some(deadline));
-        let answer = match deadline.instant() {
-            Some(end) => timeout_at(Instant::from_std(end), answer).await.unwrap_or_else(|_| Err(late(deadline))),
-            None => answer.await,
-        };
-        match answer {
+        match answer_by(Some(deadline), self.send(turn, Some(deadline))).await {
             Ok(grant) => {
                 std::mem::forget(unanswered);
                 self.shared.limiter.fallback.permits_answered(deadline.start());
@@ -106,8 +99,4 @@ impl Drop for Unanswered<'_> {
         let shared = &self.pool.shared;
         self.pool.lock().pool.fail(shared.clock.now_us(), shared.rules);
     }
-}
-
-fn late(deadline: Deadline) -> Error {
-    Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", deadline.timeout()))
 }

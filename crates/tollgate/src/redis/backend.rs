@@ -1,18 +1,17 @@
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use tokio::time::{Instant, timeout_at};
 
 use super::{
     cluster::Cluster,
-    dispatch::{CheckRequest, PendingCheck, ServerHandle, timed_out},
+    dispatch::{CheckRequest, PendingCheck, ServerHandle},
     protocol::{
         Script,
         hash_slot::{self, unused_key},
     },
-    server::{ScriptCall, Server},
+    server::{PlainCall, ScriptCall, Server},
 };
-use crate::{CheckFuture, Deadline, Error, Key, PolicySet, StoreFuture, runtime};
+use crate::{CheckFuture, Deadline, Error, Key, PolicySet, StoreFuture, runtime, store::answer_by};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
@@ -63,78 +62,37 @@ impl Backend {
             Self::One(handle) => StoreFuture::pending_check(PendingCheck::with_timer(handle, request)),
             Self::Cluster(cluster) => {
                 let deadline = request.deadline;
-                let route = cluster.clone().check(request);
-                match deadline.and_then(|deadline| Some((deadline.instant()?, deadline.timeout()))) {
-                    Some((end, timeout)) => StoreFuture::pending(async move {
-                        runtime::current()?;
-                        timeout_at(Instant::from_std(end), route).await.unwrap_or_else(|_| Err(timed_out(timeout)))
-                    }),
-                    None => StoreFuture::pending(async move {
-                        runtime::current()?;
-                        route.await
-                    }),
-                }
+                StoreFuture::pending(answer_by(deadline, cluster.clone().check(request)))
             }
         }
     }
 
-    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
+    /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
+    /// arguments.
     pub(super) async fn run(
         &self,
         key: &Key,
+        deadline: Option<Deadline>,
         script: &Script,
         keys: usize,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         match self {
             Self::One(handle) => {
-                let server = &*handle.server;
+                let server = &handle.server;
                 let fill = |command: &mut Cmd| fill(server, command);
-                Ok(server.run(ScriptCall { script, keys, is_asking: false, fill }).await?)
+                Ok(server.call(ScriptCall { script, keys, is_asking: false, fill }, deadline).await?)
             }
-            Self::Cluster(cluster) => cluster.run(key, script, keys, fill).await,
+            Self::Cluster(cluster) => cluster.run(key, deadline, script, keys, fill).await,
         }
     }
 
-    /// Runs a script as [`run`](Self::run) does, and ends at the deadline. A reply that is late counts for the circuit
-    /// breaker as that of a check.
-    pub(super) async fn run_until(
-        &self,
-        key: &Key,
-        script: &Script,
-        keys: usize,
-        deadline: Option<Deadline>,
-        fill: impl Fn(&Server, &mut Cmd),
-    ) -> Result<Value, Error> {
-        let reply = self.run(key, script, keys, fill);
-        let Some((deadline, end)) = deadline.and_then(|deadline| Some((deadline, deadline.instant()?))) else {
-            return reply.await;
-        };
-        let reply = timeout_at(Instant::from_std(end), reply).await;
-        let server = match self {
-            Self::One(handle) => Some(Arc::clone(&handle.server)),
-            Self::Cluster(cluster) => cluster.server(key),
-        };
-        match reply {
-            Ok(reply) => {
-                if let (Ok(_), Some(server)) = (&reply, server) {
-                    server.check_answered(Some(deadline));
-                }
-                reply
-            }
-            Err(_) => {
-                if let Some(server) = server {
-                    server.missed(Some(deadline));
-                }
-                Err(timed_out(deadline.timeout()))
-            }
-        }
-    }
-
-    /// Runs a command at the server of the key. `fill` adds the keys and the arguments.
+    /// Sends a command to the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
+    /// arguments.
     pub(super) async fn query(
         &self,
         key: &Key,
+        deadline: Option<Deadline>,
         command: &str,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
@@ -142,9 +100,9 @@ impl Backend {
             Self::One(handle) => {
                 let mut command = redis::cmd(command);
                 fill(&handle.server, &mut command);
-                Ok(handle.server.query(&command, false).await?)
+                Ok(handle.server.call(PlainCall { command, is_asking: false }, deadline).await?)
             }
-            Self::Cluster(cluster) => cluster.query(key, command, fill).await,
+            Self::Cluster(cluster) => cluster.query(key, deadline, command, fill).await,
         }
     }
 

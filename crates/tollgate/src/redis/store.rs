@@ -189,9 +189,10 @@ impl Store for RedisStore {
         let end = |at| decision.and_then(|decision| decision.end_of(at));
         let ends: SmallVec<[_; 1]> =
             if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
             let (script, keys) = (policies.shape().refund(), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(&key), script, keys, |server, command| {
+            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 let end = |at: usize| ends.get(at).copied().flatten();
@@ -203,7 +204,8 @@ impl Store for RedisStore {
         })
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        let Check { policies, key, deadline, .. } = check;
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
@@ -213,15 +215,16 @@ impl Store for RedisStore {
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
             let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(policies.first_branch(&key), "DEL", keys).await;
+            let reply = inner.backend.query(policies.first_branch(&key), deadline, "DEL", keys).await;
             inner.forget(&key);
             inner.pots.clear(&key, inner.hash(&key).whole);
             reply.map(drop)
         })
     }
 
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        let log = match policies.log() {
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let deadline = check.deadline;
+        let log = match check.policies.log() {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
@@ -230,19 +233,20 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
-        let key = log.branch_of(key);
-        if let Some(refusal) = self.0.backend.refusal(key) {
+        let key = log.branch_of(check.key);
+        if let Some(refusal) = self.0.backend.refusal_within(key, deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
         let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, Script::entries(), alone.shape().keys(), |server, command| {
-                server.add_keys([(&alone, &key)], command);
-                // Readable numbers: this script is called rarely, and by hand.
-                let now = server.now();
-                command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
-            });
+            let reply =
+                inner.backend.run(&key, deadline, Script::entries(), alone.shape().keys(), |server, command| {
+                    server.add_keys([(&alone, &key)], command);
+                    // Readable numbers: this script is called rarely, and by hand.
+                    let now = server.now();
+                    command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
+                });
             protocol::entries(period_us, reply.await?)
         })
     }
@@ -256,7 +260,7 @@ impl Store for RedisStore {
         let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
         let packed = protocol::pack_permits(-1.0, &request);
         StoreFuture::pending(async move {
-            let reply = inner.backend.run_until(&key, Script::permits(), 1, deadline, |server, command| {
+            let reply = inner.backend.run(&key, deadline, Script::permits(), 1, |server, command| {
                 server.add_permit_key(policy.name(), &key, command);
                 // The first number is the time. A server that forbids its clock is told the time of the process.
                 let mut packed = packed;
@@ -274,9 +278,10 @@ impl Store for RedisStore {
         let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
         let (policies, key, charge, id) =
             (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
-            let script = policies.shape().reserve();
-            let reply = inner.run_held(&key, &id, &policies, script, life_us, charge.borrow()).await?;
+            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
+            let reply = inner.run_held(check, &id, policies.shape().reserve(), life_us).await?;
             protocol::reserved(&policies, &reply)
         })
     }
@@ -288,11 +293,12 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let (policies, key, charge, id) =
             (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
+        let deadline = check.deadline;
         StoreFuture::pending(async move {
-            let script = policies.shape().commit();
+            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
             // The number tells a call that is sent again from another commit.
             let number = fastrand::u64(1..MAX_EXACT);
-            let reply = inner.run_held(&key, &id, &policies, script, number, charge.borrow()).await;
+            let reply = inner.run_held(check, &id, policies.shape().commit(), number).await;
             inner.forget(&key);
             protocol::settlement(&reply?)
         })

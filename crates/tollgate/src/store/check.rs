@@ -1,12 +1,9 @@
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::fmt;
 
+use super::Deadline;
 use crate::{
     Cost, Key, PolicySet,
     cost::{Charge, ChargeRef, EachCost},
-    runtime,
 };
 
 /// Describes one check for a [`Store`](crate::Store).
@@ -25,7 +22,7 @@ pub struct Check<'a> {
     /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each unit. At most 64
     /// bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
-    /// The time limit of the caller. A [`Limiter`](crate::Limiter) sets it for every store that is not
+    /// The time limit of the caller of this check, or of the call that it describes. A [`Limiter`](crate::Limiter) sets it for every store that is not
     /// [in process](crate::Store::is_in_process).
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ.
@@ -79,54 +76,5 @@ impl fmt::Debug for Check<'_> {
     /// Leaves out the key and the tag: both may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Check").field("policies", self.policies).field("cost", &self.cost).finish_non_exhaustive()
-    }
-}
-
-/// Marks the time at which the caller of a check stops waiting.
-///
-/// A deadline keeps its start and its timeout apart. A store can then use the start as the time of sending, and
-/// serve all checks with the same timeout from one timer.
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::Deadline;
-///
-/// let deadline = Deadline::after(Duration::from_millis(50));
-/// assert_eq!(deadline.timeout(), Duration::from_millis(50));
-/// assert_eq!(deadline.instant(), Some(deadline.start() + Duration::from_millis(50)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    start: Instant,
-    timeout: Duration,
-}
-
-impl Deadline {
-    /// Creates a deadline that ends `timeout` from now.
-    ///
-    /// Time is tokio's, so a deadline follows a paused clock in tests.
-    #[must_use]
-    #[inline]
-    pub fn after(timeout: Duration) -> Self {
-        Self { start: runtime::now(), timeout }
-    }
-
-    /// Returns when the check began.
-    #[must_use]
-    pub fn start(self) -> Instant {
-        self.start
-    }
-
-    /// Returns the time from the start to the end.
-    #[must_use]
-    pub fn timeout(self) -> Duration {
-        self.timeout
-    }
-
-    /// Returns the end. `None` when it lies beyond what an [`Instant`] can hold, so that it never comes.
-    #[must_use]
-    #[inline]
-    pub fn instant(self) -> Option<Instant> {
-        self.start.checked_add(self.timeout)
     }
 }

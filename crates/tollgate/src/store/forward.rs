@@ -15,12 +15,12 @@ macro_rules! forward {
                 (**self).refund(check, decision)
             }
 
-            fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-                (**self).reset(policies, key)
+            fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+                (**self).reset(check)
             }
 
-            fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-                (**self).entries(policies, key, limit)
+            fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+                (**self).entries(check, limit)
             }
 
             fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {

@@ -1,8 +1,11 @@
 mod check;
+mod deadline;
 mod forward;
 mod future;
 
-pub use check::{Check, Deadline};
+pub use check::Check;
+pub use deadline::Deadline;
+pub(crate) use deadline::answer_by;
 pub use future::{CheckFuture, StoreFuture};
 pub(crate) use future::{Guard, PendingCheck};
 
@@ -102,11 +105,11 @@ use crate::{
 ///     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
 ///         self.0.refund(check, decision)
 ///     }
-///     fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-///         self.0.reset(policies, key)
+///     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+///         self.0.reset(check)
 ///     }
-///     fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-///         self.0.entries(policies, key, limit)
+///     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+///         self.0.entries(check, limit)
 ///     }
 ///     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
 ///         self.0.permits(request)
@@ -150,16 +153,16 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for these policies, each branch as the key of that branch alone. A policy that meters other
-    /// levels than the whole branch is left out.
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()>;
+    /// Makes the key fresh for the policies of `check`, each branch as the key of that branch alone. A policy that meters
+    /// other levels than the whole branch is left out. The cost of `check` is zero.
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()>;
 
-    /// Lists up to `limit` entries of the sliding log among the policies, newest first. Of several logs, lists the
-    /// one with the longest period.
+    /// Lists up to `limit` entries of the sliding log among the policies of `check`, newest first. Of several logs, lists
+    /// the one with the longest period. The cost of `check` is zero.
     ///
     /// The default fails with [`ErrorKind::Unsupported`].
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        let _ = (policies, key, limit);
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let _ = (check, limit);
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
     }
 
@@ -212,7 +215,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
-    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store.
+    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store, and around
+    /// all other calls.
     /// `false` by default.
     fn keeps_deadline(&self) -> bool {
         false

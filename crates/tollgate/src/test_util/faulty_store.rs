@@ -106,12 +106,12 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(|store| store.refund(check, decision))
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.call(|store| store.reset(policies, key))
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.call(|store| store.reset(check))
     }
 
-    fn entries(&self, policies: &PolicySet, key: &Key, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.call(|store| store.entries(policies, key, limit))
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        self.call(|store| store.entries(check, limit))
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::answer::Answer;
-use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, PolicySet, ReservationId, Settlement, Store, StoreFuture};
+use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, ReservationId, Settlement, Store, StoreFuture};
 
 /// Answers checks as a test has written down, and records them.
 ///
@@ -152,11 +152,11 @@ impl Store for ScriptedStore {
         StoreFuture::ready(Ok(()))
     }
 
-    fn reset(&self, _policies: &PolicySet, _key: &Key) -> StoreFuture<()> {
+    fn reset(&self, _check: Check<'_>) -> StoreFuture<()> {
         StoreFuture::ready(Ok(()))
     }
 
-    fn entries(&self, _policies: &PolicySet, _key: &Key, _limit: usize) -> StoreFuture<Vec<Entry>> {
+    fn entries(&self, _check: Check<'_>, _limit: usize) -> StoreFuture<Vec<Entry>> {
         StoreFuture::ready(Ok(Vec::new()))
     }
 

@@ -6,7 +6,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Clock, ErrorKind, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture};
+use crate::{Clock, ErrorKind, MemoryStore, Policy, Quota, Store, StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ impl Store for PausedStore {
         })
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store().reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store().reset(check)
     }
 }
 

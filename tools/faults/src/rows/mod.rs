@@ -18,6 +18,7 @@ mod network;
 pub(crate) mod outage;
 pub(crate) mod permits;
 pub(crate) mod recovery;
+mod reservations;
 mod rest;
 mod runtime;
 pub(crate) mod sentinel;
@@ -95,6 +96,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "W5" "permits: the server's clock jumps" permits::server_clock;
     "W6" "permits: the replicas' clocks jump" permits::replica_clocks;
     "W7" "reservations: the replies to calls are lost" lost_replies::settlements;
+    "W14" "reservations alone: the server stands still" reservations::silent;
+    "W15" "reservations alone: every answer is late" reservations::slow;
+    "W16" "reservations alone: the server is killed" reservations::dead;
     "W8" "leases: one of four replicas is killed with leased units" leases::killed;
     "W9" "leases: replicas stand still for longer than units live" leases::stopped;
     "W10" "leases: connections are cut all the time" leases::cut;

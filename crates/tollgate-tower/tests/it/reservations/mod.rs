@@ -19,8 +19,8 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame};
 use tollgate::{
-    Check, CheckFuture, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, ReservationId,
-    Settlement, Store, StoreFuture,
+    Check, CheckFuture, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, ReservationId, Settlement,
+    Store, StoreFuture,
 };
 use tollgate_tower::{Counter, Meter};
 
@@ -81,8 +81,8 @@ impl Store for Ledger {
         self.answer(self.store.refund(check, decision))
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.answer(self.store.reset(policies, key))
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.answer(self.store.reset(check))
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {

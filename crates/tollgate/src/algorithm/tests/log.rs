@@ -3,7 +3,8 @@
 use super::*;
 
 fn tags(bench: &Bench, limit: usize) -> Vec<(u64, String)> {
-    let entries = bench.store.entries(&bench.set, &bench.key, limit).into_ready().unwrap().unwrap();
+    let check = Check::new(&bench.set, &bench.key, Cost::ZERO);
+    let entries = bench.store.entries(check, limit).into_ready().unwrap().unwrap();
     let text = |tag: &[u8]| String::from_utf8(tag.to_vec()).unwrap();
     entries.iter().map(|entry| (entry.at_us() - EPOCH_US, text(entry.tag()))).collect()
 }

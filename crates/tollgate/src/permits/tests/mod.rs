@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     Check, CheckFuture, Clock, Concurrency, ConcurrencyLimiter, Decision, ErrorKind, Key, MemoryStore, PermitRequest,
-    PolicySet, Store, StoreFuture,
+    Store, StoreFuture,
 };
 use server::{EXACT, EXACT_LIMIT, POOLED, POOLED_LIMIT, Server, denied, permit, request, settled};
 
@@ -295,8 +295,8 @@ async fn a_store_without_permits_is_a_typed_error() {
         fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
             self.0.refund(check, decision)
         }
-        fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-            self.0.reset(policies, key)
+        fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+            self.0.reset(check)
         }
     }
     let limiter = ConcurrencyLimiter::new(Without(MemoryStore::new()), EXACT);

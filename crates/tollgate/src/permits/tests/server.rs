@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Check, CheckFuture, Clock, Concurrency, ConcurrencyLimiter, Decision, Error, ErrorKind, Key, Limiter, MemoryStore,
-    Outage, Permit, PermitDenied, PermitGrant, PermitRequest, Policy, PolicySet, Quota, Store, StoreFuture,
+    Outage, Permit, PermitDenied, PermitGrant, PermitRequest, Policy, Quota, Store, StoreFuture,
 };
 
 /// A server as the model has it: a store in the process that answers as one outside it, or does not.
@@ -64,8 +64,8 @@ impl Store for Server {
         self.store.refund(check, decision)
     }
 
-    fn reset(&self, policies: &PolicySet, key: &Key) -> StoreFuture<()> {
-        self.store.reset(policies, key)
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {

@@ -13,7 +13,7 @@ use crate::{
         connect::{Address, ConnectionTemplate},
         dispatch::{CheckRequest, PendingCheck, ServerHandle, StoreConfig},
         protocol::{Script, hash_slot},
-        server::{CallError, NotExecutedReason, ScriptCall, Server},
+        server::{CallError, NotExecutedReason, PlainCall, ScriptCall, Server},
     },
 };
 
@@ -59,12 +59,6 @@ impl Cluster {
         }
     }
 
-    /// Returns the server of the key, if it is known.
-    pub(in crate::redis) fn server(&self, key: &Key) -> Option<Arc<Server>> {
-        let handle = self.topology.by_slot_now(hash_slot::of(key))?.ok()?;
-        Some(handle.server)
-    }
-
     pub(in crate::redis) fn is_available(&self) -> bool {
         self.topology.is_available()
     }
@@ -81,26 +75,31 @@ impl Cluster {
         .await
     }
 
-    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
+    /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
+    /// arguments.
     pub(in crate::redis) async fn run(
         &self,
         key: &Key,
+        deadline: Option<Deadline>,
         script: &Script,
         keys: usize,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         let fill = &fill;
         self.route(hash_slot::of(key), |handle, is_asking| async move {
-            let server = &*handle.server;
-            server.run(ScriptCall { script, keys, is_asking, fill: |command: &mut Cmd| fill(server, command) }).await
+            let server = &handle.server;
+            let fill = |command: &mut Cmd| fill(server, command);
+            server.call(ScriptCall { script, keys, is_asking, fill }, deadline).await
         })
         .await
     }
 
-    /// Runs a command at the server of the key. `fill` adds the keys and the arguments.
+    /// Sends a command to the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
+    /// arguments.
     pub(in crate::redis) async fn query(
         &self,
         key: &Key,
+        deadline: Option<Deadline>,
         command: &str,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
@@ -108,7 +107,7 @@ impl Cluster {
         self.route(hash_slot::of(key), |handle, is_asking| async move {
             let mut command = redis::cmd(command);
             fill(&handle.server, &mut command);
-            handle.server.query(&command, is_asking).await
+            handle.server.call(PlainCall { command, is_asking }, deadline).await
         })
         .await
     }

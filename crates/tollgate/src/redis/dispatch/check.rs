@@ -11,7 +11,7 @@ use super::{
     handle::ServerHandle,
     request::{self, CheckRequest, NoReply, ReplyReceiver, ReplySender},
 };
-use crate::{Check, Decision, Error, ErrorKind, redis::server::CallError, runtime, store};
+use crate::{Check, Deadline, Decision, Error, ErrorKind, redis::server::CallError, runtime, store};
 
 /// Resolves to the decision of one server.
 ///
@@ -154,8 +154,7 @@ impl PendingCheck {
             NoReply::Late => {
                 let deadline = self.request().deadline;
                 server.missed(deadline);
-                let timeout = deadline.map(|deadline| deadline.timeout()).unwrap_or_default();
-                request::timed_out(timeout)
+                deadline.map_or_else(|| server.overtaken(), Deadline::error)
             }
             NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
                 server.overtaken()
@@ -184,10 +183,8 @@ impl store::PendingCheck<Decision> for PendingCheck {
 
 impl Drop for PendingCheck {
     fn drop(&mut self) {
-        let is_late = |end| runtime::now() >= end;
         let deadline = self.request().deadline;
-        let end = deadline.and_then(|deadline| deadline.instant());
-        if matches!(self.state, State::Queued(_) | State::Direct(_)) && end.is_some_and(is_late) {
+        if matches!(self.state, State::Queued(_) | State::Direct(_)) && deadline.is_some_and(Deadline::is_over) {
             self.dispatcher.server().missed(deadline);
         }
     }

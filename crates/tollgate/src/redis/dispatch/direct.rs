@@ -12,27 +12,22 @@ use super::{
     request::{CheckRequest, NoReply, ReplySender},
 };
 use crate::{
-    Deadline, Decision, Error,
+    Decision, Error,
     redis::{
         connect::Connection,
         protocol,
-        server::{CallError, Outgoing, Sent, Server},
+        server::{Awaited, CallError, Outgoing, Sent, Server},
     },
-    runtime,
 };
 
 /// A check that its caller sends, without the queue and the worker.
 ///
 /// It costs one wake-up less before the call and one less after it. A second check that comes meanwhile takes the queue.
 ///
-/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. The task ends when
-/// the breaker opens, because it keeps the connection. When the caller gives up before, a call that the connection has not
-/// written yet is not sent.
+/// When the caller gives up before the deadline, a call that the connection has not written yet is not sent.
 pub(super) struct DirectCheck {
     sender: ReplySender,
-    server: Arc<Server>,
-    breaker_epoch: u64,
-    outcome: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
+    outcome: Awaited<Outcome>,
 }
 
 type Outcome = Result<Result<Decision, Error>, NoReply>;
@@ -52,7 +47,6 @@ impl DirectCheck {
     ///
     /// A check without a deadline takes the queue, where it ends when the breaker opens.
     pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {
-        let breaker_epoch = server.breaker().epoch();
         let has_end = sender.request().deadline.is_some_and(|deadline| deadline.instant().is_some());
         // Reports travel in batches only.
         if sender.request().policies.is_leased()
@@ -66,41 +60,21 @@ impl DirectCheck {
         let Some(connection) = server.ready_connection() else { return Err(sender) };
         let request = Arc::clone(sender.request());
         let by_body = !inbox.scripts.know(&connection, request.policies.shape().check());
-        let outcome = Box::pin(call(request, by_body, Arc::clone(server), connection, turn));
-        Ok(Self { sender, server: Arc::clone(server), breaker_epoch, outcome: Some(outcome) })
+        let deadline = request.deadline;
+        let outcome = Awaited::new(server, deadline, call(request, by_body, Arc::clone(server), connection, turn));
+        Ok(Self { sender, outcome })
     }
 
     /// Returns the epoch of the breaker when the check was sent.
     pub(super) fn breaker_epoch(&self) -> u64 {
-        self.breaker_epoch
+        self.outcome.breaker_epoch()
     }
 
     /// Sends the check at the first call, and polls for the outcome. Ends the request with it.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let Some(future) = &mut self.outcome else { return Poll::Pending };
-        let outcome = ready!(future.as_mut().poll(cx));
-        self.outcome = None;
+        let outcome = ready!(Pin::new(&mut self.outcome).poll(cx));
         self.sender.finish();
         Poll::Ready(outcome)
-    }
-}
-
-impl Drop for DirectCheck {
-    fn drop(&mut self) {
-        let deadline = self.sender.request().deadline.and_then(Deadline::instant);
-        let is_late = || deadline.is_some_and(|end| end <= runtime::now());
-        if let Some(outcome) = self.outcome.take()
-            && is_late()
-            && let Ok(current) = runtime::current()
-        {
-            let (server, epoch) = (Arc::clone(&self.server), self.breaker_epoch);
-            current.spawn(async move {
-                tokio::select! {
-                    _ = outcome => {}
-                    () = server.until_opened_after(epoch) => {}
-                }
-            });
-        }
     }
 }
 
@@ -118,7 +92,7 @@ async fn call(
         Some(Sent::Answered(answer)) => answer,
         // The server has not executed it, and the caller gave up.
         _ if request.is_over() => return Err(NoReply::Dropped),
-        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true).await,
+        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true, None).await,
     };
     match answer {
         Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), &value)),

@@ -250,11 +250,6 @@ impl CheckRequest {
     }
 }
 
-/// Creates the error of a check that was not answered within its timeout.
-pub(in crate::redis) fn timed_out(timeout: Duration) -> Error {
-    Error::new(ErrorKind::Timeout, format!("redis did not answer within {timeout:?}"))
-}
-
 /// Creates the error of a check that would be answered too late, because others wait before it.
 pub(super) fn overloaded(wait: Duration) -> Error {
     Error::new(

@@ -13,8 +13,9 @@ use tokio::{
 
 use super::{counter::Counts, window::Window};
 use crate::{
-    Error, ErrorKind, Key, ReplicaCount, random,
+    Deadline, Error, ErrorKind, Key, ReplicaCount, random,
     redis::{backend::Backend, protocol::Script, server::Server},
+    store::answer_by,
 };
 
 /// The middle of the pause between two calls.
@@ -118,13 +119,10 @@ async fn call(backend: &Backend) -> Result<NonZeroU32, Error> {
     if let Some(refusal) = backend.refusal(&SUBJECT) {
         return Err(refusal);
     }
-    let reply = backend.run(&SUBJECT, Script::replicas(), 1, |server, command| {
+    let reply = backend.run(&SUBJECT, None, Script::replicas(), 1, |server, command| {
         add_call(server, &SUBJECT, &PROCESS, command);
     });
-    let reply = timeout(CALL_TIMEOUT, reply).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Timeout, format!("redis did not count the replicas within {CALL_TIMEOUT:?}")))
-    });
-    match reply? {
+    match answer_by(Some(Deadline::after(CALL_TIMEOUT)), reply).await? {
         Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
         _ => None,
     }

@@ -5,7 +5,7 @@ use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 /// Decides whether checks are sent to the server.
 ///
 /// Closed: checks go to the server. Open: checks are answered without it, until the server answers one probe. The
-/// breaker opens when [`LIMIT`] checks in a row miss their deadline with no other sign of life in between, and at once
+/// breaker opens when [`LIMIT`] calls in a row miss their deadline with no other sign of life in between, and at once
 /// when no connection can be made.
 ///
 /// The caller that opens the breaker starts the probe. So there is never more than one probe.

@@ -2,15 +2,17 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    awaited::{Attempt, Awaited},
     not_executed::CallError,
-    state::{self, KEY_BYTES, Server},
+    state::{KEY_BYTES, Server},
 };
 use crate::{
-    Error,
+    Deadline, Error,
     redis::{
         connect::{Connection, Numbered},
         protocol::{self, ErrorClass, Script},
     },
+    store::answer_by,
 };
 
 /// The outcome of one call.
@@ -48,13 +50,13 @@ impl<F: Fn(&mut Cmd)> Call for ScriptCall<'_, F> {
     }
 }
 
-/// A command that is not a script.
-struct PlainCall<'a> {
-    command: &'a Cmd,
-    is_asking: bool,
+/// A call that is written down.
+pub(in crate::redis) struct PlainCall {
+    pub(in crate::redis) command: Cmd,
+    pub(in crate::redis) is_asking: bool,
 }
 
-impl Call for PlainCall<'_> {
+impl Call for PlainCall {
     fn command(&self, _by_body: bool) -> Cmd {
         self.command.clone()
     }
@@ -115,23 +117,29 @@ impl Server {
         calls.iter().zip(replies).map(sent).collect()
     }
 
-    /// Calls one script.
-    pub(in crate::redis) async fn run<F: Fn(&mut Cmd)>(&self, call: ScriptCall<'_, F>) -> CallResult {
-        self.send_one(call, false).await
-    }
-
-    /// Sends one command.
-    pub(in crate::redis) async fn query(&self, command: &Cmd, is_asking: bool) -> CallResult {
-        self.send_one(PlainCall { command, is_asking }, false).await
+    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends when
+    /// the breaker opens.
+    pub(in crate::redis) async fn call(&self, call: impl Call, deadline: Option<Deadline>) -> CallResult {
+        let epoch = self.breaker().epoch();
+        if let Some(refusal) = self.refusal() {
+            return Err(CallError::Failed(refusal));
+        }
+        let attempt = Attempt::new(self, deadline);
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.send_one(call, false, deadline) => outcome,
+            () = self.until_opened_after(epoch) => Err(CallError::Failed(self.overtaken())),
+        };
+        attempt.end(outcome.is_ok());
+        outcome
     }
 
     /// Sends one command without a deadline of its own. The server has the time for connecting.
     pub(in crate::redis) async fn query_in_time(&self, command: &Cmd) -> Result<Value, Error> {
         self.connection().await?;
-        match tokio::time::timeout(self.shared().connect_timeout(), self.query(command, false)).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => Err(state::late()),
-        }
+        let call = PlainCall { command: command.clone(), is_asking: false };
+        let deadline = Deadline::after(self.shared().connect_timeout());
+        answer_by(Some(deadline), async { Ok(self.send_one(call, false, None).await?) }).await
     }
 
     /// Reports that connections end again and again before a call is sent.
@@ -141,12 +149,23 @@ impl Server {
     }
 
     /// Sends one call, until it is answered or it is not known whether it was executed.
-    pub(in crate::redis) async fn send_one(&self, call: impl Call, by_body: bool) -> CallResult {
+    ///
+    /// A call with a deadline is dropped by its caller when it is over.
+    pub(in crate::redis) async fn send_one(
+        &self,
+        call: impl Call,
+        by_body: bool,
+        deadline: Option<Deadline>,
+    ) -> CallResult {
         let mut outgoing = [Outgoing { call, by_body }];
         let mut unsent = UnsentCount::default();
         loop {
             let connection = self.connection().await.map_err(CallError::unreachable)?;
-            match self.send(&connection, &outgoing).await.pop() {
+            let sent = match deadline {
+                Some(_) => self.send_awaited(&connection, &outgoing[0], deadline).await,
+                None => self.send(&connection, &outgoing).await.pop(),
+            };
+            match sent {
                 Some(Sent::Answered(outcome)) => return outcome,
                 Some(Sent::UnknownScript) => outgoing[0].by_body = true,
                 Some(Sent::Unsent(error)) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
@@ -154,6 +173,20 @@ impl Server {
                 None => return Err(protocol::error(&missing_reply()).into()),
             }
         }
+    }
+
+    /// Sends a call, and listens for its answer also after the deadline.
+    fn send_awaited<C: Call>(
+        &self,
+        connection: &Connection,
+        outgoing: &Outgoing<C>,
+        deadline: Option<Deadline>,
+    ) -> Awaited<Option<Sent>> {
+        let (server, connection, by_body) = (self.weak(), connection.clone(), outgoing.by_body);
+        let call = PlainCall { command: outgoing.call.command(by_body), is_asking: outgoing.call.is_asking() };
+        Awaited::new(self, deadline, async move {
+            server.upgrade()?.send(&connection, &[Outgoing { call, by_body }]).await.pop()
+        })
     }
 }
 

@@ -43,6 +43,10 @@ impl Server {
         })
     }
 
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
     pub(in crate::redis) fn breaker(&self) -> &Breaker {
         &self.health.breaker
     }
@@ -94,10 +98,12 @@ impl Server {
         self.health.refusal()
     }
 
-    /// Returns the error of a check that was sent before the breaker opened.
+    /// Returns the error of a call that was sent before the breaker opened.
     pub(in crate::redis) fn overtaken(&self) -> Error {
         match self.health.refusal() {
-            refusal if refusal.kind() == ErrorKind::CircuitOpen => late(),
+            refusal if refusal.kind() == ErrorKind::CircuitOpen => {
+                Error::new(ErrorKind::Timeout, "redis did not answer in time")
+            }
             refusal => refusal,
         }
     }
@@ -107,7 +113,7 @@ impl Server {
         self.health.heard();
     }
 
-    /// Counts a check that missed its deadline.
+    /// Counts a call that missed its deadline.
     pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
         if self.health.missed(deadline) {
             self.start_probe();
@@ -117,7 +123,7 @@ impl Server {
         }
     }
 
-    /// Counts a check that was answered in time.
+    /// Counts a call that was answered in time.
     pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
         self.breaker().check_answered();
         if let Some(deadline) = deadline {
@@ -260,11 +266,6 @@ async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
             server.master_changed();
         }
     }
-}
-
-/// Creates the error of a call whose time was over.
-pub(super) fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "redis did not answer in time")
 }
 
 impl fmt::Debug for Server {

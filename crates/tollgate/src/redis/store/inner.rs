@@ -8,7 +8,6 @@ use redis::Value;
 use crate::redis::sampler::{Sampled, Sampler};
 use crate::{
     Check, CheckFuture, Cost, Error, ErrorKind, Key, PolicySet, ReservationId,
-    cost::ChargeRef,
     redis::{
         backend::Backend,
         deny_cache::{DenyCache, KeyHash},
@@ -61,18 +60,18 @@ impl Inner {
     /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
     pub(super) async fn run_held(
         &self,
-        key: &Key,
+        check: Check<'_>,
         id: &ReservationId,
-        policies: &PolicySet,
         script: &Script,
         number: u64,
-        charge: ChargeRef<'_>,
     ) -> Result<Value, Error> {
+        let Check { policies, key, deadline, .. } = check;
+        let (branch, keys) = (policies.first_branch(key), policies.shape().keys() + 1);
         let call = || {
-            self.backend.run(policies.first_branch(key), script, policies.shape().keys() + 1, |server, command| {
+            self.backend.run(branch, deadline, script, keys, |server, command| {
                 server.add_record_key(policies, key, id, command);
                 server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack_held(server.now(), number, charge, policies));
+                command.arg(&*protocol::pack_held(server.now(), number, check.charge(), policies));
             })
         };
         match call().await {
