@@ -81,7 +81,7 @@ free = burst_1 - used_1
 local ends = math.max(last, start_1 + math.ceil(used_1 / amount_1) * period_1) + math.ceil(burst_1 / amount_1) * period_1
 
 --@ refund
-if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
+if spent >= start_1 then
   used_1 = used_1 - cost_1
 end
 if used_1 > 0 then

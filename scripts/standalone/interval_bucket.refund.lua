@@ -49,7 +49,7 @@ if state_1 and #state_1 == 16 then
   end
 end
 if cost_1 > 0 then
-  if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then
+  if spent >= start_1 then
     used_1 = used_1 - cost_1
   end
   if used_1 > 0 then

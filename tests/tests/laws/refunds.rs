@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Key, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, Key, Policy, PolicySet, Quota};
 use tollgate_test_support::{Subject, policies, stream::figures};
 
 use crate::{drain, key, least_burst, on_both_stores, remaining, wander};
@@ -80,5 +80,22 @@ fn law_12_a_reset_makes_the_state_fresh() {
             assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
+    });
+}
+
+#[test]
+fn law_12_an_interval_bucket_gives_no_unit_back_that_a_fill_gave_back() {
+    on_both_stores(|subject, _, algorithm| {
+        if algorithm != Algorithm::IntervalBucket {
+            return;
+        }
+        let quota = Quota::new(10, Duration::from_secs(10)).with_burst(11);
+        let set = PolicySet::from(Policy::interval_bucket("p", quota));
+        let _ = subject.check(&set, &key(), 1);
+        let spent_us = subject.now();
+        subject.advance(10_000_000);
+        assert!(subject.check(&set, &key(), 11).is_allowed());
+        subject.refund(&set, &key(), 1, spent_us);
+        assert_eq!(remaining(&subject.peek(&set, &key())), 0);
     });
 }

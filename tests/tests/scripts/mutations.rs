@@ -208,12 +208,7 @@ const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant("a timer ahead of the clock locks out", IntervalBucket, "if start > now then", "if false then"),
-    mutant(
-        "a refund crosses a fill",
-        IntervalBucket,
-        "if spent + (math.ceil(burst_1 / amount_1) - 1) * period_1 >= start_1 then",
-        "if true then",
-    ),
+    mutant("a refund crosses a fill", IntervalBucket, "if spent >= start_1 then", "if true then"),
     mutant("one more than the queue holds", LeakyBucket, "next_part_1 <= top_part_1", "next_part_1 <= top_part_1 + 1"),
     mutant(
         "who is denied joins the queue all the same",

@@ -61,10 +61,9 @@ impl State {
         }
     }
 
-    /// Returns units, unless they were spent so long ago that refills have already returned them.
-    pub(crate) fn refund(&mut self, quota: &Quota, spent_us: u64, cost: u64) {
-        let refills = quota.burst().div_ceil(quota.amount());
-        if spent_us + (refills - 1) * quota.period_us() >= self.start_us {
+    /// Returns units that were spent since the last refill. A refill has returned older ones, in whole or in part.
+    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
+        if spent_us >= self.start_us {
             self.used = self.used.saturating_sub(cost);
         }
     }

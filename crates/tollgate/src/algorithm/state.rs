@@ -275,7 +275,7 @@ impl State {
                 let is_last = !is_queue || end.is_none_or(|end| state.ends_at(end));
                 state.refund(policy.quota_ref(), now_us, if is_last { cost } else { 0 });
             }
-            Self::IntervalBucket(state) => state.refund(policy.quota_ref(), spent_us, cost),
+            Self::IntervalBucket(state) => state.refund(spent_us, cost),
             Self::Window(state) => state.refund(spent_us, cost),
             #[cfg(feature = "calendar")]
             Self::CalendarWindow(state) => state.refund(spent_us, cost),
