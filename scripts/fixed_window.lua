@@ -31,7 +31,7 @@ if state_1 and #state_1 == 24 then
 end
 
 --@ fits
-local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
+local fits_1 = cost_1 == 0 or count_1 + cost_1 <= ceiling_1
 
 --@ charge
 count_1 = count_1 + cost_1

@@ -42,7 +42,13 @@ if state_1 and #state_1 == 16 then
 end
 
 --@ fits
-local fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
+local fits_1 = used_1 + cost_1 <= ceiling_1 or cost_1 == 0
+
+--@ later
+if not fits_1 and ceiling_wait_1 > 0 and used_1 <= burst_1 * 7 then
+  local fills = math.ceil((used_1 + cost_1 - ceiling_1) / amount_1)
+  fits_1 = start_1 + fills * period_1 - now <= ceiling_wait_1
+end
 
 --@ charge
 used_1 = used_1 + cost_1
@@ -79,6 +85,14 @@ free = burst_1 - used_1
 
 --@ ends
 local ends = math.max(last, start_1 + math.ceil(used_1 / amount_1) * period_1) + math.ceil(burst_1 / amount_1) * period_1
+
+--@ last
+if last_1 >= 0 then
+  local passed = start_1 + period_1 - last_1
+  if passed < 0 or passed % period_1 > 0 or used_1 + passed / period_1 * amount_1 ~= last_part_1 then
+    cost_1 = 0
+  end
+end
 
 --@ refund
 if spent >= start_1 then

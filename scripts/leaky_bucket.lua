@@ -12,10 +12,4 @@
 -- Effects the key expires at the end of the second in which the queue is drained.
 -- Pitfalls a caller that does not wait for its turn must return its place with refund.
 
---@ refund
-if last_1 >= 0 and (now + ahead_1 ~= last_1 or part_1 ~= last_part_1) then
-  step_1, step_part_1 = 0, 0
-end
---@ include return
-
 --@ like token_bucket

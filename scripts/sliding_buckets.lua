@@ -59,7 +59,7 @@ if not (used_1 > 0) or from_1 > size_1 then
 end
 
 --@ fits
-local fits_1 = cost_1 == 0 or used_1 + cost_1 <= amount_1
+local fits_1 = cost_1 == 0 or used_1 + cost_1 <= ceiling_1
 
 --@ charge
 local to_1, sum_1 = #state_1, cost_1
@@ -141,7 +141,7 @@ if used_1 > 0 then
   third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
   local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
   if not fits_1 then
-    all = used_1 + cost_1 - amount_1
+    all = used_1 + cost_1 - ceiling_1
   end
   while (left < some or left < all) and from < #state_1 do
     local at, count = unpack('<I2I4', state_1, from)

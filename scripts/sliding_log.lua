@@ -66,7 +66,7 @@ end
 local add_1 = 0
 
 --@ fits
-local fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= amount_1
+local fits_1 = cost_1 == 0 or used_1 + add_1 + cost_1 <= ceiling_1
 
 --@ charge
 add_1 = add_1 + cost_1
@@ -198,8 +198,8 @@ if first_1 > 0 then
   end
   if not fits_1 then
     second_1 = oldest_1
-    if amount_1 - cost_1 ~= first_1 - 1 then
-      second_1 = math.max(time_at(key_1, format('%d', amount_1 - cost_1), newest_1), oldest_1)
+    if ceiling_1 - cost_1 ~= first_1 - 1 then
+      second_1 = math.max(time_at(key_1, format('%d', ceiling_1 - cost_1), newest_1), oldest_1)
     end
     second_1 = second_1 + period_1 - now
   end

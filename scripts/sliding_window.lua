@@ -49,11 +49,11 @@ local left_1 = start_1 + period_1 - now
 
 --@ fits
 local fits_1 = cost_1 == 0
-  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
+  or previous_1 * math.min(left_1, period_1) <= (ceiling_1 - current_1 - cost_1) * period_1
 if wide_1 and cost_1 > 0 then
   --@ muldiv
   local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-  fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
+  fits_1 = share < ceiling_1 - current_1 - cost_1 or share == ceiling_1 - current_1 - cost_1 and part == 0
 end
 
 --@ charge

@@ -95,7 +95,7 @@ local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
 if next_part_1 >= amount_1 then
   next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
 end
-local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1 or cost_1 == 0
+local fits_1 = next_1 < ceiling_1 or next_1 == ceiling_1 and next_part_1 <= ceiling_part_1 or cost_1 == 0
 
 --@ charge
 ahead_1, part_1 = next_1, next_part_1
@@ -156,6 +156,11 @@ local ends = math.max(last, now + ahead_1) + top_1
 --@ owe
 --@ include due
 --@ include store_owed
+
+--@ last
+if last_1 >= 0 and (now + ahead_1 ~= last_1 or part_1 ~= last_part_1) then
+  step_1, step_part_1 = 0, 0
+end
 
 --@ refund
 --@ include return

@@ -50,9 +50,15 @@ impl Limit<'_> {
         check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
     }
 
-    /// Reserves an estimate, and waits in the queue of a limiter that has one.
-    pub(crate) fn reserve(self, key: &Key, estimate: Costs, options: ReserveOptions) -> StoreFuture<Reservation> {
-        let reservation = options.reserve(self.limiter, key, estimate);
+    /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait` if that is set.
+    pub(crate) fn reserve(
+        self,
+        key: &Key,
+        estimate: Costs,
+        options: ReserveOptions,
+        max_wait: Option<Duration>,
+    ) -> StoreFuture<Reservation> {
+        let reservation = options.reserve(self.limiter, key, estimate, max_wait);
         if !self.profile.has_queue {
             return reservation;
         }

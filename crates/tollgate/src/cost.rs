@@ -1,8 +1,11 @@
+mod ceiling;
 mod charge;
 mod costs;
 
 use std::fmt;
 
+pub(crate) use ceiling::Ask;
+pub use ceiling::Ceiling;
 pub(crate) use charge::{Charge, ChargeRef, EachCost};
 pub use costs::Costs;
 

@@ -152,7 +152,7 @@ pub use algorithm::Algorithm;
 #[cfg(feature = "calendar")]
 pub use calendar::{CalendarUnit, TimeZone};
 pub use clock::Clock;
-pub use cost::{Cost, Costs};
+pub use cost::{Ceiling, Cost, Costs};
 pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use entry::Entry;

@@ -261,7 +261,12 @@ impl PolicySet {
             None => charge.cost.min(self.most()).into(),
             Some(_) => {
                 let each = self.iter().zip(charge.iter(self.len()));
-                Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))))
+                let cut = Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))));
+                let ceilings = self
+                    .iter()
+                    .enumerate()
+                    .map_while(|(at, policy)| Some(charge.ceiling(at)?.cut(policy.quota().burst())));
+                if charge.is_capped() { cut.under(ceilings) } else { cut }
             }
         }
     }

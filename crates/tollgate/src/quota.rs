@@ -182,6 +182,9 @@ impl Quota {
 
     /// Sets the burst: the units that can be spent at once after a rest.
     ///
+    /// In a leaky bucket it is the most units that wait, so it also bounds the wait: see
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready).
+    ///
     /// # Panics
     ///
     /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.

@@ -1,37 +1,45 @@
 //! Waiting for a quota instead of being denied.
 
+pub(crate) mod ceilings;
 pub(crate) mod queue;
 
 use std::{future::pending, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
 
 use crate::{
-    Algorithm, Check, CheckFuture, Cost, Costs, Deadline, Decision, Error, Key, Limiter, cost::Charge, runtime,
-    store::answer_by,
+    Check, CheckFuture, Cost, Costs, Deadline, Decision, Error, Key, Limiter, cost::Charge, runtime, store::answer_by,
 };
 use queue::Denial;
 
 impl Limiter {
     /// Spends one unit, and waits up to `max_wait` until it is available.
     ///
-    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters
-    /// the bucket at once and waits for the decision's [`delay`](Decision::delay). Requests leave
-    /// the bucket in the order of arrival, over all processes.
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once and
+    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into debt: its
+    /// units are charged at once, and it waits until they have accrued. So requests get their turns in the order of arrival,
+    /// over all processes, and a plain check takes no unit that somebody waits for. The decision refuses a request whose turn
+    /// would come after `max_wait`, and charges nothing.
     ///
-    /// With all other algorithms, a denied caller waits for the decision's
-    /// [`retry_after`](Decision::retry_after) and then tries again. Callers of this limiter and its
-    /// clones wait in a queue, one for each key, and are admitted in the order of arrival. Each
-    /// process has its own queues. Callers of a limiter [with other policies](Self::with_policies)
-    /// have a queue of their own.
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn can
+    /// still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
+    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
+    /// different parts of the key or stand beside other algorithms. It waits for the decision's
+    /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in a
+    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the callers of
+    /// other processes and plain checks may take the units before. Callers of a limiter
+    /// [with other policies](Self::with_policies) have a queue of their own.
     ///
-    /// Returns the denial without waiting when the wait would take longer than `max_wait`, or when
-    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait already. A denied request
-    /// is not charged. A denial is `Ok`: call [`into_result`](Decision::into_result) so that `?` ends the work.
+    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one unit. Choose
+    /// the burst so that `burst / amount × period` is the longest wait of any caller or more, and at least 2.
+    ///
+    /// Returns the denial without waiting when the turn would come after `max_wait`, or when
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not charged, and
+    /// its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
+    /// [`into_result`](Decision::into_result) so that `?` ends the work.
     ///
     /// Callers sleep on the time of tokio. A test that pauses it gives the store
     /// [`Clock::tokio`](crate::Clock::tokio), so that units accrue during the sleep.
@@ -61,8 +69,8 @@ impl Limiter {
     /// # Cancellation
     ///
     /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
-    /// process, a task on the caller's runtime sends the refund. In a leaky bucket only the last place can be refunded: the
-    /// requests behind keep their turns, and the turn of the cancelled request passes unused.
+    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place can be
+    /// refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
     pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
         self.until_ready_cost(key, Cost::ONE, max_wait).await
     }
@@ -96,7 +104,8 @@ impl Limiter {
     ) -> Result<Decision, Error> {
         runtime::current()?;
         let charge = costs.into().charge(self.policies())?;
-        let waiter = Waiter { limiter: self, key: key.into(), charge, deadline: Instant::now().checked_add(max_wait) };
+        let deadline = Instant::now().checked_add(max_wait);
+        let waiter = Waiter { limiter: self, key: key.into(), charge, max_wait, deadline };
         let decision = waiter.admit().await?;
         if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
     }
@@ -107,6 +116,7 @@ struct Waiter<'a> {
     limiter: &'a Limiter,
     key: Key,
     charge: Charge,
+    max_wait: Duration,
     /// `None` when the deadline is later than an [`Instant`] can be.
     deadline: Option<Instant>,
 }
@@ -117,10 +127,11 @@ impl Waiter<'_> {
         let (queues, policies) = (self.limiter.wait_queues(), self.limiter.policies());
         let mut denial = None;
         if !queues.has(&self.key, policies) {
-            let decision = self.check().await?;
-            match self.retry_at(&decision) {
-                Some(retry_at) => denial = Some(Denial { decision, retry_at }),
-                None => return Ok(decision),
+            // A caller beyond the most that may wait is admitted only if it need not wait.
+            let left = if queues.is_full() { Duration::ZERO } else { self.max_wait };
+            match self.retry(self.check(left).await?) {
+                Ok(denied) => denial = Some(denied),
+                Err(decision) => return Ok(decision),
             }
         }
         let ticket = match queues.join(&self.key, policies, self.deadline) {
@@ -140,10 +151,9 @@ impl Waiter<'_> {
                 ticket.set_last_denial(denial);
                 sleep_until(retry_at).await;
             }
-            let decision = self.check().await?;
-            match self.retry_at(&decision) {
-                Some(retry_at) => denial = Some(Denial { decision, retry_at }),
-                None => return Ok(decision),
+            match self.retry(self.check(self.time_left()).await?) {
+                Ok(denied) => denial = Some(denied),
+                Err(decision) => return Ok(decision),
             }
         }
     }
@@ -153,13 +163,18 @@ impl Waiter<'_> {
     async fn deny(&self, denial: Option<Denial>) -> Result<Decision, Error> {
         match denial {
             Some(denial) => Ok(denial.decision),
-            None => self.check().await,
+            None => self.check(self.time_left()).await,
         }
     }
 
-    /// Checks once. A caller that is cancelled before the decision arrives gets a refund.
-    async fn check(&self) -> Result<Decision, Error> {
-        let check = self.limiter.check_charge(&self.key, self.charge.borrow());
+    fn time_left(&self) -> Duration {
+        self.deadline.map_or(self.max_wait, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Checks once, for a turn within `left`. A caller that is cancelled before the decision arrives gets a refund.
+    async fn check(&self, left: Duration) -> Result<Decision, Error> {
+        let charge = ceilings::waiting(self.limiter.policies(), &self.charge, left);
+        let check = self.limiter.check_charge(&self.key, charge.borrow());
         let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
         let decision = match &mut guard.check {
             Some(check) => check.await,
@@ -169,34 +184,23 @@ impl Waiter<'_> {
         decision
     }
 
-    /// Returns the time of the next attempt after a denial. Returns `None` for an admission, and when no time is left.
-    fn retry_at(&self, decision: &Decision) -> Option<Instant> {
-        let retry = decision.retry_after()?;
-        // A request that enters a leaky bucket leaves it after everything that is in the bucket now.
-        let buckets = decision.states().filter(|state| state.policy().algorithm() == Algorithm::LeakyBucket);
-        let needed = buckets.map(|state| state.reset_after()).fold(retry, Ord::max);
-        let now = Instant::now();
-        let last = now.checked_add(needed)?;
-        (self.deadline.is_none_or(|deadline| last <= deadline)).then(|| now + retry)
+    /// Returns a denial after which another attempt can succeed in time. Any other decision is the error.
+    fn retry(&self, decision: Decision) -> Result<Denial, Decision> {
+        let denial = Denial::of(decision, Instant::now())?;
+        match self.deadline.is_none_or(|deadline| denial.turn_at <= deadline) {
+            true => Ok(denial),
+            false => Err(denial.decision),
+        }
     }
 
-    /// Waits for the delay of an admitted request. When the delay ends after the deadline, refunds the request and
-    /// returns a denial.
+    /// Waits for the delay of an admitted request.
     async fn wait_delay(&self, decision: Decision) -> Decision {
         let delay = decision.delay();
         if delay.is_zero() {
             return decision;
         }
-        let now = Instant::now();
-        let at = now.checked_add(delay);
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
-        if let Some(left) = left.filter(|left| *left < delay) {
-            if let Some(refund) = refund(self.limiter, &self.key, &decision) {
-                let _ = refund.await;
-            }
-            let peeked = self.limiter.check_key(&self.key, Cost::ZERO).await.unwrap_or(decision);
-            return peeked.turned_away(self.charge.borrow(), left);
-        }
+        let at = Instant::now().checked_add(delay);
+        let _waiting = self.limiter.wait_queues().count();
         let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
         sleep_until_some(at).await;
         guard.disarm();
@@ -257,21 +261,26 @@ impl Drop for AdmissionGuard<'_> {
 
 /// Refunds what the decision spent. A store in this process is refunded at once. For any other store a task sends the
 /// refund, so that the caller does not have to wait.
-fn refund(limiter: &Limiter, key: &Key, decision: &Decision) -> Option<JoinHandle<()>> {
+fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
     if decision.is_denied() || decision.is_degraded() {
-        return None;
+        return;
     }
     let deadline = Deadline::after(limiter.timeout());
     let check = Check::of(decision.policies(), key, decision.charge()).with_deadline(deadline);
-    let refund = limiter.store().refund(check, Some(decision)).into_ready().err()?;
-    let task = async move {
+    let (Err(refund), Ok(runtime)) =
+        (limiter.store().refund(check, Some(decision)).into_ready(), Handle::try_current())
+    else {
+        return;
+    };
+    runtime.spawn(async move {
         if answer_by(Some(deadline), refund).await.is_err() {
             tracing::debug!("the cost of a cancelled request could not be refunded");
         }
-    };
-    Some(Handle::try_current().ok()?.spawn(task))
+    });
 }
 
+#[cfg(test)]
+mod demand_tests;
 #[cfg(test)]
 mod order_tests;
 #[cfg(test)]

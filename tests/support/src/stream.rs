@@ -3,8 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
-    testing::{Script, Stored, Value},
+    Algorithm, Ceiling, Cost, Costs, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
+    testing::{self, Script, Stored, Value},
 };
 
 use crate::{
@@ -27,9 +27,9 @@ pub fn figures(decision: &Decision) -> Figures {
 
 #[derive(Debug)]
 enum Step {
-    Check { costs: Costs, expected: Figures },
+    Check { costs: Costs, ceilings: Option<Vec<Ceiling>>, expected: Figures },
     Refund { costs: Costs, spent_us: u64 },
-    RefundDecision { costs: Costs, decision: Decision },
+    RefundDecision { costs: Costs, ceilings: Option<Vec<Ceiling>>, decision: Decision },
     Reserve { id: ReservationId, costs: Costs, life_us: u64, expected: (Figures, Vec<u64>) },
     Commit { id: ReservationId, costs: Costs, number: u64, expected: Settlement },
     Reset,
@@ -79,6 +79,10 @@ pub struct Stream {
     policies: PolicySet,
     last: Option<(u64, Decision)>,
     last_key: Option<Key>,
+    /// The ceilings of the last check.
+    last_ceilings: Option<Vec<Ceiling>>,
+    /// Tells whether some checks have ceilings.
+    is_capped: bool,
     /// The number of ids of reservations; 0 when the stream makes none.
     ids: u64,
 }
@@ -94,6 +98,12 @@ impl Stream {
     #[must_use]
     pub fn reserving(seed: u64, first: Algorithm) -> Self {
         Self { ids: 5, ..Self::new(seed, first) }
+    }
+
+    /// Creates a stream of which some checks have ceilings, below the burst and above.
+    #[must_use]
+    pub fn capped(seed: u64, first: Algorithm) -> Self {
+        Self { is_capped: true, ..Self::reserving(seed, first) }
     }
 
     /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
@@ -117,7 +127,19 @@ impl Stream {
     ) -> Self {
         let mut dice = Dice::new(seed);
         let policies = draw_set(&mut dice, first, 5);
-        Self { dice, oracle: InMemory::new(), first, draw_set, draw_key, policies, last: None, last_key: None, ids: 0 }
+        Self {
+            dice,
+            oracle: InMemory::new(),
+            first,
+            draw_set,
+            draw_key,
+            policies,
+            last: None,
+            last_key: None,
+            last_ceilings: None,
+            is_capped: false,
+            ids: 0,
+        }
     }
 
     fn take(&mut self) -> Taken {
@@ -166,7 +188,7 @@ impl Stream {
             4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
                 Some((_, decision)) if decision.is_allowed() && *decision.policies() == self.policies => {
                     self.oracle.refund_decision(&self.policies, &key, &costs, &decision);
-                    Step::RefundDecision { costs, decision }
+                    Step::RefundDecision { costs, ceilings: self.last_ceilings.clone(), decision }
                 }
                 _ => {
                     self.oracle.reset(&self.policies, &key);
@@ -183,11 +205,16 @@ impl Stream {
                 Step::Reset
             }
             _ => {
-                let decision = self.oracle.check_costs(&self.policies, &key, &costs, "");
+                let ceilings = (self.is_capped && self.dice.below(2) == 0).then(|| self.draw_ceilings(&costs, period));
+                let decision = match &ceilings {
+                    Some(ceilings) => self.oracle.check_under(&self.policies, &key, &costs, ceilings),
+                    None => self.oracle.check_costs(&self.policies, &key, &costs, ""),
+                };
                 let expected = figures(&decision);
                 self.last = Some((now_us, decision));
                 self.last_key = Some(key.clone());
-                Step::Check { costs, expected }
+                self.last_ceilings.clone_from(&ceilings);
+                Step::Check { costs, ceilings, expected }
             }
         };
         let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
@@ -205,6 +232,7 @@ impl Stream {
             let expected = (figures(&decision), costs_of(&decision));
             self.last = Some((now_us, decision));
             self.last_key = Some(key.clone());
+            self.last_ceilings = None;
             return Step::Reserve { id, costs, life_us, expected };
         }
         let is_logged = self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
@@ -219,6 +247,25 @@ impl Stream {
         let number = 1 + self.dice.below(3);
         let expected = self.oracle.commit(&self.policies, key, &id, &costs, number);
         Step::Commit { id, costs, number, expected }
+    }
+
+    /// Draws a ceiling for each policy, which is not below the cost. Only a bucket waits for what is above it.
+    fn draw_ceilings(&mut self, costs: &Costs, period: u64) -> Vec<Ceiling> {
+        let policies = self.policies.clone();
+        let draw = |policy: &Policy| {
+            let (dice, burst) = (&mut self.dice, policy.quota().burst());
+            let cost = costs.cost_of(policy.name()).map_or(0, Cost::units).min(burst);
+            let unit = period / policy.quota().amount();
+            let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];
+            let waits = [0, 1, unit, unit + 1, period - 1, period, dice.below(9 * period), 1 << 60];
+            let is_bucket = matches!(
+                policy.algorithm(),
+                Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket
+            );
+            let wait_us = if is_bucket { dice.pick(&waits) } else { 0 };
+            testing::ceiling(dice.pick(&units), wait_us)
+        };
+        policies.iter().map(draw).collect()
     }
 
     /// Draws one cost for all policies, or a cost for each.
@@ -261,11 +308,12 @@ impl Stream {
 fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>> {
     let script = Script::new(taken.policies.clone());
     let keys = script.keys(&taken.key);
+    let under = |ceilings: &Option<Vec<Ceiling>>| script.clone().under(ceilings.clone());
     let mut step = match &taken.step {
-        Step::Check { costs, .. } => script.check(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Check { costs, ceilings, .. } => under(ceilings).check(&taken.key, costs.clone(), Some(taken.now_us)),
         Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
-        Step::RefundDecision { costs, decision } => {
-            script.refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision)
+        Step::RefundDecision { costs, ceilings, decision } => {
+            under(ceilings).refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision)
         }
         Step::Reserve { id, costs, life_us, .. } => {
             script.reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us))
@@ -305,6 +353,11 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
     let mut names = HashMap::new();
     for taken in &taken {
         let script = Script::new(taken.policies.clone());
+        let ceilings = match &taken.step {
+            Step::Check { ceilings, .. } | Step::RefundDecision { ceilings, .. } => ceilings.clone(),
+            _ => None,
+        };
+        let script = script.under(ceilings);
         let mut scripts = vec![(script.sha(), script.text()), (script.refund_sha(), script.refund_text())];
         if taken.step.id().is_some() {
             scripts.push((script.reserve_sha(), script.reserve_text()));
@@ -326,8 +379,8 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
         if reply.is_error() {
             return Err(format!("{}: {}", place(), reply.text()));
         }
-        if let Step::Check { costs, expected } = &taken.step {
-            let script = Script::new(taken.policies.clone());
+        if let Step::Check { costs, ceilings, expected } = &taken.step {
+            let script = Script::new(taken.policies.clone()).under(ceilings.clone());
             match script.decision(costs.clone(), &integers(&reply)) {
                 Ok(decision) if figures(&decision) == *expected => {}
                 other => return Err(format!("{}: decided {other:?}", place())),

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use tollgate::{
-    Algorithm, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
-    Store,
+    Algorithm, Ceiling, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId,
+    Settlement, Store,
     testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply};
@@ -17,6 +17,8 @@ pub trait Subject {
     fn now(&self) -> u64;
     /// Checks a key at costs, with a tag for the logs among the policies.
     fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
+    /// Checks a key at costs, under a ceiling for each policy.
+    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Reserves costs under an id for some microseconds.
@@ -118,6 +120,12 @@ impl Subject for InMemory {
     fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
         let check = |check: Check<'_>| self.store.check(check.with_tag(tag.as_bytes()));
         testing::with_check(policies, key, costs, check).into_ready().expect("in process").expect("a decision")
+    }
+
+    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+        let check = |check: Check<'_>| self.store.check(check);
+        let decided = testing::with_check_under(policies, key, costs, ceilings, check).into_ready();
+        decided.expect("in process").expect("a decision")
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
@@ -250,6 +258,13 @@ impl Subject for InRedis {
         let script = Script::new(policies.clone());
         self.load(script.text());
         let reply = self.run(&script.check_tagged(key, costs.clone(), tag, Some(self.now_us)));
+        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+    }
+
+    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+        let script = Script::new(policies.clone()).under(Some(ceilings.to_vec()));
+        self.load(script.text());
+        let reply = self.run(&script.check(key, costs.clone(), Some(self.now_us)));
         script.decision(costs.clone(), &integers(&reply)).expect("a decision")
     }
 

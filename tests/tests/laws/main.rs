@@ -7,6 +7,7 @@ mod answers;
 mod bound;
 mod branches;
 mod calendar;
+mod ceilings;
 mod changes;
 mod clock;
 mod cost;

@@ -54,6 +54,20 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
     }
 }
 
+#[test]
+fn checks_under_ceilings_agree_with_their_scripts() {
+    let mut server = InRedis::new();
+    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
+        for seed in 0..10 {
+            let outcome = stream::compare(&mut server, &mut Stream::capped(seed, algorithm), &str::to_owned);
+            if let Err(difference) = outcome {
+                panic!("{algorithm:?} seed {seed}: {difference}");
+            }
+        }
+    }
+}
+
 /// With seeds that the streams on Redis do not use.
 #[test]
 fn every_algorithm_agrees_with_its_script_on_valkey() {

@@ -322,20 +322,63 @@ const MUTANTS: &[Mutant] = &[
     mutant("the log's clock goes back", SlidingLog, "elseif newest_1 < now then", "else"),
 ];
 
+/// Mistakes in the scripts of checks under ceilings.
+const CAPPED: &[Mutant] = &[
+    mutant("the ceiling of a bucket is its burst", TokenBucket, "next_1 < limits.ceiling_1", "next_1 < top_1"),
+    mutant("the ceiling of a queue is its burst", LeakyBucket, "next_1 < limits.ceiling_1", "next_1 < top_1"),
+    mutant("the part of a ceiling is left out", TokenBucket, "next_part_1 <= limits.ceiling_part_1", "false"),
+    mutant("a debt of a waiter is not marked", TokenBucket, "part_1 + 1000000000000000, pace_1", "part_1, pace_1"),
+    mutant(
+        "a fill that comes just in time is too late",
+        IntervalBucket,
+        "- now <= limits.ceiling_wait_1",
+        "- now < limits.ceiling_wait_1",
+    ),
+    mutant("a debt has no end", IntervalBucket, "used_1 <= burst_1 * 7 then", "true then"),
+    mutant("a debt of missing units is not marked", IntervalBucket, "used_1 + 1000000000000000", "used_1"),
+    mutant("the ceiling of a window is its amount", FixedWindow, "<= limits.ceiling_1", "<= amount_1"),
+    mutant("the second ceiling is the first", FixedWindow, "<= limits.ceiling_2", "<= limits.ceiling_1"),
+    mutant(
+        "the ceiling of a share is the amount",
+        SlidingWindow,
+        "(limits.ceiling_1 - current_1",
+        "(amount_1 - current_1",
+    ),
+    mutant("the ceiling of a large share is the amount", SlidingWindow, "share < limits.ceiling_1", "share < amount_1"),
+    mutant("the ceiling of the buckets is the amount", BUCKETS, "<= limits.ceiling_1", "<= amount_1"),
+    mutant("buckets are waited for without the ceiling", BUCKETS, "cost_1 - limits.ceiling_1", "cost_1 - amount_1"),
+    mutant("the ceiling of a log is its amount", SlidingLog, "<= limits.ceiling_1", "<= amount_1"),
+    mutant(
+        "a log is waited for without the ceiling",
+        SlidingLog,
+        "format('%d', limits.ceiling_1 - cost_1)",
+        "format('%d', amount_1 - cost_1)",
+    ),
+];
+
 #[test]
 fn every_mutant_is_found() {
+    find(MUTANTS, Stream::new);
+}
+
+#[test]
+fn every_mutant_of_a_ceiling_is_found() {
+    find(CAPPED, Stream::capped);
+}
+
+fn find(mutants: &[Mutant], stream: fn(u64, Algorithm) -> Stream) {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
-    for mutant in MUTANTS {
+    for mutant in mutants {
         let alteration = Alteration::new(mutant.right, mutant.wrong);
         let alter = |text: &str| alteration.apply(text);
         let is_found =
-            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::new(seed, mutant.algorithm), &alter).is_err());
+            (0..10).any(|seed| stream::compare(&mut redis, &mut stream(seed, mutant.algorithm), &alter).is_err());
         assert!(alteration.was_applied(), "the script has no such text: {}", mutant.mistake);
         if !is_found {
             survivors.push(mutant.mistake);
         }
     }
     assert!(survivors.is_empty(), "not found: {survivors:#?}");
-    println!("{} mutants, all found", MUTANTS.len());
+    println!("{} mutants, all found", mutants.len());
 }

@@ -31,9 +31,18 @@ impl ReserveOptions {
         self.time_to_live = Some(time_to_live);
     }
 
-    /// Reserves the estimate.
-    pub(crate) fn reserve(self, limiter: &Limiter, key: &Key, estimate: Costs) -> StoreFuture<Reservation> {
+    /// Reserves the estimate, for a turn within `max_wait` where the layer waits.
+    pub(crate) fn reserve(
+        self,
+        limiter: &Limiter,
+        key: &Key,
+        estimate: Costs,
+        max_wait: Option<Duration>,
+    ) -> StoreFuture<Reservation> {
         let mut reserve = limiter.reserve(key.clone(), estimate);
+        if let Some(max_wait) = max_wait {
+            reserve = reserve.max_wait(max_wait);
+        }
         if let Some(time_to_live) = self.time_to_live {
             reserve = reserve.time_to_live(time_to_live);
         }

@@ -47,7 +47,7 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         estimate: Costs,
         options: ReserveOptions,
     ) -> StoreFuture<Reservation> {
-        limit.get(&self.fixed).reserve(key, estimate, options)
+        limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait)
     }
 
     fn judge_reservation(

@@ -30,7 +30,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let reservation = limit.get(&self.fixed).reserve(key, estimate, options);
+        let reservation = limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait);
         let labels = LabelIndex::of(parts, &self.labels);
         let mut context = RequestContext {
             limit,

@@ -1,6 +1,7 @@
 //! Debts: units that were charged although they did not fit.
 //!
-//! Only the settlement of a reservation owes. A policy spends at most [`MOST_BURSTS`] times its burst, so that one wrong
+//! The settlement of a reservation owes, and so does a check that may wait, in a token bucket or an interval bucket: its
+//! [ceiling](crate::Ceiling) lies above the burst. A policy spends at most [`MOST_BURSTS`] times its burst, so that one wrong
 //! commit does not lock a key for ever.
 //!
 //! A window and a log hold a debt as they hold any units, and it ends with them. A bucket and a sliding window correct a
@@ -20,7 +21,7 @@ pub(super) const MARK: u64 = 1_000_000_000_000_000;
 const MOST_ENTRIES: u64 = 100_000;
 
 /// Returns the most units that a policy spends in debt.
-pub(super) fn most(policy: &Policy) -> u64 {
+pub(crate) fn most(policy: &Policy) -> u64 {
     let burst = policy.quota_ref().burst();
     let most = burst * MOST_BURSTS;
     match policy.algorithm() {

@@ -1,7 +1,7 @@
 //! One counter per window. The window is aligned to the clock, opens with the first request, or is a period of a calendar.
 
 use super::level::{Numbers, Words};
-use crate::Quota;
+use crate::{Quota, cost::Ask};
 
 /// A window and the units spent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,8 +39,8 @@ impl State {
         false
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.count + cost <= quota.amount()
+    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
+        cost == 0 || self.count + cost <= limit
     }
 
     pub(crate) fn charge(&mut self, cost: u64) {
@@ -76,9 +76,10 @@ impl State {
 }
 
 /// Derives the numbers from the count and the time left of the window.
-pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+pub(crate) fn numbers(quota: &Quota, words: &Words, ask: Ask) -> Numbers {
     let [count, left, ..] = *words;
     let remaining = quota.amount().saturating_sub(count);
     let used_left = if count == 0 { 0 } else { left };
-    Numbers { remaining, retry_us: if cost > remaining { left } else { 0 }, reset_us: used_left, more_us: used_left }
+    let room = ask.limit(quota.amount()).saturating_sub(count);
+    Numbers { remaining, retry_us: if ask.cost > room { left } else { 0 }, reset_us: used_left, more_us: used_left }
 }

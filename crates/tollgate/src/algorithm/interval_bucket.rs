@@ -4,7 +4,7 @@ use super::{
     debt::{MARK, MOST_BURSTS},
     level::{Numbers, Words},
 };
-use crate::Quota;
+use crate::{Quota, cost::Ask, quota::Span};
 
 /// The start of the current period, and the units missing from the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,8 +42,17 @@ impl State {
         mended
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        self.used + cost <= quota.burst() || cost == 0
+    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
+        self.used + cost <= limit || cost == 0
+    }
+
+    /// Returns whether a cost fits, or the units that are missing then are back in time.
+    pub(crate) fn fits_within(&self, quota: &Quota, now_us: u64, ask: Ask) -> bool {
+        let limit = ask.limit(quota.burst());
+        self.fits(limit, ask.cost)
+            || ask.wait_us() > 0
+                && self.used <= most_before(quota)
+                && until(quota, self.used + ask.cost - limit, self.words(quota, now_us)[1]) <= ask.wait_us()
     }
 
     pub(crate) fn charge(&mut self, cost: u64) {
@@ -59,6 +68,16 @@ impl State {
         if self.used > quota.burst() {
             self.used += MARK;
         }
+    }
+
+    /// Returns whether the units of a request with this end were missing last. Its end is the time of the refill after it,
+    /// and the units that were missing then.
+    pub(crate) fn ends_at(&self, quota: &Quota, (fill_us, used): Span) -> bool {
+        let passed = (self.start_us + quota.period_us()).checked_sub(fill_us);
+        passed.is_some_and(|passed| {
+            let filled = (passed / quota.period_us()).saturating_mul(quota.amount());
+            passed.is_multiple_of(quota.period_us()) && self.used.saturating_add(filled) == used
+        })
     }
 
     /// Returns units that were spent since the last refill. A refill has returned older ones, in whole or in part.
@@ -90,18 +109,41 @@ impl State {
     }
 }
 
-/// Derives the numbers from the missing units and the time until the next refill.
-pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
-    let [used, left, ..] = *words;
-    let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
-    let until = |missing: u64| match missing.div_ceil(quota.amount()) {
+/// Returns the most units that are missing before a check which goes into debt. One that costs the burst then owes no more
+/// than the most.
+fn most_before(quota: &Quota) -> u64 {
+    quota.burst() * (MOST_BURSTS - 1)
+}
+
+/// Returns the time until `missing` units are back, when the next refill comes after `left`.
+fn until(quota: &Quota, missing: u64, left: u64) -> u64 {
+    match missing.div_ceil(quota.amount()) {
         0 => 0,
         refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
+    }
+}
+
+/// Derives the numbers from the missing units and the time until the next refill.
+pub(crate) fn numbers(quota: &Quota, words: &Words, ask: Ask) -> Numbers {
+    let [used, left, ..] = *words;
+    let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
+    let until = |missing: u64| until(quota, missing, left);
+    let fits = until((used + ask.cost).saturating_sub(ask.limit(quota.burst())));
+    let retry_us = match ask.wait_us() {
+        0 => fits,
+        // It owes no sooner than the debt of the others has room for it.
+        wait_us => fits.min(fits.saturating_sub(wait_us).max(until(used.saturating_sub(most_before(quota))))),
     };
     Numbers {
         remaining: quota.burst().saturating_sub(used),
-        retry_us: until((used + cost).saturating_sub(quota.burst())),
+        retry_us: if ask.cost == 0 { 0 } else { retry_us },
         reset_us: until(used),
         more_us: if used == 0 { 0 } else { until(one_more) },
     }
+}
+
+/// Returns the delay of a request that was charged: the time until the debt in which it left the bucket is paid, in
+/// microseconds.
+pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
+    until(quota, words[0].saturating_sub(quota.burst()), words[1])
 }

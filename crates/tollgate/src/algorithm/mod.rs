@@ -38,11 +38,13 @@ mod tests;
 mod text;
 mod token_bucket;
 
+#[cfg(feature = "redis")]
+pub(crate) use debt::most as most_spent;
 pub use kind::Algorithm;
 pub(crate) use level::{Numbers, PolicyLevel, Words};
-pub(crate) use numbers::{delay_us, numbers};
 #[cfg(feature = "redis")]
-pub(crate) use numbers::{later, lowered, unspent};
+pub(crate) use numbers::{ceiling_span, later, lowered, unspent};
+pub(crate) use numbers::{delay_us, numbers};
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::{Settled, State};
 #[cfg(feature = "testing")]

@@ -10,14 +10,18 @@ use super::{
     level::{Numbers, PolicyLevel, Words},
     sliding_window, token_bucket,
 };
-use crate::{Policy, Quota};
+use crate::{Policy, Quota, cost::Ask, quota::Span};
 
-/// Derives the numbers of a policy from its level after a check of `cost`.
-pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Numbers {
+/// Derives the numbers of a policy from its level after a check that asked for `ask`.
+///
+/// Only the time to retry depends on a ceiling: all else is said of checks without one.
+pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>) -> Numbers {
     let (quota, words) = (policy.quota_ref(), &level.words);
-    let denied = if level.fits { 0 } else { cost };
+    let denied = ask.into().denied_unless(level.fits);
     let mut numbers = match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::numbers(quota, words, denied),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            token_bucket::numbers(quota, words, denied.cost, ceiling_span(policy, denied))
+        }
         Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
         #[cfg(feature = "calendar")]
@@ -25,7 +29,7 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Number
         Algorithm::SlidingWindow => sliding_window::numbers(quota, words, denied),
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => counted(quota, words),
     };
-    if denied > 0 {
+    if denied.cost > 0 {
         if policy.algorithm().words() < words.len() {
             // Only a leased policy has this word: the time until missing units have lapsed.
             numbers.retry_us = numbers.retry_us.max(words[3]);
@@ -35,13 +39,20 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, cost: u64) -> Number
     numbers
 }
 
-/// Returns the delay of a request that charged `charged` units, in microseconds. It is zero for all
-/// algorithms but the leaky bucket.
+/// Returns the delay of a request that charged `charged` units, in microseconds: the time until its turn in a queue, or until
+/// the debt into which it went is paid.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
     match policy.algorithm() {
         Algorithm::LeakyBucket => token_bucket::bucket_delay_us(policy.quota_ref(), &level.words, charged),
+        Algorithm::TokenBucket if charged > 0 => token_bucket::debt_us(policy.quota_ref(), &level.words),
+        Algorithm::IntervalBucket if charged > 0 => interval_bucket::debt_us(policy.quota_ref(), &level.words),
         _ => 0,
     }
+}
+
+/// Returns the time within which a token bucket or leaky bucket has to be full again after a check.
+pub(crate) fn ceiling_span(policy: &Policy, ask: Ask) -> Span {
+    token_bucket::ceiling(policy.quota_ref(), policy.algorithm() == Algorithm::LeakyBucket, ask)
 }
 
 /// Returns the words as they were before the last `units` units were charged at the same instant. A
@@ -67,7 +78,14 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
 #[cfg(feature = "redis")]
-pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, cost: u64) -> PolicyLevel {
+pub(crate) fn later(
+    policy: &Policy,
+    level: &PolicyLevel,
+    at_us: u64,
+    passed_us: u64,
+    ask: impl Into<Ask>,
+) -> PolicyLevel {
+    let ask = ask.into();
     // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { crate::quota::MAX_EXACT } else { at_us };
     let Some(mut state) = state_of(policy, &level.words, at_us) else {
@@ -79,7 +97,7 @@ pub(crate) fn later(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us:
     let now_us = at_us + passed_us;
     state.mark_debt(policy, at_us);
     let state = state.settle(policy, policy, now_us).state;
-    let mut later = PolicyLevel { fits: state.fits(policy, now_us, cost), words: state.words(policy, now_us, cost) };
+    let mut later = PolicyLevel { fits: state.fits(policy, now_us, ask), words: state.words(policy, now_us, ask) };
     if !level.fits {
         later.words[3] = level.words[3].saturating_sub(passed_us);
         later.fits &= later.words[3] == 0;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::level::Words;
-use crate::Quota;
+use crate::{Quota, cost::Ask};
 
 /// The layout of the buckets in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ impl State {
         self.0.as_ref().map_or(0, |filled| filled.used())
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= quota.amount()
+    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
+        cost == 0 || self.used() + cost <= limit
     }
 
     pub(crate) fn charge(&mut self, layout: Buckets, now_us: u64, cost: u64) {
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    pub(crate) fn words(&self, quota: &Quota, layout: Buckets, now_us: u64, denied: u64) -> Words {
+    pub(crate) fn words(&self, quota: &Quota, layout: Buckets, now_us: u64, denied: Ask) -> Words {
         let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
             return [0; 4];
         };
@@ -123,7 +123,8 @@ impl State {
             last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
         };
         let surplus = (used + 1).saturating_sub(quota.amount()).max(1);
-        let retry_us = if denied > 0 { until((used + denied).saturating_sub(quota.amount())) } else { 0 };
+        let lacking = (used + denied.cost).saturating_sub(denied.limit(quota.amount()));
+        let retry_us = if denied.cost > 0 { until(lacking) } else { 0 };
         [used, retry_us, layout.expires_us(filled.newest()) - now_us, until(surplus)]
     }
 

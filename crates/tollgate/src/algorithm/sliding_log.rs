@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::level::Words;
-use crate::Quota;
+use crate::{Quota, cost::Ask};
 
 /// The admitted units. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,8 +51,8 @@ impl State {
         self.0.as_ref().map_or(0, |log| log.used as u64)
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= quota.amount()
+    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
+        cost == 0 || self.used() + cost <= limit
     }
 
     /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.
@@ -85,13 +85,15 @@ impl State {
         }
     }
 
-    pub(crate) fn words(&self, quota: &Quota, now_us: u64, denied: u64) -> Words {
+    pub(crate) fn words(&self, quota: &Quota, now_us: u64, denied: Ask) -> Words {
         let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
             return [0; 4];
         };
         let expires = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
         let (used, amount) = (log.used, quota.amount() as usize);
-        let retry_us = if denied > 0 { expires(amount.saturating_sub(denied as usize)) } else { 0 };
+        // The newest entry that has to expire, counted from the newest one.
+        let last = denied.limit(quota.amount()).saturating_sub(denied.cost) as usize;
+        let retry_us = if denied.cost > 0 { expires(last.min(used - 1)) } else { 0 };
         [used as u64, retry_us, expires(0), expires(used.min(amount) - 1)]
     }
 

@@ -10,7 +10,7 @@ use super::{
     debt::MOST_BURSTS,
     level::{Numbers, Words},
 };
-use crate::Quota;
+use crate::{Quota, cost::Ask};
 
 /// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,12 +51,12 @@ impl State {
         mended && self.counts() != (0, 0)
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
+    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, limit: u64, cost: u64) -> bool {
         let (current, previous) = self.counts();
         cost == 0
-            || current + cost <= quota.amount()
+            || current + cost <= limit
                 && product(previous, self.left(quota, now_us).min(quota.period_us()))
-                    <= product(quota.amount() - current - cost, quota.period_us())
+                    <= product(limit - current - cost, quota.period_us())
     }
 
     /// Spends a cost. The count never exceeds four bytes: a cost that does not fit is cut before.
@@ -133,20 +133,21 @@ fn product(units: u64, time_us: u64) -> u128 {
 }
 
 /// Derives the numbers from the two counts and the time left of the window.
-pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+pub(crate) fn numbers(quota: &Quota, words: &Words, ask: Ask) -> Numbers {
     let [current, previous, left, _] = *words;
     let (amount, period) = (quota.amount(), quota.period_us());
     // Returns the time for which a previous window of `count` units may still overlap, so that its
     // share is at most `room`.
-    let share = |room: u64, count: u64| u64::try_from(product(room, period) / u128::from(count)).unwrap_or(u64::MAX);
-    let until = |units: u64| {
-        if current + units > amount {
+    let share =
+        |room: u64, count: u64| u64::try_from(product(room, period) / u128::from(count.max(1))).unwrap_or(u64::MAX);
+    let until = |units: u64, limit: u64| {
+        if current + units > limit {
             // It cannot fit before this window has become the previous one.
-            left + period - share(amount.saturating_sub(units), current)
+            (left + period).saturating_sub(share(limit.saturating_sub(units), current))
         } else if previous == 0 {
             0
         } else {
-            left.saturating_sub(share(amount - current - units, previous))
+            left.saturating_sub(share(limit - current - units, previous))
         }
     };
     let inside = product(previous, left.min(period)).div_ceil(u128::from(period)) as u64;
@@ -158,8 +159,8 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
     };
     Numbers {
         remaining,
-        retry_us: if cost > remaining { until(cost) } else { 0 },
+        retry_us: if ask.cost > 0 { until(ask.cost, ask.limit(amount)) } else { 0 },
         reset_us,
-        more_us: if remaining == amount { 0 } else { until(remaining + 1) },
+        more_us: if remaining == amount { 0 } else { until(remaining + 1, amount) },
     }
 }

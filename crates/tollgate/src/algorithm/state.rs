@@ -8,9 +8,9 @@ use super::{
     debt, fixed_window, interval_bucket,
     kind::Algorithm,
     level::{PolicyLevel, Words},
-    sliding_buckets, sliding_log, sliding_window, token_bucket,
+    numbers, sliding_buckets, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Policy, quota::Span};
+use crate::{Policy, cost::Ask, quota::Span};
 
 /// The state of one policy for one key. The token bucket and the leaky bucket share a form, and so do both windows.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +106,7 @@ impl State {
                 state,
                 cost,
                 |state| state.settle(quota, wrote.quota_ref(), now_us),
-                |state| state.fits(quota, now_us, cost),
+                |state| state.fits(quota, now_us, cost, quota.span(quota.burst())),
                 |state| state.charge(quota, cost),
                 |state, is_charged| {
                     // A bucket that was charged is in no debt.
@@ -120,7 +120,7 @@ impl State {
                 state,
                 cost,
                 |state| state.settle(quota, now_us),
-                |state| state.fits(quota, cost),
+                |state| state.fits(quota.burst(), cost),
                 |state| state.charge(cost),
                 |state, is_charged| {
                     if !is_charged {
@@ -133,7 +133,7 @@ impl State {
                 state,
                 cost,
                 |state| state.settle(quota, policy.algorithm() == Algorithm::FixedWindow, now_us),
-                |state| state.fits(quota, cost),
+                |state| state.fits(quota.amount(), cost),
                 |state| state.charge(cost),
                 |_, _| {},
                 |state| state.words(quota, now_us),
@@ -145,7 +145,7 @@ impl State {
                     state,
                     cost,
                     |state| calendar_window::settle(state, periods),
-                    |state| state.fits(quota, cost),
+                    |state| state.fits(quota.amount(), cost),
                     |state| state.charge(cost),
                     |_, _| {},
                     |state| calendar_window::words(state, periods, now_us),
@@ -155,7 +155,7 @@ impl State {
                 state,
                 cost,
                 |state| state.settle(quota, now_us),
-                |state| state.fits(quota, now_us, cost),
+                |state| state.fits(quota, now_us, quota.amount(), cost),
                 |state| state.charge(cost),
                 |state, _| state.mark_debt(quota),
                 |state| state.words(quota, now_us),
@@ -173,12 +173,13 @@ impl State {
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
         let Settled { mut state, mended } = self.settle(policy, wrote, now_us);
-        let fits = state.fits(policy, now_us, cost);
+        let ask = Ask::from(cost);
+        let fits = state.fits(policy, now_us, ask);
         let is_charged = fits && cost > 0;
         if is_charged {
             state.charge(policy, now_us, cost, tag);
         }
-        let words = state.words(policy, now_us, if fits { 0 } else { cost });
+        let words = state.words(policy, now_us, ask.denied_unless(fits));
         let is_written = is_charged || (mended && cost > 0);
         if is_written || (!mended && state.is_moved()) {
             *self = state;
@@ -197,18 +198,20 @@ impl State {
         }
     }
 
-    /// Returns `true` when `cost` fits a settled state.
-    pub(crate) fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        let quota = policy.quota_ref();
+    /// Returns `true` when `ask` fits a settled state.
+    pub(crate) fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
+        let (quota, cost) = (policy.quota_ref(), ask.cost);
+        // Only a bucket has a burst that differs from its amount, and a ceiling with a wait.
+        let limit = ask.limit(quota.amount());
         match self {
-            Self::TokenBucket(state) => state.fits(quota, now_us, cost),
-            Self::IntervalBucket(state) => state.fits(quota, cost),
-            Self::Window(state) => state.fits(quota, cost),
+            Self::TokenBucket(state) => state.fits(quota, now_us, cost, numbers::ceiling_span(policy, ask)),
+            Self::IntervalBucket(state) => state.fits_within(quota, now_us, ask),
+            Self::Window(state) => state.fits(limit, cost),
             #[cfg(feature = "calendar")]
-            Self::CalendarWindow(state) => state.fits(quota, cost),
-            Self::SlidingWindow(state) => state.fits(quota, now_us, cost),
-            Self::SlidingBuckets(state) => state.fits(quota, cost),
-            Self::SlidingLog(state) => state.fits(quota, cost),
+            Self::CalendarWindow(state) => state.fits(limit, cost),
+            Self::SlidingWindow(state) => state.fits(quota, now_us, limit, cost),
+            Self::SlidingBuckets(state) => state.fits(limit, cost),
+            Self::SlidingLog(state) => state.fits(limit, cost),
         }
     }
 
@@ -266,16 +269,19 @@ impl State {
 
     /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
     ///
-    /// `end` is the end of the places that a request has in a queue. A queue takes only its last places back: the requests
-    /// behind keep their turns, and a place between them would be given to two requests. `None` returns the last places.
+    /// `end` is the end of the places that a request has in a queue, or in a debt. Only the last places are taken back: the
+    /// requests behind keep their turns, and a place between them would be given to two requests. `None` returns the last
+    /// places.
     pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
         match self {
             Self::TokenBucket(state) => {
-                let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
-                let is_last = !is_queue || end.is_none_or(|end| state.ends_at(end));
+                let is_last = end.is_none_or(|end| state.ends_at(end));
                 state.refund(policy.quota_ref(), now_us, if is_last { cost } else { 0 });
             }
-            Self::IntervalBucket(state) => state.refund(spent_us, cost),
+            Self::IntervalBucket(state) => {
+                let is_last = end.is_none_or(|end| state.ends_at(policy.quota_ref(), end));
+                state.refund(spent_us, if is_last { cost } else { 0 });
+            }
             Self::Window(state) => state.refund(spent_us, cost),
             #[cfg(feature = "calendar")]
             Self::CalendarWindow(state) => state.refund(spent_us, cost),
@@ -285,8 +291,9 @@ impl State {
         }
     }
 
-    /// Returns the words of a settled state. `denied` is the cost that did not fit, or zero.
-    pub(crate) fn words(&self, policy: &Policy, now_us: u64, denied: u64) -> Words {
+    /// Returns the words of a settled state. `denied` is what did not fit, or nothing.
+    pub(crate) fn words(&self, policy: &Policy, now_us: u64, denied: impl Into<Ask>) -> Words {
+        let denied = denied.into();
         let quota = policy.quota_ref();
         match self {
             Self::TokenBucket(state) => state.words(now_us),

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Quota,
+    cost::Ask,
     quota::{MAX_EXACT, Span},
 };
 
@@ -60,8 +61,9 @@ impl State {
         mended
     }
 
-    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64) -> bool {
-        add(quota, self.ahead(now_us), quota.span(cost)) <= quota.span(quota.burst()) || cost == 0
+    /// Returns whether the bucket is full again within `ceiling` of a charge.
+    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64, ceiling: Span) -> bool {
+        add(quota, self.ahead(now_us), quota.span(cost)) <= ceiling || cost == 0
     }
 
     pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
@@ -132,11 +134,32 @@ impl State {
     }
 }
 
+/// Returns the time within which the bucket has to be full again after a check.
+///
+/// A queue never holds more than its burst. A bucket goes into debt while it has spent at most a burst less than the most,
+/// whatever the cost: so a large cost waits for room no longer than a small one.
+pub(crate) fn ceiling(quota: &Quota, is_queue: bool, ask: Ask) -> Span {
+    if ask.ceiling.is_none() {
+        return quota.span(quota.burst());
+    }
+    let (whole, part) = quota.span(ask.limit(quota.burst()));
+    let most = match is_queue {
+        true => quota.span(quota.burst()),
+        false => add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)),
+    };
+    (whole.saturating_add(ask.wait_us()), part).min(most)
+}
+
 /// Returns the time of the most units that are spent in debt.
 fn most(quota: &Quota) -> Span {
+    bursts(quota, MOST_BURSTS)
+}
+
+/// Returns the time of so many bursts.
+fn bursts(quota: &Quota, count: u64) -> Span {
     let (whole, part) = quota.span(quota.burst());
-    let parts = part * MOST_BURSTS;
-    (whole * MOST_BURSTS + parts / quota.amount(), parts % quota.amount())
+    let parts = part * count;
+    (whole * count + parts / quota.amount(), parts % quota.amount())
 }
 
 fn add(quota: &Quota, a: Span, b: Span) -> Span {
@@ -155,38 +178,39 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
 }
 
 /// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
-pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
     match quota.span(1) {
         // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every product.
-        (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost),
-        _ => wide_numbers(quota, words, cost),
+        (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost, ceiling.0),
+        _ => wide_numbers(quota, words, cost, ceiling),
     }
 }
 
-fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64) -> Numbers {
+fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64, ceiling: u64) -> Numbers {
     let top = unit * quota.burst();
     let remaining = top.saturating_sub(ahead) / unit;
-    let until = |units: u64| (units * unit + ahead).saturating_sub(top);
+    let until = |units: u64, top: u64| (units * unit + ahead).saturating_sub(top);
     Numbers {
         remaining,
-        retry_us: until(cost),
+        retry_us: if cost == 0 { 0 } else { until(cost, ceiling) },
         reset_us: ahead,
-        more_us: if ahead == 0 { 0 } else { until(remaining + 1) },
+        more_us: if ahead == 0 { 0 } else { until(remaining + 1, top) },
     }
 }
 
-fn wide_numbers(quota: &Quota, words: &Words, cost: u64) -> Numbers {
+fn wide_numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
     let n = i128::from(quota.amount());
     let period = i128::from(quota.period_us());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
-    let room = period * i128::from(quota.burst()) - used;
-    let remaining = (room / period).max(0);
-    let until = |units: i128| ceil_div((units * period - room).max(0), n);
+    let top = period * i128::from(quota.burst());
+    let remaining = ((top - used) / period).max(0);
+    let until = |units: i128, top: i128| ceil_div((units * period + used - top).max(0), n);
+    let ceiling = i128::from(ceiling.0) * n + i128::from(ceiling.1);
     Numbers {
         remaining: remaining as u64,
-        retry_us: until(i128::from(cost)),
+        retry_us: if cost == 0 { 0 } else { until(i128::from(cost), ceiling) },
         reset_us: ceil_div(used, n),
-        more_us: if used == 0 { 0 } else { until(remaining + 1) },
+        more_us: if used == 0 { 0 } else { until(remaining + 1, top) },
     }
 }
 
@@ -197,6 +221,14 @@ pub(crate) fn bucket_delay_us(quota: &Quota, words: &Words, charged: u64) -> u64
     let used = i128::from(words[0]) * n + i128::from(words[1]);
     let before = used - i128::from(quota.period_us()) * i128::from(charged);
     ceil_div(before.max(0), n)
+}
+
+/// Returns the delay of a request that was charged to a token bucket: the time until the debt in which it left the bucket is
+/// paid, in microseconds.
+pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
+    let n = i128::from(quota.amount());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    ceil_div((used - i128::from(quota.period_us()) * i128::from(quota.burst())).max(0), n)
 }
 
 fn ceil_div(a: i128, b: i128) -> u64 {
@@ -215,7 +247,10 @@ mod tests {
             for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top, top + 1, 8 * top] {
                 for cost in 0..=quota.burst() {
                     let words = [ahead, 0, 0, 0];
-                    assert_eq!(whole_numbers(&quota, unit, ahead, cost), wide_numbers(&quota, &words, cost));
+                    for ceiling in [top, top - 1, unit, top + 3 * unit / 2] {
+                        let wide = wide_numbers(&quota, &words, cost, (ceiling, 0));
+                        assert_eq!(whole_numbers(&quota, unit, ahead, cost, ceiling), wide);
+                    }
                 }
             }
         }

@@ -2,15 +2,23 @@
 
 use std::sync::Arc;
 
-use super::Cost;
+use super::{Ask, Ceiling, Cost};
 use crate::policy::MAX_POLICIES;
 
-/// The cost for each policy of a set. The places behind the last policy are zero.
-pub(crate) type EachCost = Arc<[Cost; MAX_POLICIES]>;
+/// What a request spends from each policy of a set, and the ceilings under which it does. The places behind the last
+/// policy are zero.
+pub(crate) type EachCost = Arc<Each>;
 
-/// Holds the units that a request spends from each policy of a set.
+/// Holds what few requests have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Each {
+    costs: [Cost; MAX_POLICIES],
+    ceilings: Option<[Ceiling; MAX_POLICIES]>,
+}
+
+/// Holds the units that a request spends from each policy of a set, and the ceiling for each.
 ///
-/// Nearly every request has one cost for all policies. Such a charge needs no allocation.
+/// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
     /// The cost for every policy. The greatest one, when they differ.
@@ -34,7 +42,23 @@ impl Charge {
             is_same &= count == 0 || cost == greatest;
             (*place, greatest, count) = (cost, greatest.max(cost), count + 1);
         }
-        Self { cost: greatest, each: (!is_same).then(|| Arc::new(each)) }
+        Self { cost: greatest, each: (!is_same).then(|| Arc::new(Each { costs: each, ceilings: None })) }
+    }
+
+    /// Returns the same charge under a ceiling for each policy.
+    pub(crate) fn under(&self, ceilings: impl IntoIterator<Item = Ceiling>) -> Self {
+        let mut each = [Ceiling::default(); MAX_POLICIES];
+        each.iter_mut().zip(ceilings).for_each(|(place, ceiling)| *place = ceiling);
+        let costs = self.each.as_ref().map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        Self { cost: self.cost, each: Some(Arc::new(Each { costs, ceilings: Some(each) })) }
+    }
+
+    /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
+    pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
+        match other.each.and_then(|each| each.ceilings) {
+            Some(ceilings) => self.under(ceilings),
+            None => self,
+        }
     }
 
     pub(crate) fn borrow(&self) -> ChargeRef<'_> {
@@ -52,7 +76,25 @@ impl<'a> ChargeRef<'a> {
     /// Returns the cost for the policy at this place of the set.
     #[inline]
     pub(crate) fn of(self, at: usize) -> Cost {
-        self.each.and_then(|each| each.get(at)).copied().unwrap_or(self.cost)
+        self.each.and_then(|each| each.costs.get(at)).copied().unwrap_or(self.cost)
+    }
+
+    /// Returns the ceiling for the policy at this place of the set. `None` for a check that has none.
+    #[inline]
+    pub(crate) fn ceiling(self, at: usize) -> Option<Ceiling> {
+        self.each?.ceilings.as_ref()?.get(at).copied()
+    }
+
+    /// Returns what the policy at this place of the set is asked for.
+    #[inline]
+    pub(crate) fn ask(self, at: usize) -> Ask {
+        Ask { cost: self.of(at).units(), ceiling: self.ceiling(at) }
+    }
+
+    /// Returns whether there is a ceiling for each policy.
+    #[inline]
+    pub(crate) fn is_capped(self) -> bool {
+        self.each.is_some_and(|each| each.ceilings.is_some())
     }
 
     /// Returns the cost for each of `count` policies.
@@ -66,6 +108,14 @@ impl<'a> ChargeRef<'a> {
         match (self.each, other.each) {
             (None, None) => self.cost.min(other.cost).into(),
             _ => Charge::each(self.iter(policies).zip(other.iter(policies)).map(|(cost, most)| cost.min(most))),
+        }
+    }
+
+    /// Returns the charge without ceilings.
+    pub(crate) fn uncapped(self) -> Charge {
+        match self.each {
+            Some(each) if each.ceilings.is_some() => Charge::each(each.costs),
+            _ => self.to_owned(),
         }
     }
 

@@ -39,11 +39,15 @@ impl Decision {
         let levels = PolicyLevels::collect(own);
         let is_charged = self.is_allowed() || !levels.fit();
         let charge = match is_charged {
-            true => Charge::each(places.iter().map(|&at| self.charge().of(at))),
+            true => {
+                let charge = Charge::each(places.iter().map(|&at| self.charge().of(at)));
+                let ceilings = places.iter().filter_map(|&at| self.charge().ceiling(at));
+                if self.charge().is_capped() { charge.under(ceilings) } else { charge }
+            }
             false => Cost::ZERO.into(),
         };
         let part = Self::from_levels(&policies, levels, charge.borrow(), self.at_us);
-        Some(Self { late_us: self.late_us, degraded: self.degraded, in_process: self.in_process, ..part })
+        Some(Self { degraded: self.degraded, in_process: self.in_process, ..part })
     }
 }
 

@@ -13,8 +13,7 @@ pub use policy_state::PolicyState;
 
 use crate::{
     Algorithm, Cost, ErrorKind, PolicySet,
-    algorithm::{delay_us, numbers},
-    clock::micros,
+    algorithm::{PolicyLevel, delay_us, numbers},
     cost::ChargeRef,
     policy_levels::PolicyLevels,
     quota::Span,
@@ -42,8 +41,6 @@ use crate::{
 pub struct Decision {
     policies: PolicySet,
     at_us: u64,
-    /// By how much the offered turn lies beyond the longest wait of the caller. 0 for every other decision.
-    late_us: u64,
     levels: PolicyLevels,
     cost: Cost,
     /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum around a decision, and the
@@ -68,7 +65,7 @@ impl Decision {
             Some(costs) => levels.with_costs(costs),
             None => levels,
         };
-        Self { policies: policies.clone(), at_us, late_us: 0, levels, cost: charge.cost, degraded: 0, in_process: 0 }
+        Self { policies: policies.clone(), at_us, levels, cost: charge.cost, degraded: 0, in_process: 0 }
     }
 
     /// Allows a request without asking any policy.
@@ -112,22 +109,11 @@ impl Decision {
         self.in_process > 0
     }
 
-    /// Turns a look at the state into the denial of a request of this charge whose turn comes after `max_wait`.
-    pub(crate) fn turned_away(mut self, charge: ChargeRef<'_>, max_wait: Duration) -> Self {
-        let late = self.delay().saturating_sub(max_wait);
-        self.cost = charge.cost;
-        if let Some(costs) = charge.each {
-            self.levels = self.levels.with_costs(costs);
-        }
-        self.late_us = micros(late).max(1);
-        self
-    }
-
     /// Returns whether the request may pass.
     #[must_use]
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.late_us == 0 && self.levels.fit()
+        self.levels.fit()
     }
 
     /// Returns whether the request must not pass.
@@ -149,9 +135,10 @@ impl Decision {
     }
 
     /// Returns how long to wait before the work on an allowed request starts: until its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set.
+    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`until_ready`](crate::Limiter::until_ready) that
+    /// went into debt: until that debt is paid.
     ///
-    /// Zero without a queue, and for a denial.
+    /// Zero without a queue and a debt, and for a denial.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.states().map(|state| state.delay()).max().unwrap_or_default()
@@ -196,17 +183,11 @@ impl Decision {
         let (charge, is_allowed) = (self.charge(), self.is_allowed());
         self.levels.iter(&self.policies).enumerate().map(move |(at, (policy, level))| {
             let cost = charge.of(at).units();
-            let mut numbers = numbers(policy, &level, cost);
+            let numbers = numbers(policy, &level, charge.ask(at));
             #[cfg(feature = "test-util")]
-            if let Some(set) = self.levels.set_numbers(at) {
-                numbers = set;
-            }
-            let is_late = self.late_us > 0 && policy.algorithm() == Algorithm::LeakyBucket;
-            if is_late {
-                numbers.retry_us = numbers.retry_us.max(self.late_us);
-            }
+            let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
             let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
-            PolicyState::new(policy, !level.fits || is_late, numbers, delay_us, cost)
+            PolicyState::new(policy, !level.fits, numbers, delay_us, cost)
         })
     }
 
@@ -240,12 +221,28 @@ impl Decision {
         &self.levels
     }
 
-    /// Returns the end of the places that the request has in the queue of the policy at this place of the set. `None` for
-    /// every other algorithm.
+    /// Returns how long until the turn of a denied request can come, if no other request spends and no ceiling is in its way:
+    /// in a queue, after all that is in it.
+    pub(crate) fn turn_after(&self) -> Duration {
+        let levels = self.levels.iter(&self.policies).enumerate();
+        let turns = levels.map(|(at, (policy, level))| match policy.algorithm() {
+            Algorithm::LeakyBucket => numbers(policy, &level, 0).reset_us,
+            _ => numbers(policy, &PolicyLevel { fits: false, ..level }, self.charge().of(at).units()).retry_us,
+        });
+        Duration::from_micros(turns.max().unwrap_or(0))
+    }
+
+    /// Returns the end of the places that the request has in the queue of the policy at this place of the set, or in its
+    /// debt. `None` for a policy that has given out no places.
     pub(crate) fn end_of(&self, at: usize) -> Option<Span> {
         let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
-        let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
-        is_queue.then(|| (self.at_us + level.words[0], level.words[1]))
+        let is_owed = || self.is_allowed() && delay_us(policy, &level, self.charge().of(at).units()) > 0;
+        match policy.algorithm() {
+            Algorithm::LeakyBucket => Some((self.at_us + level.words[0], level.words[1])),
+            Algorithm::TokenBucket if is_owed() => Some((self.at_us + level.words[0], level.words[1])),
+            Algorithm::IntervalBucket if is_owed() => Some((self.at_us + level.words[1], level.words[0])),
+            _ => None,
+        }
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.

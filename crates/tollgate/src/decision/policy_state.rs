@@ -50,9 +50,9 @@ impl<'a> PolicyState<'a> {
         self.is_exceeded.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
-    /// Returns how long until the turn of the allowed request in this queue.
+    /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it went.
     ///
-    /// Zero for a denial, and for a policy that is not a [queue](crate::Algorithm::LeakyBucket).
+    /// Zero for a denial, and for a policy that is neither a [queue](crate::Algorithm::LeakyBucket) nor in debt.
     #[must_use]
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)

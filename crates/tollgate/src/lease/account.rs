@@ -138,7 +138,7 @@ impl Account {
     /// Returns `true` when a cost fits a settled state beside all outstanding units.
     #[must_use]
     pub fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost)
+        cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost.into())
     }
 
     /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted or denied.

@@ -3,7 +3,7 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 use super::{Limiter, inner::Inner};
 use crate::{
     Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture, cost::Charge,
-    store::answer_by,
+    store::answer_by, wait::ceilings,
 };
 
 /// The default of [`Reserve::time_to_live`].
@@ -61,6 +61,7 @@ impl Limiter {
             id: None,
             time_to_live: TIME_TO_LIVE,
             is_capped: false,
+            max_wait: None,
         }
     }
 
@@ -119,6 +120,7 @@ pub struct Reserve {
     id: Option<ReservationId>,
     time_to_live: Duration,
     is_capped: bool,
+    max_wait: Option<Duration>,
 }
 
 impl Reserve {
@@ -161,6 +163,30 @@ impl Reserve {
         self
     }
 
+    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a queue
+    /// takes the reservation while it has room.
+    ///
+    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait: the work
+    /// starts after the decision's [`delay`](Decision::delay). Policies that are no queue ignore the time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));
+    /// let reserve = || limiter.reserve("acme", Cost::ONE).max_wait(Duration::from_millis(150));
+    /// let delays = [reserve().await?, reserve().await?].map(|reservation| reservation.decision().delay());
+    /// assert_eq!(delays, [Duration::ZERO, Duration::from_millis(100)]);
+    /// assert_eq!(reserve().await?.decision().retry_after(), Some(Duration::from_millis(50)));
+    /// # Ok(()) }
+    /// ```
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
     fn charge(&self) -> Result<Charge, Error> {
         let policies = self.limiter.policies();
         if self.time_to_live < SHORTEST || self.time_to_live > LONGEST {
@@ -176,7 +202,10 @@ impl Reserve {
         }
         policies.admits(charge.borrow())?;
         policies.reaches(&self.key)?;
-        Ok(charge)
+        Ok(match self.max_wait {
+            Some(max_wait) => ceilings::queueing(policies, &charge, max_wait),
+            None => charge,
+        })
     }
 }
 
@@ -253,6 +282,7 @@ impl fmt::Debug for Reserve {
             .field("id", &self.id)
             .field("time_to_live", &self.time_to_live)
             .field("is_capped", &self.is_capped)
+            .field("max_wait", &self.max_wait)
             .finish_non_exhaustive()
     }
 }

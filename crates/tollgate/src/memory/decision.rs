@@ -12,8 +12,9 @@ use super::{
     state_table::{LoadedState, StateTable},
 };
 use crate::{
-    Check, Cost, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
+    Check, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
     algorithm::{PolicyLevel, Settled},
+    cost::Ask,
     policy_levels::PolicyLevels,
     reservation::{Change, Record, Records, Reserved},
 };
@@ -68,14 +69,14 @@ impl Tables for BranchTables<'_> {
 #[inline]
 pub(super) fn check_in(table: &mut StateTable, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
     match check.policies.shared() {
-        [policy] => PolicyLevels::one(table.check_one(hash, check, policy, now_us)),
+        [policy] if !check.charge().is_capped() => PolicyLevels::one(table.check_one(hash, check, policy, now_us)),
         _ => check_all(&mut OneTable { table, hash, key: check.key }, check, now_us),
     }
 }
 
 /// Decides over all policies of the check, wherever their states are, and charges all or none.
 pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
-    let mut loaded = load(tables, check, |at| check.cost_of(at), now_us);
+    let mut loaded = load(tables, check, |at| check.charge().ask(at), now_us);
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
     let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
     let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
@@ -87,7 +88,7 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64)
         }
         // A peek changes no stored state.
         *is_written = is_charged || (*mended && cost > 0);
-        let words = state.words(policy, now_us, if *fits { 0 } else { cost });
+        let words = state.words(policy, now_us, check.charge().ask(at).denied_unless(*fits));
         (&**policy, PolicyLevel { fits: *fits, words })
     }));
     write(tables, check, loaded, now_us);
@@ -141,7 +142,9 @@ pub(super) fn commit(
     let settlement = record.settle(number);
     if settlement == Settlement::Settled {
         let record = record.clone();
-        change(tables, check, now_us, record.at_us, |at| record.change(at, check.cost_of(at)));
+        change(tables, check, now_us, record.at_us, |at| {
+            record.change(at, &check.policies.shared()[at], check.cost_of(at))
+        });
     }
     settlement
 }
@@ -150,7 +153,7 @@ pub(super) fn commit(
 /// removed.
 fn change(tables: &mut impl Tables, check: Check<'_>, now_us: u64, spent_us: u64, change: impl Fn(usize) -> Change) {
     // A change may name more units than any request can cost, so it does not ask whether they fit.
-    let mut loaded = load(tables, check, |_| Cost::ZERO, now_us);
+    let mut loaded = load(tables, check, |_| 0.into(), now_us);
     let mut fresh = SmallVec::<[_; 4]>::new();
     for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
         let state = &mut loaded.settled.state;
@@ -185,12 +188,12 @@ pub(super) fn reset(tables: &mut impl Tables, policies: &PolicySet, key: &Key) {
 fn load(
     tables: &mut impl Tables,
     check: Check<'_>,
-    cost: impl Fn(usize) -> Cost,
+    ask: impl Fn(usize) -> Ask,
     now_us: u64,
 ) -> SmallVec<[LoadedState; 4]> {
     let load = |(at, policy): (usize, &Arc<Policy>)| {
         let (table, hash, key) = tables.of(policy);
-        table.load(hash, key, policy, cost(at), now_us)
+        table.load(hash, key, policy, ask(at), now_us)
     };
     check.policies.shared().iter().enumerate().map(load).collect()
 }

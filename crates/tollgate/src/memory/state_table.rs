@@ -5,8 +5,9 @@ use hashbrown::HashTable;
 
 use super::stored_key::{KeyProbe, StoredKey};
 use crate::{
-    Check, Cost, Key, Policy,
+    Check, Key, Policy,
     algorithm::{PolicyLevel, Settled, State},
+    cost::Ask,
     key::hash_text,
     reservation::Records,
 };
@@ -102,15 +103,15 @@ impl StateTable {
         level
     }
 
-    /// Loads a state for a decision over these units. A state that was moved out has to be written or put back.
-    pub(super) fn load(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, cost: Cost, now_us: u64) -> LoadedState {
+    /// Loads a state for a decision over what is asked. A state that was moved out has to be written or put back.
+    pub(super) fn load(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, ask: Ask, now_us: u64) -> LoadedState {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
         let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
             Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
             None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
         };
-        LoadedState { index, fits: settled.state.fits(policy, now_us, cost.units()), settled, is_written: false }
+        LoadedState { index, fits: settled.state.fits(policy, now_us, ask), settled, is_written: false }
     }
 
     /// Writes a state that was charged or mended, or puts back a state that was moved out. Returns a new state, which

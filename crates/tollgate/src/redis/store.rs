@@ -187,16 +187,18 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
         let end = |at| decision.and_then(|decision| decision.end_of(at));
+        // A refund to the end of a debt has the script of a check under ceilings.
+        let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
         let ends: SmallVec<[_; 1]> =
-            if policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
+            if is_capped || policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
         let deadline = check.deadline;
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().refund(), policies.shape().keys());
+            let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
                 let end = |at: usize| ends.get(at).copied().flatten();
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, end));
+                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, is_capped, end));
             });
             let reply = reply.await;
             inner.forget(&key);
@@ -281,8 +283,9 @@ impl Store for RedisStore {
         let deadline = check.deadline;
         StoreFuture::pending(async move {
             let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
-            let reply = inner.run_held(check, &id, policies.shape().reserve(), life_us).await?;
-            protocol::reserved(&policies, &reply)
+            let reply =
+                inner.run_held(check, &id, policies.shape().reserve(charge.borrow().is_capped()), life_us).await?;
+            protocol::reserved(&policies, charge.borrow(), &reply)
         })
     }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Settlement;
 use crate::{
-    Check, Cost, PolicySet,
+    Algorithm, Check, Cost, Policy, PolicySet,
     algorithm::{PolicyLevel, Words},
     cost::Charge,
     policy_levels::PolicyLevels,
@@ -78,7 +78,7 @@ impl Record {
     }
 
     /// Returns what a final cost changes on the policy at this place of the set.
-    pub(crate) fn change(&self, at: usize, cost: Cost) -> Change {
+    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Change {
         let Some(charged) = self.charged.get(at) else {
             return Change::None;
         };
@@ -86,8 +86,9 @@ impl Record {
             Some(0) => Change::None,
             Some(more) => Change::Owe(more),
             None => {
-                let end = (self.at_us + charged.words[0], charged.words[1]);
-                Change::Refund(charged.cost - cost.units(), Some(end))
+                let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
+                let end = is_queue.then(|| (self.at_us + charged.words[0], charged.words[1]));
+                Change::Refund(charged.cost - cost.units(), end)
             }
         }
     }

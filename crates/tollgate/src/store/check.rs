@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::Deadline;
 use crate::{
-    Cost, Key, PolicySet,
+    Ceiling, Cost, Key, PolicySet,
     cost::{Charge, ChargeRef, EachCost},
 };
 
@@ -25,7 +25,7 @@ pub struct Check<'a> {
     /// The time limit of the caller of this check, or of the call that it describes. A [`Limiter`](crate::Limiter) sets it for every store that is not
     /// [in process](crate::Store::is_in_process).
     pub deadline: Option<Deadline>,
-    /// The cost for each policy, when the costs differ.
+    /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
 }
 
@@ -46,6 +46,16 @@ impl<'a> Check<'a> {
     #[inline]
     pub fn cost_of(&self, at: usize) -> Cost {
         self.charge().of(at)
+    }
+
+    /// Returns the ceiling for the policy at this place of the set, counted from 0. `None` for a check without ceilings:
+    /// the burst is the limit.
+    ///
+    /// A store that knows no ceilings admits callers of [`Limiter::until_ready`](crate::Limiter::until_ready) that then
+    /// wait longer than they wished.
+    #[must_use]
+    pub fn ceiling_of(&self, at: usize) -> Option<Ceiling> {
+        self.charge().ceiling(at)
     }
 
     #[inline]

@@ -66,6 +66,8 @@ use crate::{
 /// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
 ///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
 ///     8 times the time from exhausted to fresh.
+/// 20. **Ceiling.** A check under a [ceiling](crate::Ceiling) is denied when more would be spent than the ceiling allows, and
+///     3 and 5 hold for it. The stored state is the same under every ceiling.
 ///
 /// # Permits
 ///

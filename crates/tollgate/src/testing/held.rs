@@ -2,7 +2,8 @@ use redis::Value;
 
 use super::script::{Script, call, charge, keys, time};
 use crate::{
-    Costs, Decision, Error, Key, ReservationId, Settlement,
+    Cost, Costs, Decision, Error, Key, ReservationId, Settlement,
+    cost::Charge,
     redis::{self as protocol},
 };
 
@@ -11,13 +12,13 @@ impl Script {
     /// Returns the text that reserves.
     #[must_use]
     pub fn reserve_text(&self) -> &str {
-        &self.policies().shape().reserve().text
+        &self.policies().shape().reserve(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the text that reserves.
     #[must_use]
     pub fn reserve_sha(&self) -> &str {
-        &self.policies().shape().reserve().sha
+        &self.policies().shape().reserve(self.is_capped()).sha
     }
 
     /// Returns the text that settles a reservation.
@@ -50,7 +51,7 @@ impl Script {
         life_us: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        self.held(self.reserve_sha(), key, id, costs, life_us, now_us)
+        self.held(self.reserve_sha(), key, id, &self.charge(costs), life_us, now_us)
     }
 
     /// Returns the words of `EVALSHA` for a commit of this number.
@@ -63,7 +64,7 @@ impl Script {
         number: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        self.held(self.commit_sha(), key, id, costs, number, now_us)
+        self.held(self.commit_sha(), key, id, &charge(costs, self.policies()), number, now_us)
     }
 
     fn held(
@@ -71,12 +72,11 @@ impl Script {
         sha: &str,
         key: &Key,
         id: &ReservationId,
-        costs: impl Into<Costs>,
+        charge: &Charge,
         number: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
         let names = [self.record_key(key, id)].into_iter().chain(keys(self.policies(), key)).collect::<Vec<_>>();
-        let charge = charge(costs, self.policies());
         let packed = protocol::pack_held(time(now_us), number, charge.borrow(), self.policies());
         call(sha, &names, &packed)
     }
@@ -88,7 +88,7 @@ impl Script {
     /// The reply is not one that the script makes.
     pub fn reserved(&self, status: i64, record: &[u8]) -> Result<Decision, Error> {
         let reply = Value::Array(vec![Value::Int(status), Value::BulkString(record.to_vec())]);
-        protocol::reserved(self.policies(), &reply)
+        protocol::reserved(self.policies(), self.charge(Cost::ZERO).borrow(), &reply)
     }
 
     /// Reads the reply of a commit.

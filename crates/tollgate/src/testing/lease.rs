@@ -52,7 +52,7 @@ impl LeaseScript {
     pub fn call(&self, key: &Key, content: &Call, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let mut args = MixedArgs::leasing(time(now_us), content.birth, 1);
         args.leased_subject(&self.policies, &content.reports, content.want);
-        args.run(ChargeRef::from(Cost::new(content.cost)), self.policies.len(), 1);
+        args.run(ChargeRef::from(Cost::new(content.cost)), &self.policies, 1);
         let mut words = call(self.sha(), &self.keys(key), &args.into_bytes());
         words.extend(self.policies.is_tagged().then(Vec::new));
         words

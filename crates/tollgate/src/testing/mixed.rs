@@ -2,7 +2,8 @@ use redis::Value;
 
 use super::script::{call, charge, keys, time};
 use crate::{
-    Costs, Decision, Error, Key, PolicySet,
+    Ceiling, Costs, Decision, Error, Key, PolicySet,
+    cost::Charge,
     redis::{MixedArgs, MixedReply},
 };
 
@@ -11,6 +12,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MixedBatch {
     subjects: Vec<MixedSubject>,
+    ceilings: Option<Vec<Ceiling>>,
 }
 
 /// Holds a key of a [`MixedBatch`] and its checks.
@@ -37,19 +39,33 @@ impl MixedBatch {
         let is_alike = |at: &MixedSubject| at.policies.shape().id() == subjects[0].policies.shape().id();
         assert!(!subjects.is_empty() && subjects.iter().all(is_alike), "subjects must have the same algorithms");
         assert!(subjects.iter().all(|subject| !subject.runs.is_empty()), "a subject must have a run");
-        Self { subjects }
+        Self { subjects, ceilings: None }
+    }
+
+    /// Returns the call for checks under a ceiling for each policy, if there are any.
+    #[must_use]
+    pub fn under(self, ceilings: Option<Vec<Ceiling>>) -> Self {
+        Self { ceilings, ..self }
+    }
+
+    fn charge(&self, costs: &Costs, policies: &PolicySet) -> Charge {
+        let charge = charge(costs.clone(), policies);
+        match &self.ceilings {
+            Some(ceilings) => charge.under(ceilings.iter().copied()),
+            None => charge,
+        }
     }
 
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.subjects[0].policies.shape().mixed().text
+        &self.subjects[0].policies.shape().mixed(self.ceilings.is_some()).text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.subjects[0].policies.shape().mixed().sha
+        &self.subjects[0].policies.shape().mixed(self.ceilings.is_some()).sha
     }
 
     /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.
@@ -59,8 +75,8 @@ impl MixedBatch {
         for subject in &self.subjects {
             args.subject(&subject.policies);
             for (costs, count) in &subject.runs {
-                let charge = charge(costs.clone(), &subject.policies);
-                args.run(charge.borrow(), subject.policies.len(), *count);
+                let charge = self.charge(costs, &subject.policies);
+                args.run(charge.borrow(), &subject.policies, *count);
             }
         }
         let names: Vec<String> =
@@ -91,7 +107,7 @@ impl MixedBatch {
         let decisions = |subject: &MixedSubject| {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;
-                let charge = charge(costs.clone(), &subject.policies);
+                let charge = self.charge(costs, &subject.policies);
                 Ok((0..*count).map(|at| outcome.decision(at, &subject.policies, charge.borrow())).collect())
             };
             subject.runs.iter().map(decisions).collect()

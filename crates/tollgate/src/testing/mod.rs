@@ -13,7 +13,9 @@ mod script;
 
 pub mod lease;
 
-use crate::{Algorithm, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement};
+use crate::{
+    Algorithm, Ceiling, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
+};
 pub use crate::{
     algorithm::{Stored, Value},
     memory::lockless::Lockless,
@@ -47,6 +49,28 @@ pub fn stored_permits(store: &MemoryStore, key: &Key, name: &str) -> Option<Stor
 /// Panics when the costs do not name the policies of the set.
 pub fn with_check<R>(policies: &PolicySet, key: &Key, costs: &Costs, run: impl FnOnce(Check<'_>) -> R) -> R {
     let charge = costs.charge(policies).expect("costs for the policies of the set");
+    run(Check::of(policies, key, charge.borrow()))
+}
+
+/// Creates a ceiling: what is spent above `units` has to return within `wait_us` microseconds.
+#[must_use]
+pub fn ceiling(units: u64, wait_us: u64) -> Ceiling {
+    Ceiling::units_of(units).within_us(wait_us)
+}
+
+/// Runs `run` with a check that has these costs, under a ceiling for each policy.
+///
+/// # Panics
+///
+/// Panics when the costs do not name the policies of the set.
+pub fn with_check_under<R>(
+    policies: &PolicySet,
+    key: &Key,
+    costs: &Costs,
+    ceilings: &[Ceiling],
+    run: impl FnOnce(Check<'_>) -> R,
+) -> R {
+    let charge = costs.charge(policies).expect("costs for the policies of the set").under(ceilings.iter().copied());
     run(Check::of(policies, key, charge.borrow()))
 }
 

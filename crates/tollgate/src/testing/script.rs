@@ -1,7 +1,7 @@
 use redis::Value;
 
 use crate::{
-    Costs, Decision, Error, Key, PolicySet,
+    Ceiling, Costs, Decision, Error, Key, PolicySet,
     cost::Charge,
     redis::{self as protocol, Outcome},
 };
@@ -19,13 +19,25 @@ pub fn entries(period_us: u64, reply: Value) -> Result<Vec<crate::Entry>, Error>
 #[derive(Clone, Debug)]
 pub struct Script {
     policies: PolicySet,
+    ceilings: Option<Vec<Ceiling>>,
 }
 
 impl Script {
     /// Creates the calls for `policies`.
     #[must_use]
     pub fn new(policies: impl Into<PolicySet>) -> Self {
-        Self { policies: policies.into() }
+        Self { policies: policies.into(), ceilings: None }
+    }
+
+    /// Returns the calls for checks under a ceiling for each policy, if there are any.
+    #[must_use]
+    pub fn under(self, ceilings: Option<Vec<Ceiling>>) -> Self {
+        Self { ceilings, ..self }
+    }
+
+    /// Returns whether the checks have ceilings.
+    pub(super) fn is_capped(&self) -> bool {
+        self.ceilings.is_some()
     }
 
     pub(super) fn policies(&self) -> &PolicySet {
@@ -35,25 +47,25 @@ impl Script {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.policies.shape().check().text
+        &self.policies.shape().check(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.policies.shape().check().sha
+        &self.policies.shape().check(self.is_capped()).sha
     }
 
     /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
-        &self.policies.shape().refund().sha
+        &self.policies.shape().refund(self.is_capped()).sha
     }
 
     /// Returns the text that refunds.
     #[must_use]
     pub fn refund_text(&self) -> &str {
-        &self.policies.shape().refund().text
+        &self.policies.shape().refund(self.is_capped()).text
     }
 
     /// Returns the key of each policy on the server.
@@ -107,8 +119,12 @@ impl Script {
     /// # Panics
     ///
     /// Panics when the costs name a policy that is not in the set.
-    fn charge(&self, costs: impl Into<Costs>) -> Charge {
-        charge(costs, &self.policies)
+    pub(super) fn charge(&self, costs: impl Into<Costs>) -> Charge {
+        let charge = charge(costs, &self.policies);
+        match &self.ceilings {
+            Some(ceilings) => charge.under(ceilings.iter().copied()),
+            None => charge,
+        }
     }
 
     fn numbers(&self) -> impl Iterator<Item = String> {
@@ -136,7 +152,14 @@ impl Script {
     #[must_use]
     pub fn refund(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
         let charge = self.charge(costs);
-        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent_us as f64, &self.policies, |_| None);
+        let packed = protocol::pack_refund(
+            time(now_us),
+            charge.borrow(),
+            spent_us as f64,
+            &self.policies,
+            self.is_capped(),
+            |_| None,
+        );
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
@@ -151,7 +174,7 @@ impl Script {
     ) -> Vec<Vec<u8>> {
         let (charge, spent) = (self.charge(costs), decision.at_us() as f64);
         let end = |at| decision.end_of(at);
-        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, end);
+        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, self.is_capped(), end);
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
@@ -180,13 +203,13 @@ impl Script {
     /// Returns the SHA-1 of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
-        &self.policies.shape().batch().sha
+        &self.policies.shape().batch(self.is_capped()).sha
     }
 
     /// Returns the text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
-        &self.policies.shape().batch().text
+        &self.policies.shape().batch(self.is_capped()).text
     }
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
@@ -230,7 +253,7 @@ impl Script {
         let charge = self.charge(costs);
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
         let counts = keys.iter().map(|&(_, count)| count);
-        let outcomes = protocol::outcomes(&self.policies, counts, is_counted, reply)?;
+        let outcomes = protocol::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
         let decisions = |(outcome, &(_, count)): (Result<Outcome, Error>, &(Key, usize))| {
             let outcome = outcome?;
             Ok((0..count).map(|at| outcome.decision(at, &self.policies, charge.borrow())).collect())

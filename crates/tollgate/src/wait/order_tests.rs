@@ -9,10 +9,15 @@ use super::{
     tests::{BUCKET, MS, PausedStore, QUEUE, waiter},
     *,
 };
-use crate::{Policy, Quota, Store};
+use crate::{Policy, PolicySet, Quota, Store};
 
 /// Two units at once, and one more every 100 ms.
 const PAIR: Policy = Policy::token_bucket("pair", Quota::per_second(10).with_burst(2));
+
+/// A set beside whose window a bucket goes into no debt: its callers wait in the queue of the process.
+fn queued(bucket: Policy) -> PolicySet {
+    [bucket, Policy::fixed_window("wide", Quota::per_day(1_000))].into()
+}
 
 /// Starts a waiter for `cost` units and lets it run until it has to wait.
 async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
@@ -26,8 +31,8 @@ async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHan
 }
 
 /// Returns a limiter whose two units are spent, and a waiter for both of them.
-async fn waiter_for_a_pair() -> (Limiter, JoinHandle<(Decision, Duration)>) {
-    let limiter = Limiter::new(PausedStore::new(), PAIR);
+async fn waiter_for_a_pair(policies: impl Into<PolicySet>) -> (Limiter, JoinHandle<(Decision, Duration)>) {
+    let limiter = Limiter::new(PausedStore::new(), policies);
     assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
     let pair = waiter_for(&limiter, 2, MS(1_000)).await;
     (limiter, pair)
@@ -35,19 +40,21 @@ async fn waiter_for_a_pair() -> (Limiter, JoinHandle<(Decision, Duration)>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_does_not_take_the_unit_that_the_queue_waits_for() {
-    let (limiter, pair) = waiter_for_a_pair().await;
-    // One unit is there, and the first in the queue needs two.
-    sleep(MS(150)).await;
-    let newcomer = waiter_for(&limiter, 1, MS(1_000)).await;
-    assert!(limiter.until_ready("k", MS(50)).await.unwrap().is_denied());
-    assert_eq!(pair.await.unwrap().1, MS(200));
-    // The newcomer came after 150 ms and has its unit after 300.
-    assert_eq!(newcomer.await.unwrap().1, MS(150));
+    for policies in [PAIR.into(), queued(PAIR)] {
+        let (limiter, pair) = waiter_for_a_pair(policies).await;
+        // One unit is there, and the first in the queue needs two.
+        sleep(MS(150)).await;
+        let newcomer = waiter_for(&limiter, 1, MS(1_000)).await;
+        assert!(limiter.until_ready("k", MS(50)).await.unwrap().is_denied());
+        assert_eq!(pair.await.unwrap().1, MS(200));
+        // The newcomer came after 150 ms and has its unit after 300.
+        assert_eq!(newcomer.await.unwrap().1, MS(150));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
-    let (limiter, pair) = waiter_for_a_pair().await;
+    let (limiter, pair) = waiter_for_a_pair(queued(PAIR)).await;
     let short = waiter_for(&limiter, 1, MS(310)).await;
     // Another process takes units, so the first in the queue waits longer than it expected.
     for at in [150, 140] {
@@ -62,7 +69,7 @@ async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_stays_while_one_caller_waits() {
-    let limiter = Limiter::new(PausedStore::new(), BUCKET);
+    let limiter = Limiter::new(PausedStore::new(), queued(BUCKET));
     let _ = limiter.check("k").await.unwrap();
     let [first, second] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
     first.abort();
@@ -126,7 +133,8 @@ async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), BUCKET);
     let _ = limiter.check("k").await.unwrap();
-    let gone = waiter(&limiter, MS(1_000)).await;
+    // Its turn would come after 80 ms.
+    let gone = waiter(&limiter, MS(50)).await;
     sleep(MS(10)).await;
     gone.abort();
     sleep(MS(50)).await;
@@ -134,7 +142,7 @@ async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_whole_cost_is_refunded_before_the_denial_is_returned() {
+async fn a_denied_cost_is_not_charged_and_a_cancelled_one_is_refunded_as_a_whole() {
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), QUEUE);
     let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
@@ -156,18 +164,20 @@ async fn the_whole_cost_is_refunded_before_the_denial_is_returned() {
 async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
     let window = Policy::window_from_first_hit("window", Quota::new(2, MS(1_000)));
     for (policy, expected) in [
-        (PAIR, [0, 100, 200, 300]),
-        (Policy::leaky_bucket("leaky", Quota::per_second(10).with_burst(2)), [0, 100, 200, 300]),
+        (PAIR, [100, 200, 300, 400]),
+        // The turn comes after all that is in the queue.
+        (Policy::leaky_bucket("leaky", Quota::per_second(10).with_burst(2)), [200, 300, 400, 500]),
         // Both units of a window return at the same time.
-        (window, [0, 0, 1_000, 1_000]),
+        (window, [1_000, 1_000, 2_000, 2_000]),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy.clone());
         let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
         let decision = limiter.check("k").await.unwrap();
         assert!(decision.is_denied());
-        let denial = Denial { decision, retry_at: Instant::now() };
+        let now = Instant::now();
+        let denial = Denial::of(decision, now).unwrap();
         for (ahead, ms) in expected.into_iter().enumerate() {
-            assert_eq!(denial.earliest_behind(ahead), denial.retry_at + MS(ms), "{} {ahead}", policy.name());
+            assert_eq!(denial.earliest_behind(ahead), now + MS(ms), "{} {ahead}", policy.name());
         }
     }
 }

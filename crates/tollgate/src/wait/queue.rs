@@ -20,7 +20,7 @@ use crate::{Algorithm, Decision, Key, PolicySet};
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
     queues: Mutex<HashMap<Key, KeyQueues>>,
-    /// The number of waiting callers in all queues together.
+    /// The number of waiting callers: in all queues together, and for their delays.
     pub(super) waiting: AtomicUsize,
     max_waiting: usize,
 }
@@ -40,18 +40,28 @@ struct WaitQueue {
     last_denial: Option<Denial>,
 }
 
-/// A denial and the time of the next attempt.
+/// A denial, the time of the next attempt, and that of the turn.
 #[derive(Clone, Debug)]
 pub(super) struct Denial {
     pub(super) decision: Decision,
     pub(super) retry_at: Instant,
+    /// The earliest turn of the caller, if nobody else spends: in a queue, after all that is in it.
+    pub(super) turn_at: Instant,
 }
 
 impl Denial {
-    /// Returns the earliest time at which a caller behind `ahead` others can be admitted. Each of
-    /// the others spends at least one unit.
+    /// Creates the denial that arrived at `now`. The error is an admission, or a denial whose turn never comes.
+    pub(super) fn of(decision: Decision, now: Instant) -> Result<Self, Decision> {
+        let retry_at = decision.retry_after().and_then(|retry| now.checked_add(retry));
+        match retry_at.zip(now.checked_add(decision.turn_after())) {
+            Some((retry_at, turn_at)) => Ok(Self { retry_at, turn_at: turn_at.max(retry_at), decision }),
+            None => Err(decision),
+        }
+    }
+
+    /// Returns the earliest turn of a caller behind `ahead` others. Each of the others spends at least one unit.
     pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
-        let Some(state) = self.decision.binding() else { return self.retry_at };
+        let Some(state) = self.decision.binding() else { return self.turn_at };
         let quota = state.policy().quota();
         let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
         let wait_ns = match state.policy().algorithm() {
@@ -60,7 +70,7 @@ impl Denial {
             _ => period_ns * (ahead / amount),
         };
         let wait = Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX));
-        self.retry_at.checked_add(wait).unwrap_or(self.retry_at)
+        self.turn_at.checked_add(wait).unwrap_or(self.turn_at)
     }
 }
 
@@ -83,6 +93,17 @@ impl WaitQueues {
             && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
     }
 
+    /// Returns whether the most callers wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= self.max_waiting
+    }
+
+    /// Counts a caller that waits for its delay, until the returned value is dropped.
+    pub(super) fn count(&self) -> impl Drop + '_ {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Counted(&self.waiting)
+    }
+
     /// Adds a caller to the end of the queue.
     ///
     /// Refuses when too many callers wait, or when the caller cannot be admitted before the
@@ -99,9 +120,7 @@ impl WaitQueues {
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
             deadline.is_some_and(|deadline| denial.earliest_behind(queue.waiting) > deadline)
         };
-        if self.waiting.load(Ordering::Relaxed) >= self.max_waiting
-            || queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial))
-        {
+        if self.is_full() || queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial)) {
             return Err(denial.cloned().map(Box::new));
         }
         let front = queues.entry(key.clone()).or_default().join(policies);
@@ -112,6 +131,15 @@ impl WaitQueues {
     /// Locks the queues. Poisoning is ignored: each queue is changed in one step, so a panic leaves every queue valid.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, KeyQueues>> {
         self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A caller that waits for its delay.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

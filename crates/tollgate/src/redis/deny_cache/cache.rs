@@ -166,9 +166,9 @@ impl Denial {
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let charge = self.charge.borrow();
-        let levels = self.levels.map(&self.policies, |at, policy, level| {
-            later(policy, level, self.at_us, passed_us, charge.of(at).units())
-        });
+        let levels = self
+            .levels
+            .map(&self.policies, |at, policy, level| later(policy, level, self.at_us, passed_us, charge.ask(at)));
         Decision::from_levels(&self.policies, levels, charge, self.at_us).marked_remembered()
     }
 }

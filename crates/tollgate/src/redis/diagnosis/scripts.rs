@@ -51,16 +51,17 @@ pub(super) async fn try_policies(
     let mixed = |charge: ChargeRef<'_>| {
         let mut args = MixedArgs::new(server.now(), 1);
         args.subject(&set);
-        args.run(charge, set.len(), 1);
+        args.run(charge, &set, 1);
         args.into_bytes()
     };
-    let refunded = |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set, |_| None).to_vec();
+    let refunded =
+        |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set, false, |_| None).to_vec();
     let tried: [(&Script, PackArgs<'_>, bool); 4] = [
-        (shape.check(), &charged, false),
-        (shape.batch(), &charged, false),
+        (shape.check(false), &charged, false),
+        (shape.batch(false), &charged, false),
         // The refunds make room for the charges of the last script.
-        (shape.refund(), &refunded, true),
-        (shape.mixed(), &mixed, false),
+        (shape.refund(false), &refunded, true),
+        (shape.mixed(false), &mixed, false),
     ];
     let mut left = Vec::new();
     for (script, packed, is_refund) in tried {
@@ -82,7 +83,7 @@ pub(super) async fn try_policies(
                 // Without its body the server may not know the script.
                 break;
             };
-            if script.sha == shape.check().sha {
+            if script.sha == shape.check(false).sha {
                 let decision = protocol::decision(&set, charge.borrow(), &reply)?;
                 left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
             }

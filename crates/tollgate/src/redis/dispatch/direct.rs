@@ -59,7 +59,7 @@ impl DirectCheck {
         let turn = Turn(Arc::clone(inbox));
         let Some(connection) = server.ready_connection() else { return Err(sender) };
         let request = Arc::clone(sender.request());
-        let by_body = !inbox.scripts.know(&connection, request.policies.shape().check());
+        let by_body = !inbox.scripts.know(&connection, request.policies.shape().check(request.is_capped()));
         let deadline = request.deadline;
         let outcome = Awaited::new(server, deadline, call(request, by_body, Arc::clone(server), connection, turn));
         Ok(Self { sender, outcome })

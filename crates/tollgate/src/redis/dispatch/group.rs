@@ -81,7 +81,9 @@ impl Group {
     /// Returns whether a check belongs into the same call of a script.
     pub(super) fn has_shape_of(&self, request: &CheckRequest) -> bool {
         let sample = self.request(0);
-        sample.policies.shape().id() == request.policies.shape().id() && sample.is_asking == request.is_asking
+        sample.policies.shape().id() == request.policies.shape().id()
+            && sample.is_asking == request.is_asking
+            && sample.is_capped() == request.is_capped()
     }
 
     fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
@@ -137,10 +139,11 @@ impl Group {
         if self.is_leased() {
             return shape.lease();
         }
+        let is_capped = self.request(0).is_capped();
         match (self.checks, self.is_uniform) {
-            (1, _) => shape.check(),
-            (_, true) => shape.batch(),
-            (_, false) => shape.mixed(),
+            (1, _) => shape.check(is_capped),
+            (_, true) => shape.batch(is_capped),
+            (_, false) => shape.mixed(is_capped),
         }
     }
 
@@ -181,7 +184,7 @@ impl Group {
         for subject in &self.subjects {
             let policies = &subject[0].request().policies;
             args.subject(policies);
-            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies.len(), count));
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
         }
         args
     }
@@ -197,7 +200,7 @@ impl Group {
             let compose = |trip: &Trip| trip.compose(policies, &request.key, request.hash.whole);
             let (reports, want) = request.trip.as_ref().map(compose).unwrap_or_default();
             args.leased_subject(policies, &reports, want);
-            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies.len(), count));
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
         }
         args
     }
@@ -269,7 +272,7 @@ impl Group {
     fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let (sample, is_counted) = (Arc::clone(self.request(0)), self.is_counted());
         let counts: SmallVec<[usize; COUNTS]> = self.subjects.iter().map(Subject::len).collect();
-        match protocol::outcomes(&sample.policies, counts.into_iter(), is_counted, value) {
+        match protocol::outcomes(&sample.policies, counts.into_iter(), is_counted, sample.is_capped(), value) {
             Ok(outcomes) => {
                 for (subject, outcome) in self.subjects.into_iter().zip(outcomes) {
                     reply_run(subject, &outcome);

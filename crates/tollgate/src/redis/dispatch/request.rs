@@ -98,7 +98,8 @@ impl CheckRequest {
             policies: check.policies.clone(),
             key: check.key.clone(),
             hash,
-            charge: check.charge().to_owned(),
+            // Units that were granted in advance are spent without looking at what others have spent.
+            charge: if check.policies.is_leased() { check.charge().uncapped() } else { check.charge().to_owned() },
             tag,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             deadline: check.deadline,
@@ -128,6 +129,11 @@ impl CheckRequest {
         Check { deadline: self.deadline, ..check }
     }
 
+    /// Returns whether the check has ceilings.
+    pub(super) fn is_capped(&self) -> bool {
+        self.charge.borrow().is_capped()
+    }
+
     /// Returns the call of a script that decides this check alone.
     pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
         let fill = |command: &mut Cmd| {
@@ -135,7 +141,7 @@ impl CheckRequest {
             self.add_arguments(server, command);
         };
         ScriptCall {
-            script: self.policies.shape().check(),
+            script: self.policies.shape().check(self.is_capped()),
             keys: self.policies.shape().keys(),
             is_asking: self.is_asking,
             fill,
@@ -199,11 +205,12 @@ impl CheckRequest {
         })
     }
 
-    /// Returns whether the script decides both checks in one place: they have the same key and policies. Where the tag is
-    /// stored, they also have the same tag and costs.
+    /// Returns whether the script decides both checks in one place: they have the same key and policies, and both have
+    /// ceilings or none. Where the tag is stored, they also have the same tag and costs.
     pub(super) fn is_same_subject(&self, other: &Self) -> bool {
         self.key == other.key
             && self.is_asking == other.is_asking
+            && self.is_capped() == other.is_capped()
             && self.policies.is_same(&other.policies)
             && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
     }

@@ -26,17 +26,18 @@ pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &P
 /// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
 ///
 /// `end` returns the end of the places of the request in the queue of a policy: only the last places can be returned.
-/// Without one, the last places are returned.
+/// Without one, the last places are returned. `is_capped` tells whether the buckets that may be in debt have such places, too.
 pub(crate) fn pack_refund(
     now: f64,
     charge: ChargeRef<'_>,
     spent: f64,
     policies: &PolicySet,
+    is_capped: bool,
     end: impl Fn(usize) -> Option<Span>,
 ) -> SmallVec<[u8; PACKED]> {
     let mut packed = packed(now, now, charge, Some(spent), policies);
     for (at, policy) in policies.iter().enumerate() {
-        if script::is_queued(policy.algorithm()) {
+        if script::is_queued(policy.algorithm(), is_capped) {
             let (whole, part) = end(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
             packed.extend_from_slice(&whole.to_le_bytes());
             packed.extend_from_slice(&part.to_le_bytes());
@@ -51,7 +52,7 @@ pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: 
     let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
     push(now);
     push(number as f64);
-    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+    push_charge(charge, policies, &mut push);
     for_each_number(policies, now, push);
     packed
 }
@@ -82,10 +83,26 @@ fn packed(
     let mut packed = SmallVec::new();
     let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
     push(now);
-    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
-    spent.into_iter().for_each(&mut push);
+    match spent {
+        None => push_charge(charge, policies, &mut push),
+        Some(spent) => {
+            charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+            push(spent);
+        }
+    }
     for_each_number(policies, seen, push);
     packed
+}
+
+/// Visits the cost for each policy, and then the numbers of the ceiling for each if there are ceilings.
+#[inline]
+fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push: impl FnMut(f64)) {
+    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+    if charge.is_capped() {
+        let each = policies.iter().enumerate();
+        each.flat_map(|(at, policy)| script::ceiling_numbers(policy, charge.ask(at)))
+            .for_each(|number| push(number as f64));
+    }
 }
 
 /// Visits the numbers of all policies in order. `now` is the time of the call.
@@ -165,9 +182,9 @@ impl MixedArgs {
         self.push(0.0);
     }
 
-    /// Adds a run to the last subject: `count` checks of a charge on `policies` policies, at least one.
-    pub(crate) fn run(&mut self, charge: ChargeRef<'_>, policies: usize, count: usize) {
-        charge.iter(policies).for_each(|cost| self.push(cost.number()));
+    /// Adds a run to the last subject: `count` checks of a charge on its policies, at least one.
+    pub(crate) fn run(&mut self, charge: ChargeRef<'_>, policies: &PolicySet, count: usize) {
+        push_charge(charge, policies, |number| self.push(number));
         self.push(count as f64);
         self.runs += 1;
         self.packed[self.runs_at..self.runs_at + DOUBLE].copy_from_slice(&f64::from(self.runs).to_le_bytes());
@@ -234,7 +251,7 @@ mod tests {
         let packed = |charge: &Charge| doubles(&pack(-1.0, charge.borrow(), &set(5)));
         assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
         assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
-        let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), |_| None);
+        let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), false, |_| None);
         assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..]].concat());
     }
 
@@ -242,10 +259,10 @@ mod tests {
     fn each_subject_of_a_mixed_batch_has_its_numbers_and_its_runs() {
         let mut args = MixedArgs::new(9.0, 2);
         args.subject(&set(5));
-        args.run(Cost::ONE.into(), 2, 7);
-        args.run(Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(), 2, 1);
+        args.run(Cost::ONE.into(), &set(5), 7);
+        args.run(Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(), &set(5), 1);
         args.subject(&set(1));
-        args.run(Cost::ZERO.into(), 2, 2);
+        args.run(Cost::ZERO.into(), &set(1), 2);
         let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 1.0, 7.0, 4_294_967_295.0, 0.0, 1.0];
         let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 0.0, 2.0];
         assert_eq!(doubles(&args.into_bytes()), [&[9.0], &first[..], &second[..]].concat());

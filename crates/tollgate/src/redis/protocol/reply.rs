@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use super::Shape;
 use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
-    algorithm::{PolicyLevel, unspent},
+    algorithm::{PolicyLevel, most_spent, unspent},
     cost::{Charge, ChargeRef},
     lease::{Grant, Stamp},
     policy_levels::PolicyLevels,
@@ -21,7 +21,7 @@ pub(crate) fn decision(policies: &PolicySet, charge: ChargeRef<'_>, reply: &Valu
         Value::Array(reply) => timed(reply)?,
         bare => (std::slice::from_ref(bare), 0),
     };
-    let count = words_of_check(policies);
+    let count = words_of_check(policies, charge.is_capped());
     if words.len() != count {
         return Err(invalid(format_args!("{} words where {count} belong", words.len())));
     }
@@ -29,8 +29,8 @@ pub(crate) fn decision(policies: &PolicySet, charge: ChargeRef<'_>, reply: &Valu
 }
 
 /// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
-fn words_of_check(policies: &PolicySet) -> usize {
-    policies.shape().words() - usize::from(policies.is_short())
+fn words_of_check(policies: &PolicySet, is_capped: bool) -> usize {
+    policies.shape().words() - usize::from(policies.is_short() && !is_capped)
 }
 
 /// Holds the outcome of a batch for one key, or of a run of checks in a mixed batch.
@@ -44,14 +44,16 @@ pub(crate) struct Outcome {
 }
 
 /// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if they were counted, and
-/// the words as for a check. The server's time comes last. `counts` holds the number of requests of each key.
+/// the words as for a check. The server's time comes last. `counts` holds the number of requests of each key, and
+/// `is_capped` tells whether they had ceilings.
 pub(crate) fn outcomes<'a>(
     policies: &'a PolicySet,
     counts: impl ExactSizeIterator<Item = usize>,
     counted: bool,
+    is_capped: bool,
     reply: &'a Value,
 ) -> Result<impl Iterator<Item = Result<Outcome, Error>>, Error> {
-    let each = words_of_check(policies) + usize::from(counted);
+    let each = words_of_check(policies, is_capped) + usize::from(counted);
     let (words, at_us) = unpacked(counts.len() * each, reply)?;
     let outcome = move |(words, count): (&[[u8; 8]], usize)| match counted {
         true => counted_outcome(policies, count, words, at_us),
@@ -184,8 +186,8 @@ impl Outcome {
         let later = (self.granted - 1 - at) as u64;
         let earlier = |(at, (policy, level)): (usize, (_, PolicyLevel))| {
             let policy: &Policy = policy;
-            // The script cannot have admitted more than the burst holds.
-            let spent = later.saturating_mul(charge.of(at).units()).min(policy.quota_ref().burst());
+            // The script cannot have admitted more than a policy spends, also in debt.
+            let spent = later.saturating_mul(charge.of(at).units()).min(most_spent(policy));
             (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, spent) })
         };
         let levels = PolicyLevels::collect(self.levels.iter(policies).enumerate().map(earlier));
@@ -295,8 +297,8 @@ const RECORD_POLICY: usize = 40;
 /// The status of a reservation that an earlier call has made.
 const REPEATED: i64 = 2;
 
-/// Reads the reply of a reservation: the status and the record.
-pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, Error> {
+/// Reads the reply of a reservation: the status and the record. `asked` is the charge of the call.
+pub(crate) fn reserved(policies: &PolicySet, asked: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
     let Value::Array(reply) = reply else {
         return Err(invalid(format_args!("no list")));
     };
@@ -321,7 +323,8 @@ pub(crate) fn reserved(policies: &PolicySet, reply: &Value) -> Result<Decision, 
     if levels.fit() != (*status > 0) {
         return Err(invalid(format_args!("a status that is not that of the policies")));
     }
-    Ok(Decision::from_levels(policies, levels, Charge::each(costs).borrow(), at_us))
+    let charge = Charge::each(costs).under_those_of(asked);
+    Ok(Decision::from_levels(policies, levels, charge.borrow(), at_us))
 }
 
 /// Reads the reply of a commit.

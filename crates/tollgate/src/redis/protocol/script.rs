@@ -23,8 +23,8 @@ use std::sync::LazyLock;
 use crate::Algorithm;
 #[cfg(feature = "calendar")]
 pub(crate) use parts::calendar_numbers;
+pub(crate) use parts::{Form, ceiling_numbers, is_queued, is_short, is_tagged, numbers};
 use parts::{Part, part};
-pub(crate) use parts::{is_queued, is_short, is_tagged, numbers};
 
 /// Holds a script, and the SHA-1 by which the server knows it.
 #[derive(Debug)]
@@ -51,61 +51,62 @@ fn name(algorithm: Algorithm) -> String {
 
 impl Script {
     /// Returns the script that decides over policies of these algorithms.
-    pub(crate) fn check(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(CHECK, algorithms, leased)
+    pub(crate) fn check(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(CHECK, algorithms, form)
     }
 
     /// Returns the script that decides over policies of these algorithms for many keys.
-    pub(crate) fn batch(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(BATCH, algorithms, leased)
+    pub(crate) fn batch(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(BATCH, algorithms, form)
     }
 
     /// Returns the script that decides for many keys, each with policies of its own of these algorithms and with costs of
     /// its own.
-    pub(crate) fn mixed(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(MIXED, algorithms, leased)
+    pub(crate) fn mixed(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(MIXED, algorithms, form)
     }
 
     /// Returns the script that refunds units to policies of these algorithms.
-    pub(crate) fn refund(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(REFUND, algorithms, leased)
+    pub(crate) fn refund(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(REFUND, algorithms, form)
     }
 
     /// Returns the script that reserves units of policies of these algorithms.
-    pub(crate) fn reserve(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(RESERVE, algorithms, leased)
+    pub(crate) fn reserve(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(RESERVE, algorithms, form)
     }
 
     /// Returns the script that settles a reservation of units of policies of these algorithms.
-    pub(crate) fn commit(algorithms: &[Algorithm], leased: bool) -> Self {
-        Self::assemble(COMMIT, algorithms, leased)
+    pub(crate) fn commit(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(COMMIT, algorithms, form)
     }
 
     /// Returns the script that decides for many keys over leased policies, takes reports and grants units.
     pub(crate) fn lease(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(LEASE, algorithms, true)
+        Self::assemble(LEASE, algorithms, Form::Leased)
     }
 
     /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog], false));
+        static SCRIPT: LazyLock<Script> =
+            LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog], Form::Plain));
         &SCRIPT
     }
 
     /// Returns the script that grants permits.
     pub(crate) fn permits() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[], false));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[], Form::Plain));
         &SCRIPT
     }
 
     /// Returns the script that counts the processes of a prefix.
     pub(crate) fn replicas() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[], false));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[], Form::Plain));
         &SCRIPT
     }
 
-    fn assemble(frame: &str, algorithms: &[Algorithm], leased: bool) -> Self {
-        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm, leased)).collect();
+    fn assemble(frame: &str, algorithms: &[Algorithm], form: Form) -> Self {
+        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm, form)).collect();
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
         let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
         let mut text = format!("-- tollgate, assembled for: {names}\n");

@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
 };
 
-use super::script::Script;
+use super::script::{Form, Script};
 use crate::{Algorithm, Policy};
 
 /// Holds the scripts of all policy sets that have the same algorithms in the same order.
@@ -16,11 +16,11 @@ pub(crate) struct Shape {
     id: ShapeId,
     algorithms: Box<[Algorithm]>,
     words: usize,
-    check: OnceLock<Script>,
-    batch: OnceLock<Script>,
-    mixed: OnceLock<Script>,
-    refund: OnceLock<Script>,
-    reserve: OnceLock<Script>,
+    check: [OnceLock<Script>; 2],
+    batch: [OnceLock<Script>; 2],
+    mixed: [OnceLock<Script>; 2],
+    refund: [OnceLock<Script>; 2],
+    reserve: [OnceLock<Script>; 2],
     commit: OnceLock<Script>,
     lease: OnceLock<Script>,
 }
@@ -84,11 +84,11 @@ impl Shape {
             id,
             words: policies.iter().map(|policy| policy.words()).sum(),
             algorithms,
-            check: OnceLock::new(),
-            batch: OnceLock::new(),
-            mixed: OnceLock::new(),
-            refund: OnceLock::new(),
-            reserve: OnceLock::new(),
+            check: Default::default(),
+            batch: Default::default(),
+            mixed: Default::default(),
+            refund: Default::default(),
+            reserve: Default::default(),
             commit: OnceLock::new(),
             lease: OnceLock::new(),
         }
@@ -111,38 +111,47 @@ impl Shape {
         self.words
     }
 
-    /// Returns the script that decides one check.
+    /// Returns the form of a script. Leased policies have no ceilings.
+    fn form(&self, is_capped: bool) -> Form {
+        match is_capped {
+            _ if self.id.is_leased() => Form::Leased,
+            true => Form::Capped,
+            false => Form::Plain,
+        }
+    }
+
+    /// Returns the script that decides one check. `is_capped` tells whether it has ceilings, here and below.
     #[inline]
-    pub(crate) fn check(&self) -> &Script {
-        self.check.get_or_init(|| Script::check(&self.algorithms, self.id.is_leased()))
+    pub(crate) fn check(&self, is_capped: bool) -> &Script {
+        self.check[usize::from(is_capped)].get_or_init(|| Script::check(&self.algorithms, self.form(is_capped)))
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.
     #[inline]
-    pub(crate) fn batch(&self) -> &Script {
-        self.batch.get_or_init(|| Script::batch(&self.algorithms, self.id.is_leased()))
+    pub(crate) fn batch(&self, is_capped: bool) -> &Script {
+        self.batch[usize::from(is_capped)].get_or_init(|| Script::batch(&self.algorithms, self.form(is_capped)))
     }
 
     /// Returns the script that decides for many keys, each with numbers and costs of its own.
     #[inline]
-    pub(crate) fn mixed(&self) -> &Script {
-        self.mixed.get_or_init(|| Script::mixed(&self.algorithms, self.id.is_leased()))
+    pub(crate) fn mixed(&self, is_capped: bool) -> &Script {
+        self.mixed[usize::from(is_capped)].get_or_init(|| Script::mixed(&self.algorithms, self.form(is_capped)))
     }
 
-    /// Returns the script that refunds.
+    /// Returns the script that refunds. `is_capped` tells whether it returns the places of a request under ceilings.
     #[inline]
-    pub(crate) fn refund(&self) -> &Script {
-        self.refund.get_or_init(|| Script::refund(&self.algorithms, self.id.is_leased()))
+    pub(crate) fn refund(&self, is_capped: bool) -> &Script {
+        self.refund[usize::from(is_capped)].get_or_init(|| Script::refund(&self.algorithms, self.form(is_capped)))
     }
 
     /// Returns the script that reserves.
-    pub(crate) fn reserve(&self) -> &Script {
-        self.reserve.get_or_init(|| Script::reserve(&self.algorithms, self.id.is_leased()))
+    pub(crate) fn reserve(&self, is_capped: bool) -> &Script {
+        self.reserve[usize::from(is_capped)].get_or_init(|| Script::reserve(&self.algorithms, self.form(is_capped)))
     }
 
     /// Returns the script that settles a reservation.
     pub(crate) fn commit(&self) -> &Script {
-        self.commit.get_or_init(|| Script::commit(&self.algorithms, self.id.is_leased()))
+        self.commit.get_or_init(|| Script::commit(&self.algorithms, self.form(false)))
     }
 }
 
@@ -209,8 +218,8 @@ mod tests {
         let (first, second) = (set(&list), set(&list));
         assert!(!is_in_use());
         assert!(Arc::ptr_eq(first.shape(), second.shape()));
-        let text = first.shape().check().text.as_ptr();
-        assert_eq!(second.clone().shape().check().text.as_ptr(), text);
+        let text = first.shape().check(false).text.as_ptr();
+        assert_eq!(second.clone().shape().check(false).text.as_ptr(), text);
         drop(first);
         assert!(is_in_use());
         drop(second);

@@ -134,17 +134,23 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     let is_held = matches!(more, "life" | "number");
     let is_tagged = !is_refund && is_tagged(parts);
     let first = ["now".to_owned()].into_iter().chain(is_held.then(|| more.to_owned()));
-    let own = first.chain(costs_of(parts)).chain(is_refund.then(|| "spent".to_owned()));
+    let ceilings = ceilings_of(parts).filter(|_| !is_refund);
+    let own = first.chain(costs_of(parts)).chain(ceilings).chain(is_refund.then(|| "spent".to_owned()));
     let own: Vec<String> = own.collect();
     let tag_at = own.len();
     let last = |at: usize| [format!("last_{at}"), format!("last_part_{at}")];
     let queued = (1..).zip(parts).filter(|(_, part)| is_refund && part.queued).flat_map(|(at, _)| last(at));
     let names: Vec<String> = own.into_iter().chain(names_of(parts)).chain(queued).collect();
     let (all, count) = (names.join(", "), names.len());
-    if is_held {
+    if is_held && all == locals(&names) {
         return vec![format!("local {all} = unpack('<{}', ARGV[1])", "d".repeat(count))];
     }
-    let mut lines = vec!["local packed = ARGV[1]".to_owned(), format!("local {all}")];
+    let mut lines = declared(&names);
+    if is_held {
+        lines.push(format!("{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
+        return lines;
+    }
+    lines.insert(0, "local packed = ARGV[1]".to_owned());
     lines.extend(is_tagged.then(|| "local tag".to_owned()));
     lines.extend(is_batch.then(|| format!("local next_arg = {}", 2 + usize::from(is_tagged))));
     lines.push(format!("if #packed == {} then", count * 8));
@@ -201,10 +207,24 @@ fn held_lines(parts: &[Part]) -> Vec<String> {
 }
 
 /// Returns the lines that read the numbers of one subject of a mixed batch, and the first of its runs.
-fn number_lines(parts: &[Part]) -> [String; 2] {
+fn number_lines(parts: &[Part]) -> Vec<String> {
     let numbers = names_of(parts).chain(["runs".to_owned()]).chain(run_of(parts));
     let names: Vec<String> = numbers.collect();
-    [format!("local {}", names.join(", ")), unpacked(&names)]
+    let mut lines = declared(&names);
+    lines.push(unpacked(&names));
+    lines
+}
+
+/// Returns the lines that declare numbers. Those of ceilings are in a table: the largest set would have too many locals.
+fn declared(names: &[String]) -> Vec<String> {
+    let table = names.iter().any(|name| name.contains('.')).then(|| "local limits = {}".to_owned());
+    [format!("local {}", locals(names))].into_iter().chain(table).collect()
+}
+
+/// Returns the numbers that are locals.
+fn locals(names: &[String]) -> String {
+    let own: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.contains('.')).collect();
+    own.join(", ")
 }
 
 /// Returns the line that reads the next run of a mixed batch.
@@ -220,12 +240,17 @@ fn unpacked(names: &[String]) -> String {
 
 /// Returns the names of the numbers of a run.
 fn run_of(parts: &[Part]) -> impl Iterator<Item = String> {
-    costs_of(parts).chain(["count".to_owned()])
+    costs_of(parts).chain(ceilings_of(parts)).chain(["count".to_owned()])
 }
 
 /// Returns the names of the costs for all policies.
 fn costs_of(parts: &[Part]) -> impl Iterator<Item = String> {
     (1..=parts.len()).map(|at| format!("cost_{at}"))
+}
+
+/// Returns the names of the numbers of the ceilings for all policies.
+fn ceilings_of(parts: &[Part]) -> impl Iterator<Item = String> {
+    (1..).zip(parts).flat_map(|(at, part)| part.ceiling.iter().map(move |name| format!("limits.{name}_{at}")))
 }
 
 /// Returns the names of the numbers of all policies.
@@ -255,11 +280,27 @@ pub(super) fn keys_of(parts: &[Part]) -> usize {
     parts.iter().map(|part| 1 + usize::from(part.leased)).sum()
 }
 
-/// Returns the lines of a section for a policy. Some sections of a leased policy are those of its algorithm in a frame.
+/// Returns the lines of a section for a policy.
 fn lines_of(part: &Part, section: &str) -> Vec<String> {
-    if !part.leased {
-        return section_lines(part.source, section);
+    let source = part.source;
+    let is_capped = !part.ceiling.is_empty();
+    let lines = match section {
+        _ if part.leased => leased_lines_of(part, section),
+        "fits" if is_capped => [section_lines(source, section), section_lines(source, "later")].concat(),
+        // A check under a ceiling may leave a debt.
+        "store" if is_capped && part.queued => section_lines(source, "store_owed"),
+        "refund" if part.queued => [section_lines(source, "last"), section_lines(source, section)].concat(),
+        _ => section_lines(source, section),
+    };
+    match is_capped {
+        true => lines.iter().map(|line| line.replace("ceiling_", "limits.ceiling_")).collect(),
+        // Without a ceiling of its own, a check has that of the quota.
+        false => lines.iter().map(|line| line.replace("ceiling", part.top)).collect(),
     }
+}
+
+/// Returns the lines of a section for a leased policy. Some sections are those of its algorithm in a frame.
+fn leased_lines_of(part: &Part, section: &str) -> Vec<String> {
     let Some((_, text)) = LEASED.split_once(&format!("\n--@ {section}\n")) else {
         return section_lines(part.source, section);
     };
@@ -287,9 +328,9 @@ fn lines_of(part: &Part, section: &str) -> Vec<String> {
                 }
                 // A state is a string, and that of a log a list.
                 Some((section @ ("read" | "write" | "written"), _)) => {
-                    lines_of(part, &format!("{section}_{}", if part.tagged { "list" } else { "string" }))
+                    leased_lines_of(part, &format!("{section}_{}", if part.tagged { "list" } else { "string" }))
                 }
-                Some((section, _)) => lines_of(part, section),
+                Some((section, _)) => leased_lines_of(part, section),
             };
         lines.extend(included.iter().map(|line| format!("{indent}{line}")));
     }

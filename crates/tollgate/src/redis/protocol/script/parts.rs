@@ -3,7 +3,7 @@
 #[cfg(feature = "calendar")]
 use std::time::SystemTime;
 
-use crate::{Algorithm, Policy, policy::LEASED_WORDS};
+use crate::{Algorithm, Policy, algorithm::ceiling_span, cost::Ask, policy::LEASED_WORDS, quota::MAX_EXACT};
 
 /// Describes an algorithm to the assembler.
 pub(super) struct Part {
@@ -20,12 +20,26 @@ pub(super) struct Part {
     pub(super) is_counted: bool,
     /// Tells whether replicas take units in advance.
     pub(super) leased: bool,
+    /// Lists the numbers of the ceiling of a request, if it has one.
+    pub(super) ceiling: &'static [&'static str],
+    /// Names the number that is the ceiling of every other request.
+    pub(super) top: &'static str,
+}
+
+/// Selects the form of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Plain,
+    /// Replicas take units of the policies in advance.
+    Leased,
+    /// The request has a ceiling for each policy.
+    Capped,
 }
 
 /// The sections that a leased policy has around those of its algorithm.
 pub(super) const LEASED: &str = source!("leased");
 
-pub(super) fn part(algorithm: Algorithm, leased: bool) -> Part {
+pub(super) fn part(algorithm: Algorithm, form: Form) -> Part {
     const WINDOW: &[&str] = &["amount", "period"];
     const BUCKET: &[&str] = &["amount", "period", "burst"];
     const CUT: &[&str] = &["amount", "width", "buckets"];
@@ -43,13 +57,22 @@ pub(super) fn part(algorithm: Algorithm, leased: bool) -> Part {
         Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
         Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
     };
+    let (ceiling, top): (&'static [&'static str], _) = match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => (&["ceiling", "ceiling_part"], "top"),
+        Algorithm::IntervalBucket => (&["ceiling", "ceiling_wait"], "burst"),
+        _ => (&["ceiling"], "amount"),
+    };
+    let is_capped = form == Form::Capped;
+    let leased = form == Form::Leased;
     // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
     let words = if leased { LEASED_WORDS } else { algorithm.words() };
-    let parted = algorithm == Algorithm::TokenBucket && !leased;
-    let queued = is_queued(algorithm);
+    // The time of the reply is a part of the places in a debt.
+    let parted = algorithm == Algorithm::TokenBucket && form == Form::Plain;
+    let queued = is_queued(algorithm, is_capped);
     let tagged = algorithm == Algorithm::SlidingLog;
     let is_counted = algorithm.words() == LEASED_WORDS;
-    Part { source, args, words, parted, tagged, queued, is_counted, leased }
+    let ceiling = if is_capped { ceiling } else { &[] };
+    Part { source, args, words, parted, tagged, queued, is_counted, leased, ceiling, top }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.
@@ -83,6 +106,20 @@ pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     [quota.amount(), second].into_iter().chain(third).chain(lease_numbers(policy))
 }
 
+/// Returns the numbers of the ceiling of a request, in the order in which a script takes them.
+pub(crate) fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
+    let limit = ask.limit(policy.quota_ref().burst());
+    let (first, second) = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let (whole, part) = ceiling_span(policy, ask);
+            (whole, Some(part))
+        }
+        Algorithm::IntervalBucket => (limit, Some(ask.wait_us().min(MAX_EXACT - 1))),
+        _ => (limit, None),
+    };
+    [first].into_iter().chain(second)
+}
+
 /// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
 /// units.
 fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
@@ -114,18 +151,21 @@ fn periods(policy: &Policy, now: f64) -> [u64; 5] {
     [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after]
 }
 
-/// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch leave it out.
+/// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch without ceilings
+/// leave it out.
 pub(crate) fn is_short(policy: &Policy) -> bool {
     let quota = policy.quota_ref();
-    part(policy.algorithm(), policy.lease().is_some()).parted && quota.period_us().is_multiple_of(quota.amount())
+    let form = if policy.lease().is_some() { Form::Leased } else { Form::Plain };
+    part(policy.algorithm(), form).parted && quota.period_us().is_multiple_of(quota.amount())
 }
 
-/// Returns whether each unit has a place in a queue.
-pub(crate) fn is_queued(algorithm: Algorithm) -> bool {
-    algorithm == Algorithm::LeakyBucket
+/// Returns whether each unit has a place in a queue, so that a refund names the places. `is_capped` tells whether the request
+/// had a ceiling: a bucket that went into debt has given out places, too.
+pub(crate) fn is_queued(algorithm: Algorithm, is_capped: bool) -> bool {
+    algorithm == Algorithm::LeakyBucket || is_capped && algorithm.has_burst()
 }
 
 /// Returns whether a check over this algorithm has a tag argument.
 pub(crate) fn is_tagged(algorithm: Algorithm) -> bool {
-    part(algorithm, false).tagged
+    part(algorithm, Form::Plain).tagged
 }

@@ -14,7 +14,7 @@ fn file_name(algorithm: Algorithm) -> String {
     snake
 }
 
-const FRAMES: [fn(&[Algorithm], bool) -> Script; 6] =
+const FRAMES: [fn(&[Algorithm], Form) -> Script; 6] =
     [Script::check, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
 
 /// Lists the algorithms that can be leased.
@@ -34,27 +34,37 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     let decide = algorithms().into_iter().flat_map(|algorithm| {
         let name = file_name(algorithm);
         [
-            (format!("{name}.check.lua"), Script::check(&[algorithm], false)),
-            (format!("{name}.batch.lua"), Script::batch(&[algorithm], false)),
-            (format!("{name}.mixed.lua"), Script::mixed(&[algorithm], false)),
-            (format!("{name}.refund.lua"), Script::refund(&[algorithm], false)),
-            (format!("{name}.reserve.lua"), Script::reserve(&[algorithm], false)),
-            (format!("{name}.commit.lua"), Script::commit(&[algorithm], false)),
+            (format!("{name}.check.lua"), Script::check(&[algorithm], Form::Plain)),
+            (format!("{name}.batch.lua"), Script::batch(&[algorithm], Form::Plain)),
+            (format!("{name}.mixed.lua"), Script::mixed(&[algorithm], Form::Plain)),
+            (format!("{name}.refund.lua"), Script::refund(&[algorithm], Form::Plain)),
+            (format!("{name}.reserve.lua"), Script::reserve(&[algorithm], Form::Plain)),
+            (format!("{name}.commit.lua"), Script::commit(&[algorithm], Form::Plain)),
+        ]
+    });
+    let capped = algorithms().into_iter().flat_map(|algorithm| {
+        let name = file_name(algorithm);
+        [
+            (format!("{name}.capped.check.lua"), Script::check(&[algorithm], Form::Capped)),
+            (format!("{name}.capped.batch.lua"), Script::batch(&[algorithm], Form::Capped)),
+            (format!("{name}.capped.mixed.lua"), Script::mixed(&[algorithm], Form::Capped)),
+            (format!("{name}.capped.refund.lua"), Script::refund(&[algorithm], Form::Capped)),
+            (format!("{name}.capped.reserve.lua"), Script::reserve(&[algorithm], Form::Capped)),
         ]
     });
     let others = [
-        ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog], false)),
-        ("permits.lua".to_owned(), Script::assemble(PERMITS, &[], false)),
-        ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[], false)),
+        ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog], Form::Plain)),
+        ("permits.lua".to_owned(), Script::assemble(PERMITS, &[], Form::Plain)),
+        ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[], Form::Plain)),
     ];
     let leased = leasable().flat_map(|algorithm| {
         let name = file_name(algorithm);
         [
-            (format!("{name}.leased.check.lua"), Script::check(&[algorithm], true)),
+            (format!("{name}.leased.check.lua"), Script::check(&[algorithm], Form::Leased)),
             (format!("{name}.lease.lua"), Script::lease(&[algorithm])),
         ]
     });
-    decide.chain(leased).chain(others)
+    decide.chain(leased).chain(capped).chain(others)
 }
 
 /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
@@ -87,9 +97,10 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
     for count in 1..=3 {
         for shape in 0..kinds.pow(count) {
             let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
-            let leased = FRAMES.map(|assemble| assemble(&set, true)).into_iter().chain([Script::lease(&set)]);
-            let scripts = FRAMES.map(|assemble| assemble(&set, false)).into_iter().zip([1; 6]);
-            for (script, keys) in scripts.chain(leased.zip([2; 7])) {
+            let leased = FRAMES.map(|assemble| assemble(&set, Form::Leased)).into_iter().chain([Script::lease(&set)]);
+            let scripts = FRAMES.map(|assemble| assemble(&set, Form::Plain)).into_iter().zip([1; 6]);
+            let capped = FRAMES.map(|assemble| assemble(&set, Form::Capped)).into_iter().zip([1; 6]);
+            for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 7])) {
                 assert!(!script.text.contains("--@") && !script.text.contains("again("), "{}", script.text);
                 assert_eq!(script.text.matches("key_1 = KEYS[").count(), 1);
                 assert_eq!(script.text.matches(" = KEYS[").count(), keys * set.len());
@@ -104,9 +115,10 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
 #[test]
 fn a_set_of_the_most_policies_compiles() {
     for algorithm in algorithms() {
-        let plain = FRAMES.map(|assemble| assemble(&[algorithm; 8], false));
-        let leased = FRAMES.map(|assemble| assemble(&[algorithm; 4], true));
-        for script in plain.into_iter().chain(leased).chain([Script::lease(&[algorithm; 4])]) {
+        let plain = FRAMES.map(|assemble| assemble(&[algorithm; 8], Form::Plain));
+        let leased = FRAMES.map(|assemble| assemble(&[algorithm; 4], Form::Leased));
+        let capped = FRAMES.map(|assemble| assemble(&[algorithm; 8], Form::Capped));
+        for script in plain.into_iter().chain(capped).chain(leased).chain([Script::lease(&[algorithm; 4])]) {
             let (mut open, mut most) = (vec![0], 0);
             for line in script.text.lines() {
                 let depth = (line.len() - line.trim_start().len()) / 2;
@@ -128,7 +140,7 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
     let quota = crate::Quota::per_minute(7);
     for algorithm in Algorithm::ALL {
         let policy = Policy::try_new("p", algorithm, quota).unwrap();
-        let named = part(algorithm, false).args.iter().map(|&name| match name {
+        let named = part(algorithm, Form::Plain).args.iter().map(|&name| match name {
             "amount" => policy.quota().amount(),
             "period" => policy.quota().period().as_micros() as u64,
             "burst" => policy.quota().burst(),

@@ -1,0 +1,115 @@
+-- tollgate, assembled for: IntervalBucket
+local call, pcall, all = redis.call, redis.pcall, unpack
+local states = call('MGET', all(KEYS))
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local packed = ARGV[1]
+local now, cost_1, amount_1, period_1, burst_1
+local limits = {}
+local next_arg = 2
+if #packed == 56 then
+  now, cost_1, limits.ceiling_1, limits.ceiling_wait_1, amount_1, period_1, burst_1 = unpack('<ddddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost_1 = ARGV[2] + 0
+  limits.ceiling_1 = ARGV[3] + 0
+  limits.ceiling_wait_1 = ARGV[4] + 0
+  amount_1 = ARGV[5] + 0
+  period_1 = ARGV[6] + 0
+  burst_1 = ARGV[7] + 0
+  next_arg = 8
+end
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local each, counted = 1, ARGV[next_arg]
+local replies, place = {}, 0
+for at = 0, #KEYS - each, each do
+  local key_1 = KEYS[at + 1]
+  local count = 1
+  if counted then
+    count = ARGV[next_arg + at / each] + 0
+  end
+  local used_1, start_1, mended_1 = 0, now, false
+  local state_1 = states[at + 1]
+  if state_1 and #state_1 == 16 then
+    local start, used = unpack('<dd', state_1)
+    if start >= 0 and used > 0 and used <= 9007199254740992 then
+      if used > burst_1 then
+        local most = burst_1
+        if used >= 1000000000000000 then
+          used, most = used - 1000000000000000, burst_1 * 8
+        end
+        if used > most then
+          used, mended_1 = most, true
+        end
+      end
+      if start > now then
+        start, mended_1 = now, true
+      end
+      local passed = now - start
+      passed = passed - passed % period_1
+      used = used - passed / period_1 * amount_1
+      if used > 0 then
+        used_1, start_1 = used, start + passed
+      else
+        mended_1 = false
+      end
+    end
+  end
+  local granted = 0
+  local fits_1
+  repeat
+    fits_1 = used_1 + cost_1 <= limits.ceiling_1 or cost_1 == 0
+    if not fits_1 and limits.ceiling_wait_1 > 0 and used_1 <= burst_1 * 7 then
+      local fills = math.ceil((used_1 + cost_1 - limits.ceiling_1) / amount_1)
+      fits_1 = start_1 + fills * period_1 - now <= limits.ceiling_wait_1
+    end
+    local admitted = fits_1
+    if admitted then
+      granted = granted + 1
+      if cost_1 > 0 then
+        used_1 = used_1 + cost_1
+      end
+      if cost_1 == 0 then
+        granted = count
+      end
+    end
+  until not admitted or granted == count
+  if granted > 0 then
+    if cost_1 > 0 then
+      if used_1 > burst_1 then
+        local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+        call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+      else
+        local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+        call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+      end
+    end
+  else
+    if cost_1 > 0 then
+      if mended_1 then
+        if used_1 > burst_1 then
+          local full = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1 + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+        else
+          local full_1 = start_1 + math.ceil(used_1 / amount_1) * period_1
+          call('SET', key_1, pack('<dd', start_1, used_1), 'PXAT', format('%d', (full_1 - full_1 % 1000) / 1000 + 1))
+        end
+      end
+    end
+  end
+  local first_1, second_1 = used_1, start_1 + period_1 - now
+  if not fits_1 then first_1 = -1 - first_1 end
+  if counted then
+    place = place + 1
+    replies[place] = granted
+  end
+  place = place + 1
+  replies[place] = first_1
+  place = place + 1
+  replies[place] = second_1
+end
+place = place + 1
+replies[place] = now
+return pack(string.rep('<d', place), all(replies))
