@@ -14,8 +14,16 @@
 //! asked for more. After that the body is dropped, and the server ends it as above. So it does at once with a body that the
 //! client holds back with `Expect: 100-continue`, and outside of a tokio runtime.
 //!
-//! The runtime needs its timers (`enable_time`, which `#[tokio::main]` sets), as `axum::serve` does. Without them late
-//! bodies are dropped.
+//! # The runtime needs its timers
+//!
+//! `enable_time` and `enable_all` start them, and so does `#[tokio::main]`. tokio does not say whether a runtime has
+//! timers, and its `sleep` panics in one that has none. There a late body is read in a task that panics at its start:
+//!
+//! - tokio catches the panic. The body is dropped, and the server ends it as above; nothing else fails. The panic hook prints
+//!   a message for each late body.
+//! - In a program that is compiled with `panic = "abort"` the first late body ends the process.
+//!
+//! A body that has arrived with its request needs no timer.
 
 mod body;
 mod layer;
@@ -58,11 +66,11 @@ pub(crate) fn discard<B: 'static>(head: &Parts, body: B) {
     let body: &mut dyn Any = &mut body;
     #[cfg(feature = "axum")]
     if let Some(body) = body.downcast_mut::<Option<axum::body::Body>>().and_then(Option::take) {
-        return read(is_held_back(&head.headers), body, &PLACES);
+        read(is_held_back(&head.headers), body, &PLACES);
     }
     #[cfg(feature = "tonic")]
     if let Some(body) = body.downcast_mut::<Option<tonic::body::Body>>().and_then(Option::take) {
-        return read(is_held_back(&head.headers), body, &PLACES);
+        read(is_held_back(&head.headers), body, &PLACES);
     }
 }
 

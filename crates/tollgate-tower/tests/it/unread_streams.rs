@@ -45,15 +45,12 @@ async fn send(upload: &mut SendStream<Bytes>, length: usize) -> Result<(), Reaso
     let mut left = length;
     while left > 0 {
         upload.reserve_capacity(left.min(FRAME));
-        match poll_fn(|cx| upload.poll_capacity(cx)).await {
-            Some(Ok(capacity)) => {
-                let part = capacity.min(left);
-                left -= part;
-                if upload.send_data(Bytes::from(vec![0; part]), false).is_ok() {
-                    continue;
-                }
+        if let Some(Ok(capacity)) = poll_fn(|cx| upload.poll_capacity(cx)).await {
+            let part = capacity.min(left);
+            left -= part;
+            if upload.send_data(Bytes::from(vec![0; part]), false).is_ok() {
+                continue;
             }
-            Some(Err(_)) | None => {}
         }
         return Err(poll_fn(|cx| upload.poll_reset(cx)).await.unwrap());
     }
