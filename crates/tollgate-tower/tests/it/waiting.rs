@@ -162,7 +162,8 @@ async fn the_first_request_in_the_queue_may_be_cancelled_too() {
     let last = tokio::spawn(async move { status(&last, "a").await });
     assert!(cancelled.await.unwrap().is_err());
     assert_eq!(last.await.unwrap(), StatusCode::OK);
-    assert!(start.elapsed() < Duration::from_millis(1100), "{:?}", start.elapsed());
+    // Its turn passes unused, because another request waits behind it.
+    assert!(start.elapsed() < Duration::from_millis(2100), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
