@@ -140,6 +140,7 @@ mod selection;
 #[cfg(feature = "serde")]
 mod serde;
 mod store;
+mod stored_state;
 mod tenants;
 #[cfg(feature = "test-util")]
 pub mod test_util;
@@ -174,6 +175,7 @@ pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
 pub use reservation::{Reservation, ReservationId, Settlement};
 pub use selection::Selection;
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
+pub use stored_state::StoredState;
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
 pub use url::{connect, open};
 

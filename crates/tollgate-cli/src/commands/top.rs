@@ -23,7 +23,8 @@ use crate::{
 /// Watches a prefix: what each policy spends, the keys with the most use, and the state of the store.
 ///
 /// On a terminal the figures are renewed until q or Ctrl-C. With --once, with --format json, or when the output is no
-/// terminal, the keys with the most use are printed once.
+/// terminal, the keys with the most use are printed once. With --once and --metrics all figures are printed once, after
+/// one interval, because rates need two readings.
 ///
 /// Redis tells what is spent. --metrics also tells decisions, outages and latencies, as the running services count them.
 /// Without --redis these are shown alone. A server or a service that is away is shown as such.
@@ -39,7 +40,8 @@ Examples:
   tollgate top --redis redis://127.0.0.1
   tollgate top --redis redis://127.0.0.1 --metrics http://127.0.0.1:9090/metrics --rules rules.yaml
   tollgate top --metrics http://127.0.0.1:9090/metrics --metrics http://127.0.0.1:9091/metrics
-  tollgate top --redis redis://127.0.0.1 --plain --interval 10 --format json
+  tollgate top --redis redis://127.0.0.1 --plain --interval 10s --format json
+  tollgate top --metrics http://127.0.0.1:9090/metrics --once --interval 1s
   tollgate top --redis redis://127.0.0.1 --once --number 50 --count 200
   tollgate top --redis redis://127.0.0.1 --once --rules rules.yaml --by share")]
 pub(crate) struct Top {
@@ -51,17 +53,17 @@ pub(crate) struct Top {
     #[arg(long, value_enum, default_value_t)]
     by: Order,
 
-    /// Prints the keys with the most use, and ends
-    #[arg(long, conflicts_with_all = ["plain", "metrics", "denied"])]
+    /// Prints the keys with the most use, or all figures with --metrics or --denied, and ends
+    #[arg(long, conflicts_with_all = ["plain", "refreshes"])]
     once: bool,
 
     /// Prints the figures as lines at each refresh, instead of drawing a screen
     #[arg(long)]
     plain: bool,
 
-    /// Sets the time between two refreshes, in seconds
-    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    interval: u64,
+    /// Sets the time between two refreshes: 2, 2s, 1m
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = interval)]
+    interval: Duration,
 
     /// Ends after this many refreshes; rates need two
     #[arg(long, value_name = "REFRESHES", value_parser = clap::value_parser!(u32).range(1..))]
@@ -85,7 +87,10 @@ pub(crate) struct Top {
 
 /// The ways to show the figures.
 enum Manner {
+    /// The keys with the most use.
     Once,
+    /// All figures, once.
+    Figures,
     Plain,
     Screen,
 }
@@ -116,8 +121,9 @@ impl Top {
         let names = self.names.load()?;
         match self.manner(format)? {
             Manner::Once => self.print_once(format, &limits, &names),
-            Manner::Plain => self.watch(&limits, names, || Ok(Plain(format))),
-            Manner::Screen => self.watch(&limits, names, Screen::open),
+            Manner::Figures => self.watch(&limits, names, Some(2), || Ok(Plain::last_of(2, format))),
+            Manner::Plain => self.watch(&limits, names, self.refreshes, || Ok(Plain::new(format))),
+            Manner::Screen => self.watch(&limits, names, self.refreshes, Screen::open),
         }
     }
 
@@ -150,8 +156,10 @@ impl Top {
             Ok(Manner::Screen)
         } else if self.endpoints.is_empty() {
             Ok(Manner::Once)
+        } else if self.once {
+            Ok(Manner::Figures)
         } else {
-            Err(Failure::new("--metrics and --denied need a terminal, or --plain"))
+            Err(Failure::new("--metrics and --denied need a terminal, --plain or --once"))
         }
     }
 
@@ -176,17 +184,34 @@ impl Top {
         &self,
         limits: &Limits,
         names: Names,
+        refreshes: Option<u32>,
         open: impl FnOnce() -> io::Result<V>,
     ) -> Result<Report, Failure> {
         let first = self.first();
         let collector = Collector::new(&self.redis, limits, &self.scan, &self.endpoints, names, first)?;
-        let pace = Pace { interval: Duration::from_secs(self.interval), refreshes: self.refreshes };
+        let pace = Pace { interval: self.interval, refreshes };
         run_async(watch::run(collector, pace, open))?;
         Ok(Report::of_text(String::new()))
     }
 
     fn first(&self) -> First {
         First { states: Vec::new(), most: self.number as usize, by: self.by }
+    }
+}
+
+/// Reads a time of 1 second to 1 hour: a number of seconds, or a number and its unit.
+fn interval(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|sign: char| sign.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3_600),
+        _ => None,
+    };
+    let seconds = digits.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    match seconds.filter(|seconds| (1..=3_600).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()),
     }
 }
 
@@ -224,6 +249,21 @@ impl First {
                 let share = |entry: &Entry| entry.share().unwrap_or(-1.0);
                 share(b).total_cmp(&share(a)).then_with(by_spent)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_a_number_of_seconds_or_has_its_unit() {
+        for (text, seconds) in [("1", 1), ("1s", 1), ("10s", 10), ("2m", 120), ("1h", 3_600), ("3600", 3_600)] {
+            assert_eq!(interval(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "s", "0", "0s", "3601", "2h", "-1", "1.5", "1 s", "1ms", "1S", "99999999999999999999h"] {
+            assert_eq!(interval(text), Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()), "{text}");
         }
     }
 }

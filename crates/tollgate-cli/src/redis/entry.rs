@@ -85,11 +85,13 @@ impl Entry {
     /// Creates the state of a fixed window of the year 1970.
     #[cfg(test)]
     pub(crate) fn of_window(subject: &str, policy: &str, count: u64, limit: Option<u64>) -> Self {
-        use super::{state_key::Kind, stored::Stored};
+        use tollgate::StoredState;
+
+        use super::state_key::Kind;
 
         let key = StateKey { subject: subject.to_owned(), policy: policy.to_owned(), kind: Kind::FixedWindow };
         let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
-        let stored = Stored::Window { start_us: 0, count, period_us: 60_000_000 };
+        let stored = StoredState::Window { start_us: 0, count, period_us: 60_000_000 };
         Self::new(&key, "tollgate", count, quota.as_ref(), 60_000, Reading::new(stored, count, 0))
     }
 }

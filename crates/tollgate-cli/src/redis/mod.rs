@@ -10,7 +10,6 @@ mod reading;
 mod scan;
 mod server;
 mod state_key;
-mod stored;
 
 pub(crate) use entry::Entry;
 pub(crate) use limits::{LimitOptions, Limits};

@@ -3,7 +3,7 @@
 use clap::Args;
 use redis::Value;
 use serde::Serialize;
-use tollgate::Quota;
+use tollgate::{Quota, StoredState};
 
 use super::{
     entry::Entry,
@@ -12,7 +12,6 @@ use super::{
     reading::Reading,
     server::Server,
     state_key::{Kind, StateKey},
-    stored::Stored,
 };
 use crate::failure::Failure;
 
@@ -173,20 +172,22 @@ impl Wanted {
     }
 }
 
-fn stored(kind: Kind, value: &Value) -> Option<Stored> {
+fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
     match (kind, value) {
-        (Kind::SlidingLog, Value::Int(units)) => u64::try_from(*units).ok().map(|units| Stored::SlidingLog { units }),
-        (_, Value::BulkString(value)) => Stored::decode(kind, value),
+        (Kind::SlidingLog, Value::Int(units)) => {
+            u64::try_from(*units).ok().map(|units| StoredState::SlidingLog { units })
+        }
+        (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
         _ => None,
     }
 }
 
 /// Returns the units that are spent. A log may hold units that have left its period, so the oldest one that counts for
 /// the limit is looked at.
-fn spent(stored: &Stored, marked: &Value, now_us: u64, expires_ms: u64, quota: Option<&Quota>) -> u64 {
+fn spent(stored: &StoredState, marked: &Value, now_us: u64, expires_ms: u64, quota: Option<&Quota>) -> u64 {
     let expires_us = now_us.saturating_add(expires_ms.saturating_mul(1_000));
     let spent = stored.spent(now_us, expires_us, quota);
-    let (Stored::SlidingLog { units }, Some(quota), Value::BulkString(entry)) = (stored, quota, marked) else {
+    let (StoredState::SlidingLog { units }, Some(quota), Value::BulkString(entry)) = (stored, quota, marked) else {
         return spent;
     };
     let Some(bytes) = entry.first_chunk::<8>() else { return spent };
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn units_of_a_log_that_have_left_its_period_do_not_count_against_the_limit() {
-        let (log, quota) = (Stored::SlidingLog { units: 9 }, Quota::new(5, std::time::Duration::from_secs(10)));
+        let (log, quota) = (StoredState::SlidingLog { units: 9 }, Quota::new(5, std::time::Duration::from_secs(10)));
         let entry = |at_us: f64| Value::BulkString([&at_us.to_le_bytes()[..], b"tag"].concat());
         assert_eq!(spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)), 9);
         assert_eq!(spent(&log, &entry(90e6), 100_000_000, 1, Some(&quota)), 4);

@@ -51,7 +51,8 @@ impl Kind {
         KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, _, name)| name)
     }
 
-    fn version(self) -> &'static str {
+    /// Returns the version of the layout: the end of a key.
+    pub(super) fn tag(self) -> &'static str {
         KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, version, _)| version)
     }
 }
@@ -78,7 +79,7 @@ impl StateKey {
     /// Returns the key of Redis.
     pub(crate) fn redis_key(&self, prefix: &str) -> String {
         let (outermost, inner) = self.subject.split_at(self.subject.find('>').unwrap_or(self.subject.len()));
-        format!("{prefix}:{{{outermost}}}{inner}:{}:{}", self.policy, self.kind.version())
+        format!("{prefix}:{{{outermost}}}{inner}:{}:{}", self.policy, self.kind.tag())
     }
 }
 

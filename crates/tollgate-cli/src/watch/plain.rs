@@ -5,15 +5,35 @@ use std::io::{self, Write as _};
 use super::{sections, session::View, snapshot::Snapshot};
 use crate::output::Format;
 
-/// Prints each snapshot on the standard output.
+/// Prints snapshots on the standard output.
 #[derive(Debug)]
-pub(crate) struct Plain(pub(crate) Format);
+pub(crate) struct Plain {
+    format: Format,
+    /// The snapshots that are not printed.
+    unprinted: u32,
+}
+
+impl Plain {
+    /// Prints each snapshot.
+    pub(crate) fn new(format: Format) -> Self {
+        Self::last_of(1, format)
+    }
+
+    /// Prints the snapshot of this number, and those after it.
+    pub(crate) fn last_of(number: u32, format: Format) -> Self {
+        Self { format, unprinted: number - 1 }
+    }
+}
 
 impl View for Plain {
     const READS_KEYS: bool = false;
 
     fn show(&mut self, snapshot: Snapshot) -> io::Result<()> {
-        let text = match self.0 {
+        if self.unprinted > 0 {
+            self.unprinted -= 1;
+            return Ok(());
+        }
+        let text = match self.format {
             Format::Text => text(&snapshot),
             Format::Json => serde_json::to_string(&snapshot)? + "\n",
         };

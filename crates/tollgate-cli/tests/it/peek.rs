@@ -11,6 +11,17 @@ use super::{File, Run, SHOP, tollgate};
 /// Ten years, so that no unit returns and no window ends in a test.
 const LONG: Duration = Duration::from_secs(3650 * 86_400);
 
+const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm::TokenBucket,
+    Algorithm::IntervalBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::WindowFromFirstHit,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingBuckets { buckets: 10 },
+    Algorithm::SlidingLog,
+];
+
 /// A server, and the limiters that fill it.
 struct Filled {
     server: RedisServer,
@@ -41,17 +52,7 @@ impl Filled {
 #[tokio::test]
 async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
     let filled = Filled::new().await;
-    let algorithms = [
-        Algorithm::TokenBucket,
-        Algorithm::IntervalBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::WindowFromFirstHit,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::SlidingLog,
-    ];
-    for algorithm in algorithms {
+    for algorithm in ALGORITHMS {
         // An amount that does not divide the period.
         let policy = Policy::try_new("api", algorithm, Quota::new(7, LONG)).unwrap();
         let limiter = filled.limiter(policy);
@@ -71,6 +72,22 @@ async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
                 assert_eq!(state["limit"].as_u64(), (!quota.is_empty()).then_some(7));
                 assert_eq!(state["subject"], key.encoded());
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_peek_shows_a_debt_as_units_that_are_spent_for_every_algorithm() {
+    let filled = Filled::new().await;
+    for algorithm in ALGORITHMS {
+        let policy = Policy::try_new("api", algorithm, Quota::new(100, LONG)).unwrap();
+        let limiter = filled.limiter(policy);
+        let key = Key::new(algorithm.to_string());
+        let reservation = limiter.reserve(&key, Cost::new(20)).await.unwrap().into_result().unwrap();
+        let _ = reservation.commit(Cost::new(500)).await.unwrap();
+        for quota in [&[][..], &["--policy", "api=100/3650d"]] {
+            let run = filled.run(&[&["peek", &algorithm.to_string(), "--format", "json"], quota].concat());
+            assert_eq!(run.json()["states"][0]["spent"].as_u64(), Some(500), "{algorithm}: {}", run.stdout);
         }
     }
 }

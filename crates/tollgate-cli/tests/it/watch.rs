@@ -135,6 +135,12 @@ fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
     ["redis  not read: --redis adds units", "outage  none", "denied/s", "login", &digest].into_iter().for_each(has);
     assert!(!run.stdout.contains("prefix") && !run.stdout.contains("away for"), "{}", run.stdout);
 
+    // Once, with rates: they need a second reading, which alone is printed.
+    let run = tollgate(["top", "--once", "--interval", "1s", "--metrics", &metrics, "--format", "json"]);
+    assert_eq!((run.status, run.stdout.lines().count()), (0, 1), "{}{}", run.stdout, run.stderr);
+    let once: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(find(&once["limiters"], "limiter", "login")["denied_per_second"].is_number(), "{once}");
+
     redis.kill();
     let _ = until(&process, "the outage of a limiter", |snapshot| {
         let _ = send(address, "POST", "/login", "acme");
@@ -188,7 +194,7 @@ fn pages_alone_are_no_source_for_what_redis_tells() {
             "nothing to read: name a server with --redis <URL>, or running services with --metrics <URL>",
         ),
         (&["--once"], "nothing to read"),
-        (&["--once", "--metrics", page], "cannot be used with"),
+        (&["--once", "--refreshes", "3", "--metrics", page], "cannot be used with"),
         (&["--plain", "--metrics", page, "--policy", "api=1/s"], "--rules and --policy are compared"),
         (&["--plain", "--metrics", page, "--by", "share"], "--by share needs the limits"),
     ] {
@@ -206,5 +212,5 @@ fn a_service_without_metrics_of_tollgate_is_told() {
     let run = tollgate(["top", "--redis", &redis.url(), "--plain", "--refreshes", "1", "--metrics", &page]);
     assert!(run.status == 0 && run.stdout.contains("away for 0 s: the answer is not HTTP"), "{}", run.stdout);
     let run = tollgate(["top", "--redis", &redis.url(), "--metrics", &page]);
-    assert!(run.status == 2 && run.stderr.contains("need a terminal, or --plain"), "{}", run.stderr);
+    assert!(run.status == 2 && run.stderr.contains("need a terminal, --plain or --once"), "{}", run.stderr);
 }

@@ -101,6 +101,16 @@ impl Settings {
             values.refuse(RuleErrorKind::Value, &last.field, last.at, message);
             return None;
         }
+        let cost = numbers.requested_tokens.saturating_mul(filters.len() as u64);
+        if numbers.burst_capacity > 0 && cost > numbers.burst_capacity {
+            let burst = numbers.burst_capacity;
+            let message = format!(
+                "a request spends {cost} units, above burst-capacity ({burst}): every request is denied, write \
+                 burst-capacity: 0 if that is meant"
+            );
+            values.refuse(RuleErrorKind::Value, &last.field, last.at, message);
+            return None;
+        }
         let policy = match policy(route.unwrap_or(DEFAULT_NAME), numbers) {
             Ok(policy) => policy,
             Err(error) => {

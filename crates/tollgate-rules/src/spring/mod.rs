@@ -44,7 +44,7 @@
 //! |---|---|---|
 //! | `redis-rate-limiter.replenish-rate` | filter | units that the bucket gains in a second |
 //! | `redis-rate-limiter.burst-capacity` | filter | units that the bucket holds; 0 denies every request, and the default is 1 |
-//! | `redis-rate-limiter.requested-tokens` | filter | units that a request spends; the default is 1 |
+//! | `redis-rate-limiter.requested-tokens` | filter | units that a request spends, at most the burst; the default is 1 |
 //! | `deny-empty-key`, `empty-key-status` | filter | the answer to a request without a key: see [`EmptyKey`] |
 //! | `status-code` | filter | the status of a denial; the default is 429 |
 //! | `key-resolver` | filter | the bean that makes the key, as text |
@@ -67,6 +67,7 @@
 //! | time | whole seconds: all units of a second arrive as it begins, so 2 × burst pass around its edge when `replenish-rate` equals `burst-capacity` | each unit arrives at its own time |
 //! | no `burst-capacity`, which is 1 then, at a `replenish-rate` of 2 | one unit in a second passes | the same: the rate is 1 |
 //! | the same at a `replenish-rate` of 3 or more | the state expires after 0 seconds, so nothing is denied | refused: write `burst-capacity` |
+//! | `requested-tokens` above `burst-capacity` | every request is denied | refused: `burst-capacity: 0` says that |
 //! | several filters `RequestRateLimiter` on one route, default filters included | one bucket with the numbers of the last filter; each filter takes its units, and one that denies keeps those before it | one bucket with the same numbers; a request takes the units of all filters at once, and a denied request takes none |
 //! | several filters with different key resolvers | one bucket for each key, with the numbers of the last filter | refused: write rules |
 //! | Redis is away | every request passes, and the header says -1 | the limiter's [`Outage`](tollgate::Outage) rule; `Open` is Spring's |

@@ -169,15 +169,25 @@ async fn rules_and_policies_of_a_route_admit_the_same() {
 }
 
 #[tokio::test]
-async fn a_burst_of_zero_and_a_cost_above_the_burst_deny_every_request() {
-    for numbers in
-        ["{replenish-rate: 1, burst-capacity: 0}", "{replenish-rate: 1, burst-capacity: 2, requested-tokens: 3}"]
-    {
-        let gateway = gateway(&with_args(&format!("redis-rate-limiter: {numbers}")));
-        let limiter = RuleLimiter::new(Rules::new(gateway.rules().clone()), MemoryStore::new());
-        let request = [gateway.descriptor("a", "x").unwrap()];
-        assert!(limiter.check(Gateway::DOMAIN, &request, 1).await.unwrap().is_denied(), "{numbers}");
-    }
+async fn a_burst_of_zero_denies_every_request() {
+    let gateway =
+        gateway(&with_args("redis-rate-limiter: {replenish-rate: 1, burst-capacity: 0, requested-tokens: 3}"));
+    let limiter = RuleLimiter::new(Rules::new(gateway.rules().clone()), MemoryStore::new());
+    let request = [gateway.descriptor("a", "x").unwrap()];
+    assert!(limiter.check(Gateway::DOMAIN, &request, 1).await.unwrap().is_denied());
+}
+
+#[test]
+fn requested_tokens_above_the_burst_are_refused_where_they_stand() {
+    let args = |tokens: u64| {
+        format!("redis-rate-limiter: {{replenish-rate: 1, burst-capacity: 2, requested-tokens: {tokens}}}")
+    };
+    assert_eq!(
+        mistake(&with_args(&args(3))),
+        "line 4, column 5: spring.cloud.gateway.routes[0].filters[0]: a request spends 3 units, above burst-capacity (2): \
+         every request is denied, write burst-capacity: 0 if that is meant"
+    );
+    assert_eq!(numbers(&gateway(&with_args(&args(2))), "a"), (1, 2, 2));
 }
 
 #[test]

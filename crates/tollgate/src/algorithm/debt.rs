@@ -15,7 +15,7 @@ use crate::{Algorithm, Policy};
 pub(super) const MOST_BURSTS: u64 = 8;
 
 /// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst reaches.
-pub(super) const MARK: u64 = 1_000_000_000_000_000;
+pub(crate) const MARK: u64 = 1_000_000_000_000_000;
 
 /// The most units that a log stores beyond its amount. Each is an entry of a list.
 const MOST_ENTRIES: u64 = 100_000;

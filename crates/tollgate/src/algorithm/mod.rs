@@ -38,6 +38,7 @@ mod tests;
 mod text;
 mod token_bucket;
 
+pub(crate) use debt::MARK;
 #[cfg(feature = "redis")]
 pub(crate) use debt::most as most_spent;
 pub use kind::Algorithm;

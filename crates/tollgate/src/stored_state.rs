@@ -1,38 +1,74 @@
-//! The values of states, as the scripts store them.
+//! The values of states, as the scripts store them: for tools that look into the server.
 
-use tollgate::Quota;
+use crate::{Quota, algorithm::MARK};
 
-use super::state_key::Kind;
-
-/// Holds the state of a policy for a key.
+/// Holds the state of a policy for a key, read from the value that Redis stores.
+///
+/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota. The
+/// last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in
+/// `scripts/README.md`. Times are in microseconds since the Unix epoch, by the server's clock.
+///
+/// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the quota then.
+///
+/// ```
+/// use tollgate::{Quota, StoredState};
+///
+/// // A bucket of 100 units per second that is full 5 s after the year 2000 began: a debt of 400, with its mark.
+/// let full_us = 946_684_805_000_000_u64;
+/// let value: Vec<u8> = [full_us as f64, 1e15, 1e4].iter().flat_map(|number| number.to_le_bytes()).collect();
+///
+/// let state = StoredState::decode("t1", &value).expect("a state of a token bucket");
+/// let (now_us, expires_us) = (full_us - 5_000_000, full_us + 1_000_000);
+/// assert_eq!(state.spent(now_us, expires_us, Some(&Quota::per_second(100))), 500);
+/// assert_eq!(StoredState::decode("t1", b"hello"), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Stored {
-    /// A token bucket or a leaky bucket: when it is full again, and the microseconds of one unit.
+#[non_exhaustive]
+pub enum StoredState {
+    /// A token bucket (`t1`) or a leaky bucket (`l1`).
     Bucket {
+        /// The time at which the bucket is full.
         full_us: u64,
+        /// The rest of that time, in parts of a microsecond: as many as the amount of the quota that wrote it.
         part: u64,
+        /// The microseconds in which a unit returns.
         pace: f64,
     },
+    /// An interval bucket (`i1`).
     IntervalBucket {
+        /// The start of the period.
         start_us: u64,
+        /// The units that are missing.
         missing: u64,
     },
+    /// A fixed window (`f1`), a window from the first hit (`h1`) or a calendar window (`c1`).
     Window {
+        /// The start of the window.
         start_us: u64,
+        /// The units that are spent in it.
         count: u64,
+        /// Its length.
         period_us: u64,
     },
+    /// A sliding window (`w1`).
     SlidingWindow {
+        /// The start of the window.
         start_us: u64,
+        /// The units that are spent in it.
         current: u64,
+        /// The units that were spent in the one before.
         previous: u64,
     },
-    /// The number of each sub-window that is in use, and its units.
+    /// Sliding buckets (`b1`).
     SlidingBuckets {
+        /// The length of a bucket.
         width_us: u64,
+        /// The number of each bucket that is in use, and its units.
         buckets: Vec<(u64, u64)>,
     },
+    /// A sliding log (`s1`), which is a list: its length.
     SlidingLog {
+        /// The entries of the log.
         units: u64,
     },
 }
@@ -40,30 +76,33 @@ pub(super) enum Stored {
 /// The end of the numbers that a double holds exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-impl Stored {
-    /// Reads the value of a key. Returns `None` for a value that no script writes.
-    pub(super) fn decode(kind: Kind, value: &[u8]) -> Option<Self> {
-        match kind {
-            Kind::TokenBucket | Kind::LeakyBucket => {
+impl StoredState {
+    /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
+    ///
+    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length.
+    #[must_use]
+    pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
+        match tag {
+            "t1" | "l1" => {
                 let ([full_us, part, pace], []) = doubles(value)? else { return None };
                 let is_pace = pace > 0.0 && pace.is_finite();
-                is_pace.then_some(Self::Bucket { full_us: whole(full_us)?, part: whole(part)?, pace })
+                is_pace.then_some(Self::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
             }
-            Kind::IntervalBucket => {
+            "i1" => {
                 let ([start_us, missing], []) = doubles(value)? else { return None };
-                Some(Self::IntervalBucket { start_us: whole(start_us)?, missing: whole(missing)? })
+                Some(Self::IntervalBucket { start_us: whole(start_us)?, missing: unmarked(missing)? })
             }
-            Kind::FixedWindow | Kind::WindowFromFirstHit => {
+            "f1" | "h1" => {
                 let ([start_us, count, period_us], []) = doubles(value)? else { return None };
                 let (start_us, count, period_us) = (whole(start_us)?, whole(count)?, whole(period_us)?);
                 (period_us > 0).then_some(Self::Window { start_us, count, period_us })
             }
-            Kind::SlidingWindow => {
+            "w1" => {
                 let ([start_us, current, previous], []) = doubles(value)? else { return None };
-                let (current, previous) = (whole(current)?, whole(previous)?);
+                let (current, previous) = (unmarked(current)?, whole(previous)?);
                 Some(Self::SlidingWindow { start_us: whole(start_us)?, current, previous })
             }
-            Kind::SlidingBuckets => {
+            "b1" => {
                 let ([width_us, newest, _], buckets) = doubles(value)?;
                 let (width_us, newest) = (whole(width_us)?, whole(newest)?);
                 let (buckets, []) = buckets.as_chunks::<6>() else { return None };
@@ -75,14 +114,13 @@ impl Stored {
                 });
                 (width_us > 0).then(|| Self::SlidingBuckets { width_us, buckets: buckets.collect() })
             }
-            Kind::CalendarWindow => {
+            "c1" => {
                 let ([start_us, count, end_us], []) = doubles(value)? else { return None };
                 let (start_us, count, end_us) = (whole(start_us)?, whole(count)?, whole(end_us)?);
                 let period_us = end_us.checked_sub(start_us).filter(|&period_us| period_us > 0)?;
                 Some(Self::Window { start_us, count, period_us })
             }
-            // A list, which is read by its length.
-            Kind::SlidingLog => None,
+            _ => None,
         }
     }
 
@@ -90,7 +128,8 @@ impl Stored {
     ///
     /// Without the quota, an interval bucket has the units that it had when it was last written, and a sliding window is
     /// exact to a millisecond of its period. A sliding log has all units that it holds.
-    pub(super) fn spent(&self, now_us: u64, expires_us: u64, quota: Option<&Quota>) -> u64 {
+    #[must_use]
+    pub fn spent(&self, now_us: u64, expires_us: u64, quota: Option<&Quota>) -> u64 {
         match self {
             Self::Bucket { full_us, part, pace } => bucket(full_us.saturating_sub(now_us), *part, *pace, quota),
             Self::IntervalBucket { start_us, missing } => {
@@ -125,7 +164,7 @@ impl Stored {
     }
 }
 
-pub(super) fn period_us(quota: &Quota) -> u64 {
+fn period_us(quota: &Quota) -> u64 {
     u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -168,6 +207,11 @@ fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
     Some((doubles, rest))
 }
 
+/// Reads a number that is marked in debt.
+fn unmarked(double: f64) -> Option<u64> {
+    whole(double).map(|number| if number >= MARK { number - MARK } else { number })
+}
+
 /// Reads a whole number.
 fn whole(double: f64) -> Option<u64> {
     ((0.0..EXACT).contains(&double) && double.fract() == 0.0).then_some(double as u64)
@@ -183,11 +227,9 @@ mod tests {
 
     #[test]
     fn values_that_no_script_writes_are_refused() {
-        for kind in
-            [Kind::TokenBucket, Kind::IntervalBucket, Kind::FixedWindow, Kind::SlidingWindow, Kind::SlidingBuckets]
-        {
+        for tag in ["t1", "l1", "i1", "f1", "h1", "c1", "w1", "b1", "s1", "t9", ""] {
             for value in [&b""[..], b"1", b"hello world", &[0xFF; 24], &[0; 7], &packed(&[-1.0, 0.5, f64::NAN])] {
-                assert_eq!(Stored::decode(kind, value), None, "{kind:?}");
+                assert_eq!(StoredState::decode(tag, value), None, "{tag}");
             }
         }
     }
@@ -199,13 +241,32 @@ mod tests {
             value.extend((at as u16).to_le_bytes());
             value.extend(units.to_le_bytes());
         }
-        let stored = Stored::decode(Kind::SlidingBuckets, &value).unwrap();
+        let stored = StoredState::decode("b1", &value).unwrap();
         let buckets = vec![(65_535, 4), (65_537, 5)];
-        assert_eq!(stored, Stored::SlidingBuckets { width_us: 1_000_000, buckets });
+        assert_eq!(stored, StoredState::SlidingBuckets { width_us: 1_000_000, buckets });
         // Two buckets count beside the current one.
         let (second, quota) = (1_000_000, Quota::new(10, std::time::Duration::from_secs(2)));
         assert_eq!(stored.spent(65_537 * second, 65_540 * second, Some(&quota)), 9);
         assert_eq!(stored.spent(65_537 * second, 65_540 * second, None), 9);
         assert_eq!(stored.spent(65_538 * second, 65_540 * second, None), 5);
+    }
+    #[test]
+    fn a_debt_is_read_without_its_mark() {
+        let (now_us, mark) = (1_000_000_u64, 1e15);
+        let spent = |tag: &str, numbers: &[f64], quota: Option<&Quota>| {
+            let state = StoredState::decode(tag, &packed(numbers)).unwrap();
+            state.spent(now_us, now_us + 2_000_000, quota)
+        };
+        let hundred = Quota::per_second(100);
+        for quota in [None, Some(&hundred)] {
+            assert_eq!(spent("t1", &[6e6, mark, 1e4], quota), 500);
+            assert_eq!(spent("l1", &[6e6, mark, 1e4], quota), 500);
+            assert_eq!(spent("i1", &[1e6, mark + 500.0], quota), 500);
+            assert_eq!(spent("w1", &[1e6, mark + 500.0, 0.0], quota), 500);
+        }
+        // Three units per second, the last of which returns a third of a microsecond after the whole ones.
+        let three = Quota::per_second(3);
+        let pace = 1e6 / 3.0;
+        assert_eq!(spent("t1", &[6e6, mark + 1.0, pace], Some(&three)), 16);
     }
 }
