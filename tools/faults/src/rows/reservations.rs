@@ -20,7 +20,8 @@ use crate::{
 /// The numbers of callers that reserve side by side.
 const CALLERS: [usize; 3] = [1, 16, 256];
 
-/// The pause of a caller between two reservations.
+/// The pause of up to sixteen callers between two reservations. More callers make longer pauses, so that the server has time for
+/// all of them: each reservation is a call of its own.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The deadline of a limiter by default.
@@ -39,6 +40,7 @@ struct Met {
 /// Lets callers reserve, raises a fault, and returns what they met.
 async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce()) -> Met {
     let is_over = Arc::new(AtomicBool::new(false));
+    let pause = PAUSE * u32::try_from(callers.div_ceil(16)).unwrap_or(u32::MAX);
     let caller = |at: usize| {
         let (large, is_over) = (large.clone(), Arc::clone(&is_over));
         tokio::spawn(async move {
@@ -47,7 +49,7 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
                 let began = Instant::now();
                 let reservation = large.reserve(at as u64, Cost::ONE).await.expect("the local share decides");
                 calls.push((began, began.elapsed(), reservation.decision().degraded()));
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause).await;
             }
             calls
         })
@@ -65,7 +67,8 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
                 continue;
             }
             met.longest = met.longest.max(took);
-            if reason == Some(ErrorKind::Timeout) {
+            // A reservation that waits when the breaker opens ends before.
+            if reason == Some(ErrorKind::Timeout) && took >= DEADLINE {
                 met.waited += 1;
                 met.until = met.until.max(began + took - raised);
             }
