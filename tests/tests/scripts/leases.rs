@@ -1,6 +1,6 @@
 //! The scripts of leased policies and the pure functions agree, bit for bit, on hostile streams.
 
-use tollgate::Algorithm;
+use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{Alteration, InRedis, LEASED_ALGORITHMS, compare_leases};
 
 /// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and the wrong one.
@@ -121,6 +121,12 @@ const MUTANTS: &[(&str, Algorithm, &str, &str)] = &[
     (
         "a charge of the same second is expected at the server",
         Algorithm::WindowFromFirstHit,
+        "      local kept_1\n",
+        "",
+    ),
+    (
+        "units that lapse in a calendar window are written in place",
+        Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC },
         "      local kept_1\n",
         "",
     ),

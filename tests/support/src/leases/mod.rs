@@ -8,7 +8,7 @@ mod server;
 use std::{collections::HashMap, fmt, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId,
+    Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId, TimeZone,
     testing::{
         MixedBatch, MixedSubject, Script,
         lease::{Call, Grant, LeaseScript, Report},
@@ -26,16 +26,20 @@ use server::PureServer;
 /// The steps of a stream. All keys are forgotten then.
 const STEPS: u64 = 400;
 
-/// Lists the algorithms that can be leased.
-pub const LEASED_ALGORITHMS: [Algorithm; 7] = [
+/// Lists the algorithms that can be leased. A stream with a calendar window crosses the end of its day.
+pub const LEASED_ALGORITHMS: [Algorithm; 8] = [
     Algorithm::TokenBucket,
     Algorithm::IntervalBucket,
     Algorithm::FixedWindow,
+    Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC },
     Algorithm::WindowFromFirstHit,
     Algorithm::SlidingWindow,
     Algorithm::SlidingBuckets { buckets: 7 },
     Algorithm::SlidingLog,
 ];
+
+/// The time zone of calendar windows: a day ends 19 seconds after `START_US`.
+const ZONE: &str = "-07:07";
 
 /// Draws calls: reports that are late, repeated, too large or of another birth, generations that end between two calls,
 /// changed quotas and terms, clocks that go back, checks and refunds beside the leases.
@@ -91,10 +95,16 @@ pub fn compare_leases(
 
 fn policy(dice: &mut Dice, at: usize, algorithm: Algorithm) -> Policy {
     let amount = [40, 97, 100, 333][dice.below(4) as usize];
-    let period = [1_000_000, 999_983, 3_000_000][dice.below(3) as usize];
+    let period = Duration::from_micros([1_000_000, 999_983, 3_000_000][dice.below(3) as usize]);
+    let (algorithm, period) = match algorithm {
+        Algorithm::CalendarWindow { unit, .. } => {
+            (Algorithm::CalendarWindow { unit, zone: ZONE.parse().expect("a zone") }, unit.nominal())
+        }
+        other => (other, period),
+    };
     let length = [500, 700][usize::from(dice.below(8) == 0)];
     let lease = Lease::new().generation(Duration::from_millis(length)).share([1, 2, 4][dice.below(3) as usize]);
-    Policy::try_new(format!("p{at}"), algorithm, Quota::new(amount, Duration::from_micros(period)))
+    Policy::try_new(format!("p{at}"), algorithm, Quota::new(amount, period))
         .and_then(|policy| policy.try_leased(lease))
         .expect("a policy")
 }

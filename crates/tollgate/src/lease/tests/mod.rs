@@ -28,7 +28,17 @@ fn bucket() -> Policy {
 /// Returns a policy of every algorithm that can be leased.
 fn every() -> Vec<Policy> {
     let algorithms = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::LeakyBucket);
-    algorithms.map(|algorithm| policy(algorithm, 100, Duration::from_secs(1))).collect()
+    let policies = algorithms.map(|algorithm| policy(algorithm, 100, Duration::from_secs(1)));
+    #[cfg(feature = "calendar")]
+    let policies = policies.chain([calendar_window()]);
+    policies.collect()
+}
+
+/// Returns a window of a local day that starts at `BEGIN`.
+#[cfg(feature = "calendar")]
+fn calendar_window() -> Policy {
+    let zone = "-10:40".parse().unwrap();
+    Policy::calendar_window("p", 100, crate::CalendarUnit::Day, zone).leased(TERMS)
 }
 
 /// Returns a settled account from which `units` were granted at `now_us`.
