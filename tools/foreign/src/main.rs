@@ -1,5 +1,5 @@
 //! Tries Tollgate with clients and proxies that were written elsewhere: Envoy, grpcio, openai, anthropic, http-sfv, httpx,
-//! curl, websockets.
+//! h2, curl, websockets.
 //!
 //! Run it as `cargo xtask foreign`, which installs the clients, see [`HELP`]. Each group starts its servers on free
 //! ports of

@@ -9,14 +9,16 @@ use crate::{
     servers::{Hosted, kinds},
 };
 
-pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
+pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
     let server = Hosted::start(kinds::router());
-    // A denied body of more than 64 KiB is not read, so the server closes its connection. Envoy may send the next request on
-    // it just before. A shorter body needs no retry.
-    let retry_policy = json!({"retry_on": "reset", "num_retries": 1});
-    let listeners = [Listener::to(server.address()).retrying(retry_policy), Listener::to(server.address())];
+    let listeners = [Listener::to(server.address()), Listener::to(server.address()).grpc()];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
-    let [proxied, unretried] = listeners.map(|listener| listener.address().to_string());
-    clients
-        .run("kinds.py", &json!({"direct": server.address().to_string(), "proxied": proxied, "unretried": unretried}))
+    let [proxied, proxied_in_http2] = listeners.map(|listener| listener.address().to_string());
+    let arguments = json!({
+        "direct": server.address().to_string(),
+        "proxied": proxied,
+        "proxied_in_http2": proxied_in_http2,
+        "uploads": if is_quick { 3 } else { 20 },
+    });
+    clients.run("kinds.py", &arguments)
 }

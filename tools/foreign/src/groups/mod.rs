@@ -51,7 +51,8 @@ pub(crate) const ALL: &[Group] = &[
     Group {
         name: "kinds",
         title: "Kinds of requests",
-        about: "HEAD, GET, OPTIONS, POST with `Expect: 100-continue`, an upgrade to WebSocket, HTTP/2: allowed and denied.",
+        about: "HEAD, GET, OPTIONS, POST with `Expect: 100-continue`, an upgrade to WebSocket, HTTP/2: allowed and denied. \
+                Uploads that a layer, a layer of permits and a handler deny before they were read: the client receives the denial.",
         run: kinds::run,
     },
     Group {

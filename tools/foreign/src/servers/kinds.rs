@@ -1,19 +1,25 @@
 //! Kinds of requests: GET, HEAD, OPTIONS, POST with a body, an upgrade to WebSocket. One unit per minute for the key in
-//! `x-key`.
+//! `x-key`. Below `/refused` every upload is denied: by a layer, by a layer of permits, and by a handler.
+
+use std::sync::Arc;
 
 use axum::{
-    Router,
-    body::Bytes,
-    extract::Request,
+    Extension, Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
     http::{HeaderValue, Response, StatusCode, header},
     routing::{get, post},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper_util::rt::TokioIo;
 use sha1_smol::Sha1;
-use tokio::io::AsyncWriteExt;
-use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::Header};
+use tokio::{io::AsyncWriteExt, runtime::Runtime};
+use tollgate::{Clock, Concurrency, ConcurrencyLimiter, Limiter, MemoryStore, Policy, Quota};
+use tollgate_tower::{
+    ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
+    drain::DrainLayer,
+    key::{Global, Header},
+};
 
 const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 
@@ -33,6 +39,38 @@ pub(crate) fn router() -> Router {
         .layer(layer)
         // Not limited: a client asks it after a denied upload, to see that the connection still works.
         .route("/free", get(|| async { "free\n" }))
+        .nest("/refused", refusals())
+}
+
+/// Denies uploads before their bodies were read.
+fn refusals() -> Router {
+    let spent = || {
+        let limiter = Limiter::new(MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build(), ONE);
+        let first = block_on(limiter.check("all")).expect("the store is in the process");
+        assert!(first.is_allowed());
+        limiter
+    };
+    let layer = RateLimitLayer::new(spent(), Global);
+    let handler: HandlerLimiter<Body> = layer.handler_limiter(spent());
+    let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
+    let held = Arc::new(block_on(permits.acquire("all")).expect("the store is in the process"));
+    let admitted = || post(|| async { "admitted\n" });
+    Router::new()
+        .route("/layer", admitted().layer(layer))
+        .route("/permits", admitted().layer(ConcurrencyLayer::new(permits, Global)))
+        .route("/handler", post(refuse).layer(DrainLayer::new()).with_state(handler))
+        // The router holds the permit.
+        .layer(Extension(held))
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Runtime::new().expect("a thread can be started").block_on(future)
+}
+
+/// Checks a limiter before it reads the body.
+async fn refuse(State(limiter): State<HandlerLimiter<Body>>, request: Request) -> Result<&'static str, Rejected<Body>> {
+    let (mut head, _upload) = request.into_parts();
+    limiter.check(&mut head, "all").await.map(|_| "admitted\n")
 }
 
 /// Accepts a WebSocket, and sends one message.
