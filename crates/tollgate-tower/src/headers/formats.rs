@@ -67,15 +67,17 @@ mod tests {
     use super::*;
     use crate::headers::ResetFormat;
 
-    const ALL: [HeaderFormat; 11] = [
+    const ALL: [HeaderFormat; 13] = [
         HeaderFormat::Ietf08,
         HeaderFormat::Ietf07,
         HeaderFormat::Ietf06,
         HeaderFormat::Envoy03,
         HeaderFormat::Legacy { reset: ResetFormat::Seconds },
         HeaderFormat::Legacy { reset: ResetFormat::Epoch },
+        HeaderFormat::GitHub,
         HeaderFormat::Spring,
         HeaderFormat::RetryAfter,
+        HeaderFormat::TowerGovernor,
         HeaderFormat::OpenAi,
         HeaderFormat::Anthropic,
         HeaderFormat::None,

@@ -71,6 +71,22 @@ pub enum HeaderFormat {
         /// Selects the meaning of `X-RateLimit-Reset`.
         reset: ResetFormat,
     },
+    /// Follows the API of GitHub.
+    ///
+    /// ```text
+    /// x-ratelimit-limit: 5000
+    /// x-ratelimit-remaining: 4999
+    /// x-ratelimit-used: 1
+    /// x-ratelimit-reset: 1767225600
+    /// x-ratelimit-resource: core
+    /// ```
+    ///
+    /// The limit is the burst, and the resource is the name of the policy. The reset is that of [`Legacy`](Self::Legacy) in
+    /// seconds since the Unix epoch: the time at which there are more units.
+    ///
+    /// Source: [Rate limits for the REST
+    /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
+    GitHub,
     /// Follows Spring Cloud Gateway: `X-RateLimit-Remaining`, `X-RateLimit-Replenish-Rate` (units per
     /// second, rounded down), `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens` (the
     /// cost).
@@ -78,6 +94,11 @@ pub enum HeaderFormat {
     /// Writes `X-RateLimit-Limit` (the burst) and `X-RateLimit-Remaining`. A denial also carries
     /// `X-RateLimit-Retry-After`, with the same seconds as `Retry-After`.
     RetryAfter,
+    /// Follows the crate `tower_governor`: as [`RetryAfter`](Self::RetryAfter), but a denial carries `X-RateLimit-After`.
+    ///
+    /// That crate marks requests that it does not limit with `X-RateLimit-Whitelisted`. Here a request that is
+    /// [exempt](crate::RateLimitBuilder::exempt) has no header.
+    TowerGovernor,
     /// Follows the API of OpenAI: a limit, the remaining units and a reset for requests, and the same for tokens.
     ///
     /// ```text
@@ -163,11 +184,16 @@ impl HeaderFormat {
             Self::Envoy03 | Self::Legacy { .. } => {
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset"
             }
+            Self::GitHub => {
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-used, x-ratelimit-reset, \
+                 x-ratelimit-resource"
+            }
             Self::Spring => {
                 "retry-after, x-ratelimit-remaining, x-ratelimit-replenish-rate, x-ratelimit-burst-capacity, \
                  x-ratelimit-requested-tokens"
             }
             Self::RetryAfter => "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-retry-after",
+            Self::TowerGovernor => "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-after",
             Self::OpenAi => {
                 "retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
                  x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, \
@@ -207,10 +233,17 @@ impl HeaderFormat {
             Self::Ietf08 | Self::OpenAi | Self::Anthropic | Self::None => &[],
             Self::Ietf07 => &["ratelimit"],
             Self::Ietf06 => &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
-            Self::Envoy03 | Self::Legacy { .. } | Self::Spring | Self::RetryAfter => &[
+            Self::Envoy03
+            | Self::Legacy { .. }
+            | Self::GitHub
+            | Self::Spring
+            | Self::RetryAfter
+            | Self::TowerGovernor => &[
                 "x-ratelimit-limit",
                 "x-ratelimit-remaining",
                 "x-ratelimit-reset",
+                "x-ratelimit-used",
+                "x-ratelimit-resource",
                 "x-ratelimit-replenish-rate",
                 "x-ratelimit-burst-capacity",
                 "x-ratelimit-requested-tokens",
@@ -269,8 +302,10 @@ mod tests {
             assert!(format.single_names().iter().all(|name| names.iter().any(|it| it == name)), "{format:?}");
         }
         let legacy = HeaderFormat::Legacy { reset: ResetFormat::Epoch };
-        for format in [HeaderFormat::Envoy03, legacy, HeaderFormat::Spring, HeaderFormat::RetryAfter] {
-            let others = ["retry-after", "x-ratelimit-retry-after"];
+        let (spring, governor) = (HeaderFormat::Spring, HeaderFormat::TowerGovernor);
+        for format in [HeaderFormat::Envoy03, legacy, HeaderFormat::GitHub, spring, HeaderFormat::RetryAfter, governor]
+        {
+            let others = ["retry-after", "x-ratelimit-retry-after", "x-ratelimit-after"];
             let mut names = format.names().filter(|name| !others.contains(&name.as_str()));
             assert!(names.all(|name| format.single_names().contains(&name.as_str())), "{format:?}");
         }

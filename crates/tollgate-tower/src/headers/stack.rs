@@ -100,7 +100,8 @@ pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderM
     }
     let ours = Strictness::new(remaining, Duration::from_secs(until_more));
     // These formats have no reset, so the wait inside is `Retry-After`, and an inner layer may have taken it from this one.
-    let may_be_ours = ours.waits() && matches!(format, HeaderFormat::Spring | HeaderFormat::RetryAfter);
+    let may_be_ours =
+        ours.waits() && matches!(format, HeaderFormat::Spring | HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor);
     let is_stricter = match strictness_inside(headers, format) {
         Some(theirs) => ours > theirs || may_be_ours && ours == theirs,
         None => true,

@@ -11,7 +11,7 @@ use tollgate::ErrorKind;
 use super::{
     formats::HeaderFormats,
     lines::HeaderLines,
-    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_RETRY_AFTER},
+    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_AFTER, X_RETRY_AFTER},
     numbers::number_value,
     parse::{retry_after, retry_after_millis},
     stack,
@@ -226,7 +226,7 @@ fn expose(names: &'static str, headers: &mut HeaderMap) {
 /// Raises the `Retry-After` of an inner layer or of the service to the time at which this layer admits the client. A value
 /// that clients cannot parse is replaced.
 fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
-    for name in [header::RETRY_AFTER, X_RETRY_AFTER] {
+    for name in [header::RETRY_AFTER, X_RETRY_AFTER, X_AFTER] {
         if let Some(inner) = headers.get(&name)
             && retry_after(inner).is_none_or(|inner| inner < until_more)
         {

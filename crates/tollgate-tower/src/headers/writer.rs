@@ -8,11 +8,11 @@ use tollgate::{Decision, ErrorKind, Policy, PolicySet, PolicyState};
 use super::{
     details::ResponseDetails,
     formats::HeaderFormats,
-    header_format::HeaderFormat,
+    header_format::{HeaderFormat, ResetFormat},
     lines::HeaderLines,
     names::{
-        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_BURST_CAPACITY, X_LIMIT, X_REMAINING,
-        X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RETRY_AFTER,
+        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_AFTER, X_BURST_CAPACITY, X_LIMIT,
+        X_REMAINING, X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RESOURCE, X_RETRY_AFTER, X_USED,
     },
     numbers::{number_value, per_second},
     quota_unit::{QuotaUnit, QuotaUnits},
@@ -210,16 +210,24 @@ fn lines(
             number(X_REMAINING, remaining),
             number(X_RESET, reset.value(until_more)),
         ],
+        HeaderFormat::GitHub => vec![
+            number(X_LIMIT, quota.burst()),
+            number(X_REMAINING, remaining),
+            number(X_USED, quota.burst().saturating_sub(remaining)),
+            number(X_RESET, ResetFormat::Epoch.value(until_more)),
+            (X_RESOURCE, text::value(state.policy().name().as_bytes())),
+        ],
         HeaderFormat::Spring => vec![
             number(X_REMAINING, remaining),
             number(X_REPLENISH_RATE, per_second(quota.amount(), quota.period())),
             number(X_BURST_CAPACITY, quota.burst()),
             number(X_REQUESTED_TOKENS, decision.cost().units()),
         ],
-        HeaderFormat::RetryAfter => {
+        HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor => {
+            let name = if format == HeaderFormat::RetryAfter { X_RETRY_AFTER } else { X_AFTER };
             let mut lines = vec![number(X_LIMIT, quota.burst()), number(X_REMAINING, remaining)];
             let retry_after = decision.retry_after().map(|after| after.saturating_add(details.jitter));
-            lines.extend(retry_after.map(|after| number(X_RETRY_AFTER, round_up(after).max(1))));
+            lines.extend(retry_after.map(|after| number(name, round_up(after).max(1))));
             lines
         }
     }

@@ -103,6 +103,27 @@ async fn retry_after_writes_its_own_header_on_denials() {
 }
 
 #[tokio::test]
+async fn github_writes_what_is_used_and_the_name_of_the_policy() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let [mut first, mut denied] = headers_of(HeaderFormat::GitHub).await;
+    for lines in [&mut first, &mut denied] {
+        let at = lines.iter().position(|line| line.starts_with("x-ratelimit-reset: ")).unwrap();
+        let reset: u64 = lines.remove(at).rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((now + 1..now + 10).contains(&reset), "{reset} at {now}");
+    }
+    let [limit, resource] = ["x-ratelimit-limit: 4", "x-ratelimit-resource: burst"];
+    assert_eq!(first, [limit, "x-ratelimit-remaining: 3", resource, "x-ratelimit-used: 1"]);
+    assert_eq!(denied, ["retry-after: 1", limit, "x-ratelimit-remaining: 0", resource, "x-ratelimit-used: 4"]);
+}
+
+#[tokio::test]
+async fn tower_governor_writes_the_wait_on_denials() {
+    let [first, denied] = headers_of(HeaderFormat::TowerGovernor).await;
+    assert_eq!(first, ["x-ratelimit-limit: 4", "x-ratelimit-remaining: 3"]);
+    assert_eq!(denied, ["retry-after: 1", "x-ratelimit-after: 1", "x-ratelimit-limit: 4", "x-ratelimit-remaining: 0"]);
+}
+
+#[tokio::test]
 async fn none_writes_retry_after_only() {
     let [first, denied] = headers_of(HeaderFormat::None).await;
     assert_eq!(first, [""; 0]);

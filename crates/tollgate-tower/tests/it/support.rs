@@ -22,14 +22,16 @@ pub(crate) const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1))
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const HOURLY: Policy = Policy::window_from_first_hit("hourly", Quota::per_hour(3));
 
-pub(crate) const HEADER_FORMATS: [HeaderFormat; 10] = [
+pub(crate) const HEADER_FORMATS: [HeaderFormat; 12] = [
     HeaderFormat::Ietf08,
     HeaderFormat::Ietf07,
     HeaderFormat::Ietf06,
     HeaderFormat::Envoy03,
     HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+    HeaderFormat::GitHub,
     HeaderFormat::Spring,
     HeaderFormat::RetryAfter,
+    HeaderFormat::TowerGovernor,
     HeaderFormat::OpenAi,
     HeaderFormat::Anthropic,
     HeaderFormat::None,
