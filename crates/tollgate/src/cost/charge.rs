@@ -54,6 +54,7 @@ impl Charge {
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
+    #[cfg(feature = "redis")]
     pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
         match other.each.and_then(|each| each.ceilings) {
             Some(ceilings) => self.under(ceilings),
@@ -112,6 +113,7 @@ impl<'a> ChargeRef<'a> {
     }
 
     /// Returns the charge without ceilings.
+    #[cfg(feature = "redis")]
     pub(crate) fn uncapped(self) -> Charge {
         match self.each {
             Some(each) if each.ceilings.is_some() => Charge::each(each.costs),
