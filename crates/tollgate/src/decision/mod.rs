@@ -236,7 +236,9 @@ impl Decision {
     /// debt. `None` for a policy that has given out no places.
     pub(crate) fn end_of(&self, at: usize) -> Option<Span> {
         let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
-        let is_owed = || self.is_allowed() && delay_us(policy, &level, self.charge().of(at).units()) > 0;
+        let charge = self.charge();
+        // Only a check under ceilings goes into debt.
+        let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, charge.of(at).units()) > 0;
         match policy.algorithm() {
             Algorithm::LeakyBucket => Some((self.at_us + level.words[0], level.words[1])),
             Algorithm::TokenBucket if is_owed() => Some((self.at_us + level.words[0], level.words[1])),
