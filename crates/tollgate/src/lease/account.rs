@@ -94,7 +94,7 @@ impl Account {
     }
 
     /// Settles the state of the algorithm alone. Returns `true` when it had to be mended.
-    pub(crate) fn settle_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+    pub fn settle_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
         let Settled { state, mended } = self.state.settle(policy, wrote, now_us);
         self.state = state;
         mended

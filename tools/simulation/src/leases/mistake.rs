@@ -5,7 +5,7 @@
 pub(crate) enum Mistake {
     /// Units that lapse are not charged.
     LapseIsFree,
-    /// Units that lapse are charged to a state that was not brought to the end of their generation.
+    /// Units that lapse are charged at the start of the last generation in which they can be spent.
     LapseIsEarly,
     /// Reported units are not charged.
     ReportIsFree,

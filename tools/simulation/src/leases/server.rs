@@ -36,7 +36,7 @@ impl Server {
                 Some((account, wrote)) if now < self.expires_us(account, wrote) => (account.clone(), wrote),
                 _ => (Account::new(policy, lease, now), policy),
             };
-            self.lapse_wrongly(&mut account, policy, lease, now);
+            self.lapse_wrongly(&mut account, policy, wrote, lease, now);
             mended |= account.settle(policy, wrote, lease, now);
             accounts.push(account);
         }
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    fn lapse_wrongly(&self, account: &mut Account, policy: &Policy, lease: Lease, now: u64) {
+    fn lapse_wrongly(&self, account: &mut Account, policy: &Policy, wrote: &Policy, lease: Lease, now: u64) {
         let current = account.stamp();
         let ends = (current.generation + 1) * lease.length().as_micros() as u64;
         let previous = Stamp { generation: current.generation.saturating_sub(1), ..current };
@@ -98,7 +98,9 @@ impl Server {
             account.report(policy, now, previous, 0, u64::MAX);
         }
         if now >= ends && self.is(Mistake::LapseIsEarly) {
-            account.report(policy, now, previous, u64::MAX, 0);
+            let begin = ends - lease.length().as_micros() as u64;
+            account.settle_state(policy, wrote, begin);
+            account.report(policy, begin, previous, u64::MAX, 0);
         }
     }
 
