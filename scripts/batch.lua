@@ -17,6 +17,7 @@
 local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 --@ once
+--@ sizes
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 --@ args counted
 if now < 0 then

@@ -19,7 +19,10 @@
 --         wrote, is stored again in its corrected form (mended).
 -- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are
 --         passed to commands with format('%d'): `..` and tostring cut a time to 14 digits.
+--         Several keys are read at once, before anything is written: where their slot is being moved,
+--         a call on a key that expired is refused.
 local call, pcall = redis.call, redis.pcall
+--@ states
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 --@ args

@@ -11,6 +11,7 @@
 --         as a debt, although it does not fit. A policy spends at most eight times its burst.
 -- Pitfalls the record keeps its expiry.
 local call, pcall = redis.call, redis.pcall
+--@ states
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 --@ args number
@@ -20,7 +21,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 --@ size
-local record = pcall('GET', KEYS[1])
+local record = states[1]
 if not record or #record ~= size then
   return 0
 end

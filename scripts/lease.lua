@@ -18,6 +18,7 @@
 local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 --@ once
+--@ sizes
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, birth, next_byte = unpack('<dd', packed)

@@ -26,6 +26,7 @@
 local call, pcall, all = redis.call, redis.pcall, unpack
 local states = call('MGET', all(KEYS))
 --@ once
+--@ sizes
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, next_byte = unpack('<d', packed)

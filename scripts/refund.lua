@@ -15,6 +15,7 @@
 -- Pitfalls a window takes back only units that were spent in it. Units of an earlier window are
 --         ignored.
 local call, pcall = redis.call, redis.pcall
+--@ states
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 --@ args spent

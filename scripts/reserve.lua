@@ -15,6 +15,7 @@
 -- Pitfalls the name of the record has to name the policies and their order beside the id: the record does not.
 --         A record that was settled stays until it lapses, so that a late repetition is not charged.
 local call, pcall = redis.call, redis.pcall
+--@ states
 --@ once
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 --@ args life
@@ -24,7 +25,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 --@ size
-local status, record = 1, pcall('GET', KEYS[1])
+local status, record = 1, states[1]
 if record and #record == size and now < unpack('<d', record) then
   return { 2, record }
 end

@@ -10,10 +10,13 @@
 --         as a little-endian double, and then the tag.
 -- Reply   four words: the units inside; the microseconds until the denied cost fits (0 if it fits
 --         now); until no unit is inside; until one unit more than now would fit.
--- Effects admitted: old entries are trimmed, one entry per unit is pushed, and the key expires within
+-- Effects admitted: one entry per unit is pushed, old entries are trimmed, and the key expires within
 --         1 ms after the newest unit has left. Denied: single entries are read, nothing is written.
+--         A key of another type is deleted when it is read.
 -- Pitfalls the list is searched by bisection and must be in order of time: a new entry is never
---         older than the one before it, even when the clock is set back.
+--         older than the one before it, even when the clock is set back. Entries are pushed before
+--         others are trimmed, because a list without entries is no key: where its slot is being moved
+--         to another server, the next call on it would be refused.
 
 --@ once
 local spread = unpack
@@ -26,14 +29,22 @@ local function time_at(key, at, latest)
   end
   return time >= 0 and time or 0
 end
+-- The number of entries. A key of another type has none. It is deleted before anything is written: where its slot is
+-- being moved, the next call is refused, and the other server decides.
+local function size_of(key)
+  local size = redis.pcall('LLEN', key)
+  if type(size) ~= 'number' then
+    redis.call('DEL', key)
+    size = redis.call('LLEN', key)
+  end
+  return size
+end
 
 --@ settle
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
-local size_1 = pcall('LLEN', key_1)
+local size_1 = size_of(key_1)
 if size_1 == 0 then
   newest_1 = now
-elseif type(size_1) ~= 'number' then
-  size_1 = -1
 else
   newest_1 = time_at(key_1, '0', now + period_1 + 1)
   if newest_1 > now + period_1 then
@@ -76,27 +87,21 @@ elseif newest_1 < now then
   newest_1 = now
 end
 
---@ trim
-if used_1 == 0 then
-  call('DEL', key_1)
-elseif mended_1 then
-  local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-  call('DEL', key_1)
-  for at, entry in ipairs(list) do
-    if #entry >= 8 and unpack('<d', entry) > now then
-      list[at] = pack('<dc0', now, entry:sub(9))
-    end
+--@ rewrite
+local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+for at, entry in ipairs(list) do
+  if #entry >= 8 and unpack('<d', entry) > now then
+    list[at] = pack('<dc0', now, entry:sub(9))
   end
-  for at = 1, used_1, 1000 do
-    call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-  end
-else
-  call('LTRIM', key_1, '0', format('%d', used_1 - 1))
 end
+for at = 1, used_1, 1000 do
+  call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+end
+call('LTRIM', key_1, format('%d', -used_1), '-1')
 
 --@ store
-if mended_1 or used_1 ~= size_1 then
-  --@ trim
+if mended_1 then
+  --@ rewrite
 end
 if add_1 == 1 then
   call('LPUSH', key_1, pack('<dc0', newest_1, tag))
@@ -108,6 +113,9 @@ elseif add_1 > 0 then
   for left = add_1, 1, -1000 do
     call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
   end
+end
+if used_1 ~= size_1 and not mended_1 then
+  call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))
 end
 local end_1 = newest_1 + period_1
 call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
@@ -170,8 +178,10 @@ if used_1 > 0 then
   end
   used_1 = used_1 - math.min(cost_1 - exact, used_1 - at - exact)
   if used_1 > exact then
-    if mended_1 or used_1 ~= size_1 then
-      --@ trim
+    if mended_1 then
+      --@ rewrite
+    elseif used_1 ~= size_1 then
+      call('LTRIM', key_1, '0', format('%d', used_1 - 1))
     end
     if exact > 0 then
       for gone = at, at + exact - 1 do

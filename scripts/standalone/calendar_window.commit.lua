@@ -1,5 +1,6 @@
 -- tollgate, assembled for: CalendarWindow
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, number, cost_1, amount_1, before_1, begin_1, close_1, after_1 = unpack('<dddddddd', ARGV[1])
 if now < 0 then
@@ -7,7 +8,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local size = 64
-local record = pcall('GET', KEYS[1])
+local record = states[1]
 if not record or #record ~= size then
   return 0
 end
@@ -35,7 +36,7 @@ if now < start_1 or now >= end_1 then
   start_1 = now - (now - start_1) % length
   end_1, next_1 = start_1 + length, start_1 + length + length
 end
-local state_1 = pcall('GET', key_1)
+local state_1 = states[2]
 if state_1 and #state_1 == 24 then
   local start, count, stop = unpack('<ddd', state_1)
   if start >= start_1 and count > 0 and count <= 9007199254740992 then

@@ -1,5 +1,6 @@
 -- tollgate, assembled for: FixedWindow
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, cost_1, amount_1, period_1, length_1, most_1
@@ -21,8 +22,8 @@ local key_1 = KEYS[1]
 local account_1 = KEYS[2]
 local told_1 = false
 local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
-local stored_1, until_1 = pcall('GET', key_1), nil
-local leased_1 = pcall('GET', account_1)
+local stored_1, until_1 = states[1], nil
+local leased_1 = states[2]
 if leased_1 and #leased_1 == 40 then
   local birth, length, generation, new, old = unpack('<ddddd', leased_1)
   local present = (now - now % length) / length

@@ -1,5 +1,6 @@
 -- tollgate, assembled for: IntervalBucket
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, number, cost_1, amount_1, period_1, burst_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
@@ -7,7 +8,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local size = 64
-local record = pcall('GET', KEYS[1])
+local record = states[1]
 if not record or #record ~= size then
   return 0
 end
@@ -24,7 +25,7 @@ do
   more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)
 end
 local used_1, start_1, mended_1 = 0, now, false
-local state_1 = pcall('GET', key_1)
+local state_1 = states[2]
 if state_1 and #state_1 == 16 then
   local start, used = unpack('<dd', state_1)
   if start >= 0 and used > 0 and used <= 9007199254740992 then

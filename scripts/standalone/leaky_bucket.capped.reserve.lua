@@ -1,5 +1,6 @@
 -- tollgate, assembled for: LeakyBucket
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, life, cost_1, amount_1, period_1, burst_1
 local limits = {}
@@ -9,7 +10,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local size = 64
-local status, record = 1, pcall('GET', KEYS[1])
+local status, record = 1, states[1]
 if record and #record == size and now < unpack('<d', record) then
   return { 2, record }
 end
@@ -70,7 +71,7 @@ if rest_1 > 0 then
   end
 end
 local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-local state_1 = pcall('GET', key_1)
+local state_1 = states[2]
 if state_1 and #state_1 == 24 then
   local full, part, pace = unpack('<ddd', state_1)
   kept_1 = full - full % 1000000

@@ -1,5 +1,6 @@
 -- tollgate, assembled for: SlidingBuckets
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, number, cost_1, amount_1, width_1, buckets_1 = unpack('<dddddd', ARGV[1])
 if now < 0 then
@@ -7,7 +8,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local size = 64
-local record = pcall('GET', KEYS[1])
+local record = states[1]
 if not record or #record ~= size then
   return 0
 end
@@ -25,7 +26,7 @@ do
 end
 local now_at_1 = (now - now % width_1) / width_1
 local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
-local state_1 = pcall('GET', key_1)
+local state_1 = states[2]
 local size_1 = state_1 and #state_1 or 0
 if size_1 >= 30 and size_1 % 6 == 0 then
   local width, newest, total = unpack('<ddd', state_1)

@@ -10,6 +10,16 @@ local function time_at(key, at, latest)
   end
   return time >= 0 and time or 0
 end
+-- The number of entries. A key of another type has none. It is deleted before anything is written: where its slot is
+-- being moved, the next call is refused, and the other server decides.
+local function size_of(key)
+  local size = redis.pcall('LLEN', key)
+  if type(size) ~= 'number' then
+    redis.call('DEL', key)
+    size = redis.call('LLEN', key)
+  end
+  return size
+end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, cost_1, amount_1, period_1
@@ -32,11 +42,9 @@ if now < 0 then
 end
 local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
-local size_1 = pcall('LLEN', key_1)
+local size_1 = size_of(key_1)
 if size_1 == 0 then
   newest_1 = now
-elseif type(size_1) ~= 'number' then
-  size_1 = -1
 else
   newest_1 = time_at(key_1, '0', now + period_1 + 1)
   if newest_1 > now + period_1 then
@@ -77,23 +85,17 @@ if admitted then
     elseif newest_1 < now then
       newest_1 = now
     end
-    if mended_1 or used_1 ~= size_1 then
-      if used_1 == 0 then
-        call('DEL', key_1)
-      elseif mended_1 then
-        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-        call('DEL', key_1)
-        for at, entry in ipairs(list) do
-          if #entry >= 8 and unpack('<d', entry) > now then
-            list[at] = pack('<dc0', now, entry:sub(9))
-          end
+    if mended_1 then
+      local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+      for at, entry in ipairs(list) do
+        if #entry >= 8 and unpack('<d', entry) > now then
+          list[at] = pack('<dc0', now, entry:sub(9))
         end
-        for at = 1, used_1, 1000 do
-          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-        end
-      else
-        call('LTRIM', key_1, '0', format('%d', used_1 - 1))
       end
+      for at = 1, used_1, 1000 do
+        call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+      end
+      call('LTRIM', key_1, format('%d', -used_1), '-1')
     end
     if add_1 == 1 then
       call('LPUSH', key_1, pack('<dc0', newest_1, tag))
@@ -106,29 +108,26 @@ if admitted then
         call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
       end
     end
+    if used_1 ~= size_1 and not mended_1 then
+      call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))
+    end
     local end_1 = newest_1 + period_1
     call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
   end
 else
   if cost_1 > 0 then
     if mended_1 then
-      if mended_1 or used_1 ~= size_1 then
-        if used_1 == 0 then
-          call('DEL', key_1)
-        elseif mended_1 then
-          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-          call('DEL', key_1)
-          for at, entry in ipairs(list) do
-            if #entry >= 8 and unpack('<d', entry) > now then
-              list[at] = pack('<dc0', now, entry:sub(9))
-            end
+      if mended_1 then
+        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+        for at, entry in ipairs(list) do
+          if #entry >= 8 and unpack('<d', entry) > now then
+            list[at] = pack('<dc0', now, entry:sub(9))
           end
-          for at = 1, used_1, 1000 do
-            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-          end
-        else
-          call('LTRIM', key_1, '0', format('%d', used_1 - 1))
         end
+        for at = 1, used_1, 1000 do
+          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+        end
+        call('LTRIM', key_1, format('%d', -used_1), '-1')
       end
       if add_1 == 1 then
         call('LPUSH', key_1, pack('<dc0', newest_1, tag))
@@ -140,6 +139,9 @@ else
         for left = add_1, 1, -1000 do
           call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
         end
+      end
+      if used_1 ~= size_1 and not mended_1 then
+        call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))
       end
       local end_1 = newest_1 + period_1
       call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))

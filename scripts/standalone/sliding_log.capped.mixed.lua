@@ -11,6 +11,19 @@ local function time_at(key, at, latest)
   end
   return time >= 0 and time or 0
 end
+-- The number of entries. A key of another type has none. It is deleted before anything is written: where its slot is
+-- being moved, the next call is refused, and the other server decides.
+local function size_of(key)
+  local size = redis.pcall('LLEN', key)
+  if type(size) ~= 'number' then
+    redis.call('DEL', key)
+    size = redis.call('LLEN', key)
+  end
+  return size
+end
+for at = 1, #KEYS, 1 do
+  states[at] = size_of(KEYS[at])
+end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, next_byte = unpack('<d', packed)
@@ -27,11 +40,9 @@ for at = 0, #KEYS - each, each do
   local limits = {}
   amount_1, period_1, runs, cost_1, limits.ceiling_1, count, next_byte = unpack('<dddddd', packed, next_byte)
   local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
-  local size_1 = pcall('LLEN', key_1)
+  local size_1 = states[at + 1]
   if size_1 == 0 then
     newest_1 = now
-  elseif type(size_1) ~= 'number' then
-    size_1 = -1
   else
     newest_1 = time_at(key_1, '0', now + period_1 + 1)
     if newest_1 > now + period_1 then
@@ -87,23 +98,17 @@ for at = 0, #KEYS - each, each do
     if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
     if run == runs then
       if use_1 == 2 then
-        if mended_1 or used_1 ~= size_1 then
-          if used_1 == 0 then
-            call('DEL', key_1)
-          elseif mended_1 then
-            local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-            call('DEL', key_1)
-            for at, entry in ipairs(list) do
-              if #entry >= 8 and unpack('<d', entry) > now then
-                list[at] = pack('<dc0', now, entry:sub(9))
-              end
+        if mended_1 then
+          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+          for at, entry in ipairs(list) do
+            if #entry >= 8 and unpack('<d', entry) > now then
+              list[at] = pack('<dc0', now, entry:sub(9))
             end
-            for at = 1, used_1, 1000 do
-              call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-            end
-          else
-            call('LTRIM', key_1, '0', format('%d', used_1 - 1))
           end
+          for at = 1, used_1, 1000 do
+            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+          end
+          call('LTRIM', key_1, format('%d', -used_1), '-1')
         end
         if add_1 == 1 then
           call('LPUSH', key_1, pack('<dc0', newest_1, tag))
@@ -116,28 +121,25 @@ for at = 0, #KEYS - each, each do
             call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
           end
         end
+        if used_1 ~= size_1 and not mended_1 then
+          call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))
+        end
         local end_1 = newest_1 + period_1
         call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
       end
       if use_1 == 1 then
         if mended_1 then
-          if mended_1 or used_1 ~= size_1 then
-            if used_1 == 0 then
-              call('DEL', key_1)
-            elseif mended_1 then
-              local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-              call('DEL', key_1)
-              for at, entry in ipairs(list) do
-                if #entry >= 8 and unpack('<d', entry) > now then
-                  list[at] = pack('<dc0', now, entry:sub(9))
-                end
+          if mended_1 then
+            local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+            for at, entry in ipairs(list) do
+              if #entry >= 8 and unpack('<d', entry) > now then
+                list[at] = pack('<dc0', now, entry:sub(9))
               end
-              for at = 1, used_1, 1000 do
-                call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-              end
-            else
-              call('LTRIM', key_1, '0', format('%d', used_1 - 1))
             end
+            for at = 1, used_1, 1000 do
+              call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+            end
+            call('LTRIM', key_1, format('%d', -used_1), '-1')
           end
           if add_1 == 1 then
             call('LPUSH', key_1, pack('<dc0', newest_1, tag))
@@ -149,6 +151,9 @@ for at = 0, #KEYS - each, each do
             for left = add_1, 1, -1000 do
               call('LPUSH', key_1, spread(many, 1, math.min(left, 1000)))
             end
+          end
+          if used_1 ~= size_1 and not mended_1 then
+            call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))
           end
           local end_1 = newest_1 + period_1
           call('PEXPIREAT', key_1, format('%d', (end_1 - end_1 % 1000) / 1000 + 1))

@@ -10,6 +10,16 @@ local function time_at(key, at, latest)
   end
   return time >= 0 and time or 0
 end
+-- The number of entries. A key of another type has none. It is deleted before anything is written: where its slot is
+-- being moved, the next call is refused, and the other server decides.
+local function size_of(key)
+  local size = redis.pcall('LLEN', key)
+  if type(size) ~= 'number' then
+    redis.call('DEL', key)
+    size = redis.call('LLEN', key)
+  end
+  return size
+end
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local packed = ARGV[1]
 local now, cost_1, spent, amount_1, period_1
@@ -31,11 +41,9 @@ if spent < 0 then
 end
 local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false
-local size_1 = pcall('LLEN', key_1)
+local size_1 = size_of(key_1)
 if size_1 == 0 then
   newest_1 = now
-elseif type(size_1) ~= 'number' then
-  size_1 = -1
 else
   newest_1 = time_at(key_1, '0', now + period_1 + 1)
   if newest_1 > now + period_1 then
@@ -82,23 +90,19 @@ if cost_1 > 0 then
     end
     used_1 = used_1 - math.min(cost_1 - exact, used_1 - at - exact)
     if used_1 > exact then
-      if mended_1 or used_1 ~= size_1 then
-        if used_1 == 0 then
-          call('DEL', key_1)
-        elseif mended_1 then
-          local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
-          call('DEL', key_1)
-          for at, entry in ipairs(list) do
-            if #entry >= 8 and unpack('<d', entry) > now then
-              list[at] = pack('<dc0', now, entry:sub(9))
-            end
+      if mended_1 then
+        local list = call('LRANGE', key_1, '0', format('%d', used_1 - 1))
+        for at, entry in ipairs(list) do
+          if #entry >= 8 and unpack('<d', entry) > now then
+            list[at] = pack('<dc0', now, entry:sub(9))
           end
-          for at = 1, used_1, 1000 do
-            call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
-          end
-        else
-          call('LTRIM', key_1, '0', format('%d', used_1 - 1))
         end
+        for at = 1, used_1, 1000 do
+          call('RPUSH', key_1, spread(list, at, math.min(at + 999, used_1)))
+        end
+        call('LTRIM', key_1, format('%d', -used_1), '-1')
+      elseif used_1 ~= size_1 then
+        call('LTRIM', key_1, '0', format('%d', used_1 - 1))
       end
       if exact > 0 then
         for gone = at, at + exact - 1 do

@@ -1,5 +1,6 @@
 -- tollgate, assembled for: SlidingWindow
 local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, number, cost_1, amount_1, period_1 = unpack('<ddddd', ARGV[1])
 if now < 0 then
@@ -7,7 +8,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 local size = 64
-local record = pcall('GET', KEYS[1])
+local record = states[1]
 if not record or #record ~= size then
   return 0
 end
@@ -25,7 +26,7 @@ do
   more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)
 end
 local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
-local state_1 = pcall('GET', key_1)
+local state_1 = states[2]
 if state_1 and #state_1 == 24 then
   local start, current, previous = unpack('<ddd', state_1)
   if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then

@@ -157,6 +157,13 @@ impl RedisCluster {
         ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", self.id(to)]);
     }
 
+    /// Calls a move off, before any key was moved.
+    pub fn cancel_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
+        for server in [from, to] {
+            ok(server, &["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]);
+        }
+    }
+
     /// Moves the keys: the second step of a move.
     pub fn move_keys(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
         loop {

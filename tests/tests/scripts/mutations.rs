@@ -301,7 +301,13 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "what has left is never trimmed",
         SlidingLog,
-        "call('LTRIM', key_1, '0', format('%d', used_1 - 1))",
+        "call('LTRIM', key_1, '0', format('%d', used_1 + add_1 - 1))",
+        "local untrimmed = true",
+    ),
+    mutant(
+        "entries from ahead of the clock stay beside their copies",
+        SlidingLog,
+        "call('LTRIM', key_1, format('%d', -used_1), '-1')",
         "local untrimmed = true",
     ),
     mutant("one more than the log holds", SlidingLog, "used_1 + add_1 + cost_1 <= amount_1", "used_1 < amount_1"),

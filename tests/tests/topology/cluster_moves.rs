@@ -14,19 +14,19 @@ use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, 
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
-static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+pub(super) static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
 /// The slots of the cluster are moved by one test at a time.
 static MOVES: Mutex<()> = Mutex::const_new(());
 
 /// Takes the right to move slots, once all servers agree on the owners.
-async fn moves() -> MutexGuard<'static, ()> {
+pub(super) async fn moves() -> MutexGuard<'static, ()> {
     let held = MOVES.lock().await;
     CLUSTER.wait_until_whole();
     held
 }
 
-async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
+pub(super) async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
     let store = RedisStore::builder(RedisSource::cluster(CLUSTER.urls()))
         .prefix(prefix)
         .connect_timeout(PATIENCE)
@@ -35,7 +35,7 @@ async fn limiter(prefix: &str, policies: impl Into<PolicySet>) -> Limiter {
 }
 
 /// Returns a key of the first server, its slot, that server and another one.
-fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
+pub(super) fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static RedisServer) {
     let masters = CLUSTER.masters();
     (0..)
         .find_map(|at| {

@@ -6,4 +6,6 @@ mod cluster_moves;
 mod cluster_stalled;
 mod cluster_tls;
 mod leases;
+mod moving_scripts;
+mod open_slots;
 mod sentinel;

@@ -11,7 +11,7 @@ use crate::{
     Deadline, Decision, Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionTemplate},
-        dispatch::{CheckRequest, PendingCheck, ServerHandle, StoreConfig},
+        dispatch::{CheckRequest, PendingCheck, ServerHandle, SlotShare, StoreConfig},
         protocol::{Script, hash_slot},
         server::{CallError, NotExecutedReason, PlainCall, ScriptCall, Server},
     },
@@ -65,8 +65,8 @@ impl Cluster {
 
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(self, request: Arc<CheckRequest>) -> Result<Decision, Error> {
-        self.route(hash_slot::of(request.routed_key()), |handle, is_asking| {
-            let request = Arc::new(request.again(is_asking));
+        self.route(hash_slot::of(request.routed_key()), |handle, share| {
+            let request = Arc::new(request.again(share));
             async move {
                 let mut check = PendingCheck::without_timer(&handle, request);
                 std::future::poll_fn(|cx| check.poll_outcome(cx)).await
@@ -86,8 +86,8 @@ impl Cluster {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         let fill = &fill;
-        self.route(hash_slot::of(key), |handle, is_asking| async move {
-            let server = &handle.server;
+        self.route(hash_slot::of(key), |handle, share| async move {
+            let (server, is_asking) = (&handle.server, share == SlotShare::Arriving);
             let fill = |command: &mut Cmd| fill(server, command);
             server.call(ScriptCall { script, keys, is_asking, fill }, deadline).await
         })
@@ -104,10 +104,10 @@ impl Cluster {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         let fill = &fill;
-        self.route(hash_slot::of(key), |handle, is_asking| async move {
+        self.route(hash_slot::of(key), |handle, share| async move {
             let mut command = redis::cmd(command);
             fill(&handle.server, &mut command);
-            handle.server.call(PlainCall { command, is_asking }, deadline).await
+            handle.server.call(PlainCall { command, is_asking: share == SlotShare::Arriving }, deadline).await
         })
         .await
     }
@@ -134,7 +134,7 @@ impl Cluster {
     }
 
     /// Attempts a call at the server of the slot, and follows redirects.
-    async fn route<T, F>(&self, slot: u16, attempt: impl Fn(ServerHandle, bool) -> F) -> Result<T, Error>
+    async fn route<T, F>(&self, slot: u16, attempt: impl Fn(ServerHandle, SlotShare) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -142,15 +142,14 @@ impl Cluster {
         let give_up = Instant::now() + topology.connect_timeout();
         let (mut sent_to, mut redirects, mut pauses, mut has_refreshed) = (None, 0, 0, false);
         loop {
-            let is_asking = sent_to.is_some();
-            let handle = match sent_to.take() {
-                Some(handle) => handle,
-                None => topology.by_slot(slot).await?,
+            let (handle, share) = match sent_to.take() {
+                Some(handle) => (handle, SlotShare::Arriving),
+                None => (topology.by_slot(slot).await?, topology.share(slot)),
             };
             if let Some(refusal) = self.refusal_of(&handle) {
                 return Err(refusal);
             }
-            let not_executed = match attempt(handle.clone(), is_asking).await {
+            let not_executed = match attempt(handle.clone(), share).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(CallError::NotExecuted(not_executed)) => not_executed,
                 Err(CallError::Failed(error)) => {
@@ -171,9 +170,10 @@ impl Cluster {
             match &reason {
                 NotExecutedReason::Moved(address) => topology.slot_moved(slot, &topology.resolve(address, &handle))?,
                 NotExecutedReason::Ask(address) => {
+                    topology.slot_opened(slot)?;
                     sent_to = Some(topology.by_address(&topology.resolve(address, &handle))?);
                 }
-                NotExecutedReason::TryAgain => {}
+                NotExecutedReason::TryAgain | NotExecutedReason::TryApart => topology.slot_opened(slot)?,
                 NotExecutedReason::Unreachable if has_refreshed => return Err(not_executed.error),
                 NotExecutedReason::Unreachable => {
                     has_refreshed = true;

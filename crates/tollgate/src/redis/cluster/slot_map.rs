@@ -1,4 +1,4 @@
-use std::{ops::RangeInclusive, time::Instant};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 
 use redis::Value;
 
@@ -13,6 +13,8 @@ pub(super) struct SlotMap {
     /// For each slot the index of its server among the members.
     slots: Box<[u16]>,
     pub(super) members: Vec<Member>,
+    /// The slots that are being moved, as far as calls were refused for it, each with the time until which this is assumed.
+    open: BTreeMap<u16, Instant>,
 }
 
 /// A server whose address is known.
@@ -31,7 +33,7 @@ const NO_MEMBER: u16 = u16::MAX;
 
 impl SlotMap {
     pub(super) fn empty() -> Self {
-        Self { slots: vec![NO_MEMBER; SLOTS].into(), members: Vec::new() }
+        Self { slots: vec![NO_MEMBER; SLOTS].into(), members: Vec::new(), open: BTreeMap::new() }
     }
 
     /// Returns the server of a slot.
@@ -72,6 +74,18 @@ impl SlotMap {
     /// Gives a slot to a member.
     pub(super) fn assign(&mut self, slot: u16, member: usize) {
         self.slots[usize::from(slot)] = member as u16;
+        self.open.remove(&slot);
+    }
+
+    /// Returns the time until which a slot is assumed to be in the middle of a move.
+    pub(super) fn is_open_until(&self, slot: u16) -> Option<Instant> {
+        self.open.get(&slot).copied()
+    }
+
+    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard.
+    pub(super) fn open(&mut self, slot: u16, now: Instant, until: Instant) {
+        self.open.retain(|_, until| *until > now);
+        self.open.insert(slot, until);
     }
 
     /// Returns the map that a server's view describes. Members that it does not name are removed, unless a redirect
@@ -85,7 +99,7 @@ impl SlotMap {
         let is_named = |address: &Address| view.iter().any(|(_, owner)| owner == address);
         let stays = |member: &&Member| member.kept_until > now || is_named(&member.address);
         let members = self.members.iter().filter(stays).cloned().collect();
-        let mut map = Self { members, ..Self::empty() };
+        let mut map = Self { members, open: self.open.clone(), ..Self::empty() };
         for (range, address) in view {
             let at = map.insert(address, now, || new(address))?;
             map.slots[usize::from(*range.start())..=usize::from(*range.end())].fill(at as u16);

@@ -20,7 +20,7 @@ use crate::{
     Error, ErrorKind,
     redis::{
         connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
-        dispatch::{ServerHandle, StoreConfig},
+        dispatch::{ServerHandle, SlotShare, StoreConfig},
         server::{self, Server},
     },
 };
@@ -63,6 +63,9 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time for which a server is kept that a redirect named and that has no slots yet.
 const KEPT: Duration = Duration::from_secs(10);
+
+/// The time for which the checks of a slot leave apart after one was refused, because the slot is being moved.
+const OPEN: Duration = Duration::from_secs(1);
 
 impl Topology {
     pub(super) fn new(
@@ -125,6 +128,27 @@ impl Topology {
         self.change(|map| {
             let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
             Ok(map.members[at].handle.clone())
+        })
+    }
+
+    /// Returns how much of a slot its server has, as far as this is known.
+    pub(super) fn share(&self, slot: u16) -> SlotShare {
+        match self.known.load().map.is_open_until(slot) {
+            Some(until) if Instant::now() < until => SlotShare::Leaving,
+            _ => SlotShare::Whole,
+        }
+    }
+
+    /// Notes that a slot is in the middle of a move.
+    pub(super) fn slot_opened(&self, slot: u16) -> Result<(), Error> {
+        let now = Instant::now();
+        let is_noted = self.known.load().map.is_open_until(slot).is_some_and(|until| now + OPEN / 2 < until);
+        if is_noted {
+            return Ok(());
+        }
+        self.change(|map| {
+            map.open(slot, now, now + OPEN);
+            Ok(())
         })
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::request::{CheckRequest, ReplySender};
+use super::request::{CheckRequest, ReplySender, SlotShare};
 use crate::{
     Decision, Error,
     cost::Charge,
@@ -82,7 +82,7 @@ impl Group {
     pub(super) fn has_shape_of(&self, request: &CheckRequest) -> bool {
         let sample = self.request(0);
         sample.policies.shape().id() == request.policies.shape().id()
-            && sample.is_asking == request.is_asking
+            && sample.share == request.share
             && sample.is_capped() == request.is_capped()
     }
 
@@ -95,8 +95,7 @@ impl Group {
         let mut slots: SmallVec<[u16; 1]> = SmallVec::new();
         self.regrouped(|groups, subject| {
             let slot = hash_slot::of(subject[0].request().routed_key());
-            // A server that receives a slot may not have all keys of a call yet.
-            let is_alone = subject[0].request().is_asking;
+            let is_alone = subject[0].request().share != SlotShare::Whole;
             let at = slots.iter().position(|held| *held == slot && !is_alone);
             if at.is_none() {
                 slots.push(slot);
@@ -151,7 +150,7 @@ impl Group {
         ScriptCall {
             script: self.script(),
             keys: self.subjects.len() * self.request(0).policies.shape().keys(),
-            is_asking: self.request(0).is_asking,
+            is_asking: self.request(0).share == SlotShare::Arriving,
             fill: |command: &mut redis::Cmd| self.fill(server, command),
         }
     }
@@ -245,6 +244,7 @@ impl Group {
 
     /// Replies to every check with this error.
     pub(super) fn fail(self, error: &CallError) {
+        let error = if self.subjects.len() > 1 { error.of_one_among_several() } else { error.clone() };
         self.into_senders().for_each(|sender| sender.fail(error.clone()));
     }
 

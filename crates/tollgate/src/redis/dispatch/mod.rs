@@ -19,4 +19,4 @@ mod worker;
 
 pub(in crate::redis) use check::PendingCheck;
 pub(in crate::redis) use handle::{ServerHandle, StoreConfig};
-pub(in crate::redis) use request::CheckRequest;
+pub(in crate::redis) use request::{CheckRequest, SlotShare};

@@ -46,11 +46,23 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deny_epoch: Option<Epoch>,
     /// Connects a check of leased policies with the pots.
     pub(in crate::redis) trip: Option<Trip>,
-    /// Tells whether the check has to say `ASKING`, because its slot is being moved to the server.
-    pub(in crate::redis) is_asking: bool,
+    /// Tells how much of its slot the server has.
+    pub(in crate::redis) share: SlotShare,
     /// Tells whether there is a reply, or no caller that waits for one.
     is_over: AtomicBool,
     reply: Mutex<Reply>,
+}
+
+/// Tells how much of a slot a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::redis) enum SlotShare {
+    /// All of it.
+    Whole,
+    /// Some keys, because the slot is being moved away. The server refuses a call of which it has only some keys, so each
+    /// subject is a call of its own.
+    Leaving,
+    /// Some keys, because the slot is being moved here. The same holds, and each call says `ASKING`.
+    Arriving,
 }
 
 enum Reply {
@@ -105,7 +117,7 @@ impl CheckRequest {
             deadline: check.deadline,
             deny_epoch,
             trip: None,
-            is_asking: false,
+            share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
             reply: Mutex::new(Reply::Awaited(None)),
         }
@@ -118,10 +130,10 @@ impl CheckRequest {
         self
     }
 
-    /// Returns the same request, to be sent once more.
-    pub(in crate::redis) fn again(&self, is_asking: bool) -> Self {
+    /// Returns the same request, to be sent to a server that has this share of its slot.
+    pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
         let trip = self.trip.clone();
-        Self { is_asking, sent: self.sent, trip, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
+        Self { share, sent: self.sent, trip, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {
@@ -143,7 +155,7 @@ impl CheckRequest {
         ScriptCall {
             script: self.policies.shape().check(self.is_capped()),
             keys: self.policies.shape().keys(),
-            is_asking: self.is_asking,
+            is_asking: self.share == SlotShare::Arriving,
             fill,
         }
     }
@@ -209,7 +221,7 @@ impl CheckRequest {
     /// ceilings or none. Where the tag is stored, they also have the same tag and costs.
     pub(super) fn is_same_subject(&self, other: &Self) -> bool {
         self.key == other.key
-            && self.is_asking == other.is_asking
+            && self.share == other.share
             && self.is_capped() == other.is_capped()
             && self.policies.is_same(&other.policies)
             && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
@@ -227,7 +239,7 @@ impl CheckRequest {
     /// Returns whether one call names the policies, the costs and the tag of both checks once.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.charge == other.charge
-            && self.is_asking == other.is_asking
+            && self.share == other.share
             && self.is_tagged_alike(other)
             && self.policies.is_same(&other.policies)
     }

@@ -31,6 +31,14 @@ impl ErrorClass {
     }
 }
 
+const IN_CLUSTER: &str = "the redis server is part of a cluster, but the store was built for a single server";
+
+/// Returns whether a call inside a script was refused because its slot is being moved, and its key is not here. Redis 8 has
+/// words of its own for a call of which some keys are here.
+pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
+    error.detail().is_some_and(|text| text.contains("non local key") || text.contains("during rehashing of the slot"))
+}
+
 /// Converts an error of the client. Keeps the words of the server or the system that hold no secret.
 pub(in crate::redis) fn error(error: &RedisError) -> Error {
     let code = error.code().unwrap_or_default();
@@ -50,10 +58,7 @@ pub(in crate::redis) fn error(error: &RedisError) -> Error {
         (_, "MASTERDOWN") => (ErrorKind::MasterDown, "the redis replica lost its master (MASTERDOWN)"),
         (_, "LOADING") => (ErrorKind::Loading, "redis is loading its data (LOADING)"),
         (_, "CLUSTERDOWN") => (ErrorKind::ClusterDown, "the redis cluster is down (CLUSTERDOWN)"),
-        (_, "MOVED" | "ASK" | "TRYAGAIN") => (
-            ErrorKind::ClusterMismatch,
-            "the redis server is part of a cluster, but the store was built for a single server",
-        ),
+        (_, "MOVED" | "ASK" | "TRYAGAIN") => (ErrorKind::ClusterMismatch, IN_CLUSTER),
         (RedisKind::Server(ServerErrorKind::ResponseError), _) => server_text(error),
         (RedisKind::Parse, _) if is_cut(error) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
@@ -80,6 +85,8 @@ fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
         (ErrorKind::PermissionDenied, "the redis user lacks a right that the rate limit script needs")
     } else if text.contains("cluster support disabled") {
         (ErrorKind::ClusterMismatch, "the redis server is not part of a cluster, but the store was built for a cluster")
+    } else if is_refused_in_move(error) {
+        (ErrorKind::ClusterMismatch, IN_CLUSTER)
     } else if text.contains("max number of clients") {
         (ErrorKind::TooManyClients, "redis accepts no more clients")
     } else {

@@ -11,7 +11,7 @@ mod shape;
 #[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) use call::pack_seen;
 pub(crate) use call::{MixedArgs, OUTSTANDING, pack, pack_held, pack_refund, write_key, write_record_key};
-pub(in crate::redis) use error::{ErrorClass, error, rejects_connection};
+pub(in crate::redis) use error::{ErrorClass, error, is_refused_in_move, rejects_connection};
 pub(crate) use permits::{pack_permits, permit_grant, write_permit_key};
 pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes, reserved, settlement};
 pub(crate) use script::Script;

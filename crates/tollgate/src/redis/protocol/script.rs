@@ -44,6 +44,9 @@ const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 
+/// Stands for the line that reads all keys.
+const STATES: &str = "--@ states";
+
 /// Returns the name of an algorithm, without its parameters.
 fn name(algorithm: Algorithm) -> String {
     format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
@@ -110,16 +113,32 @@ impl Script {
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
         let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
         let mut text = format!("-- tollgate, assembled for: {names}\n");
-        for line in frame.lines().filter(|line| !line.starts_with("--") || line.starts_with("--@")) {
+        // The keys of one subject begin behind the record of a reservation, those of several at a place that the loop counts.
+        let is_loop = frame == BATCH || frame == MIXED || frame == LEASE;
+        let before = usize::from(frame == RESERVE || frame == COMMIT);
+        // One key is read where it is used. Several are read at once, so that a call that is refused has written nothing.
+        let reads_all = is_loop || before + assembler::keys_of(&parts) > 1;
+        let is_line =
+            |line: &&str| !line.starts_with("--") || (line.starts_with("--@") && (reads_all || *line != STATES));
+        for line in frame.lines().filter(is_line) {
             assembler::fill(&mut text, line, &parts);
         }
-        // Some frames read all keys at their start, so the keys are not read again. A verdict is declared outside the loop.
-        let has_read = frame == BATCH || frame == MIXED || frame == LEASE;
         for at in 1..=parts.len() {
-            let place = assembler::keys_of(&parts[..at - 1]) + 1;
-            if has_read {
-                text = text.replace(&format!("pcall('GET', key_{at})"), &format!("states[at + {place}]"));
-                text = text.replace(&format!("pcall('GET', account_{at})"), &format!("states[at + {}]", place + 1));
+            let place = before + assembler::keys_of(&parts[..at - 1]) + 1;
+            let state = |place| if is_loop { format!("states[at + {place}]") } else { format!("states[{place}]") };
+            if reads_all {
+                text = text.replace(&format!("pcall('GET', key_{at})"), &state(place));
+                text = text.replace(&format!("pcall('GET', account_{at})"), &state(place + 1));
+            }
+            if is_loop {
+                // The log of a leased policy is read again, because what has lapsed is stored before.
+                if form != Form::Leased {
+                    text = text.replace(
+                        &format!("local size_{at} = size_of(key_{at})"),
+                        &format!("local size_{at} = {}", state(place)),
+                    );
+                }
+                // A verdict is declared outside the loop.
                 text = text.replace(&format!("local fits_{at} ="), &format!("fits_{at} ="));
             }
         }

@@ -1,6 +1,9 @@
 use redis::{RedisError, ServerErrorKind};
 
-use crate::{Error, redis::connect::Address};
+use crate::{
+    Error,
+    redis::{connect::Address, protocol},
+};
 
 /// Reports a failed call, and whether it is certain that the server did not execute it.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub(in crate::redis) enum NotExecutedReason {
     Ask(Address),
     /// Some keys of the call are being moved.
     TryAgain,
+    /// The same, of a call over several checks. It is not known which of them have such keys.
+    TryApart,
     /// The server could not be reached, or is not the server to ask.
     Unreachable,
 }
@@ -44,6 +49,20 @@ impl CallError {
     /// Reports that no connection could be made.
     pub(in crate::redis) fn unreachable(error: Error) -> Self {
         Self::NotExecuted(Box::new(NotExecuted { reason: NotExecutedReason::Unreachable, error }))
+    }
+}
+
+impl CallError {
+    /// Returns the error of one check, if this is the error of a call over several: only some of their keys may be
+    /// elsewhere.
+    pub(in crate::redis) fn of_one_among_several(&self) -> Self {
+        let mut error = self.clone();
+        if let Self::NotExecuted(not_executed) = &mut error
+            && matches!(not_executed.reason, NotExecutedReason::Ask(_) | NotExecutedReason::TryAgain)
+        {
+            not_executed.reason = NotExecutedReason::TryApart;
+        }
+        error
     }
 }
 
@@ -70,6 +89,9 @@ impl NotExecutedReason {
             ServerErrorKind::Moved => address().map(Self::Moved),
             ServerErrorKind::Ask => address().map(Self::Ask),
             ServerErrorKind::TryAgain => Some(Self::TryAgain),
+            // The key of a script expired after the server had looked for it. The scripts read their keys before they
+            // write, so nothing was executed.
+            ServerErrorKind::ResponseError if protocol::is_refused_in_move(error) => Some(Self::TryAgain),
             ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => {
                 Some(Self::Unreachable)
             }
@@ -141,6 +163,9 @@ mod tests {
             "MOVED 7 10.0.0.1:7000",
             "ASK 7 10.0.0.1:7000",
             "TRYAGAIN some keys are moving",
+            "ERR Script attempted to access a non local key in a cluster node script: 1c95ea, on @user_script:158.",
+            "ERR Unable to execute command 'mget' in script because undeclared keys were accessed during rehashing of the \
+             slot script: 1a2f04, on @user_script:4.",
             "READONLY a replica",
             "MASTERDOWN no master",
             "LOADING the data",
@@ -148,5 +173,18 @@ mod tests {
         for line in lines {
             assert!(is_not_executed(&reply(line)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_redirect_of_a_call_over_several_checks_holds_for_none_of_them() {
+        let reason = |line| match CallError::new(&reply(line), Error::config("as it was")).of_one_among_several() {
+            CallError::NotExecuted(not_executed) => not_executed.reason,
+            CallError::Failed(_) => panic!("{line}"),
+        };
+        assert_eq!(reason("ASK 7 10.0.0.1:7000"), NotExecutedReason::TryApart);
+        assert_eq!(reason("TRYAGAIN some keys are moving"), NotExecutedReason::TryApart);
+        let moved = NotExecutedReason::Moved(("10.0.0.1".to_owned(), 7000));
+        assert_eq!(reason("MOVED 7 10.0.0.1:7000"), moved);
+        assert_eq!(reason("READONLY a replica"), NotExecutedReason::Unreachable);
     }
 }

@@ -34,6 +34,8 @@ pub(super) fn fill(text: &mut String, line: &str, parts: &[Part]) {
             push(&unpacked(&names));
         }
         ("costs", _) => push(&format!("local {}", run_of(parts).collect::<Vec<_>>().join(", "))),
+        ("states", _) => push("local states = call('MGET', unpack(KEYS))"),
+        ("sizes", _) => size_lines(parts).iter().for_each(|line| push(line)),
         ("tag", _) if is_tagged(parts) => push("local tag = ARGV[at / each + 2]"),
         ("keys", base) => {
             let mut place = 0;
@@ -168,6 +170,18 @@ fn args_lines(parts: &[Part], more: &str) -> Vec<String> {
     lines.extend(is_batch.then(|| format!("  next_arg = {}", count + 1 + usize::from(is_tagged))));
     lines.push("end".to_owned());
     lines
+}
+
+/// Returns the lines that read the number of entries of each log, before anything is written.
+fn size_lines(parts: &[Part]) -> Vec<String> {
+    let each = keys_of(parts);
+    let logs = parts.iter().enumerate().filter(|(_, part)| part.tagged);
+    let lines = |(at, _)| {
+        let first = keys_of(&parts[..at]) + 1;
+        let head = format!("for at = {first}, #KEYS, {each} do");
+        [head, "  states[at] = size_of(KEYS[at])".to_owned(), "end".to_owned()]
+    };
+    logs.flat_map(lines).collect()
 }
 
 /// Returns the lines that build the record of a reservation, with the words of a denial as in a reply.

@@ -1,0 +1,71 @@
+//! `RedisStore` in a Redis Cluster with a slot whose move goes on for long: some of its keys are at one server, some at the
+//! other.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tollgate::{Key, Policy, Quota};
+use tollgate_test_support::remaining_of_each as remaining;
+use tollgate_tests::RedisServer;
+
+use super::cluster_moves::{CLUSTER, a_key, limiter, moves};
+
+const AMOUNT: u64 = 1_000_000;
+
+/// Returns how often a server answered that some keys of a call are elsewhere.
+fn refused(server: &RedisServer) -> u64 {
+    let stats = server.info("errorstats");
+    stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+}
+
+/// Returns keys of one slot.
+fn keys_beside(key: &Key, count: u64) -> Arc<[Key]> {
+    (0..count).map(|at| key.clone().child(at.to_string())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checks_of_a_slot_that_stays_open_leave_apart() {
+    let _held = moves().await;
+    const TASKS: usize = 64;
+    const CHECKS: usize = 60;
+    let limiter = limiter("open", Policy::fixed_window("open", Quota::per_day(AMOUNT))).await;
+    let (key, slot, from, to) = a_key("open");
+    let keys = keys_beside(&key, 40);
+    let mut admitted = BTreeMap::<usize, u64>::new();
+    // Half of the keys exist. The others are new while the slot is open, and begin at the other server.
+    for at in 0..20 {
+        assert!(limiter.check(keys[at].clone()).await.expect("a decision").is_allowed());
+        admitted.insert(at, 1);
+    }
+    CLUSTER.begin_move(slot, from, to);
+    let before = refused(from) + refused(to);
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let (limiter, keys) = (limiter.clone(), Arc::clone(&keys));
+            tokio::spawn(async move {
+                let mut asked = Vec::new();
+                for check in 0..CHECKS {
+                    let at = (task * 7 + check * 11) % keys.len();
+                    let decision = limiter.check(keys[at].clone()).await.expect("no error surfaces");
+                    assert!(decision.is_allowed());
+                    asked.push(at);
+                }
+                asked
+            })
+        })
+        .collect();
+    for task in tasks {
+        for at in task.await.expect("a task") {
+            *admitted.entry(at).or_default() += 1;
+        }
+    }
+    let refused = refused(from) + refused(to) - before;
+    println!("{refused} calls refused for {} checks", TASKS * CHECKS);
+    CLUSTER.move_keys(slot, from, to);
+    CLUSTER.end_move(slot, from, to);
+    for (at, count) in admitted {
+        assert_eq!(remaining(&limiter, keys[at].clone()).await, [AMOUNT - count], "key {at}");
+    }
+    CLUSTER.move_slots([slot], to, from);
+    // Calls over several keys are under way when the first is refused, and one goes out each time that the store forgets.
+    assert!(refused < 100, "{refused} calls refused for {} checks", TASKS * CHECKS);
+}
