@@ -23,6 +23,7 @@ mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
+mod slots;
 mod soak;
 mod stall;
 
@@ -66,6 +67,8 @@ pub(crate) const ALL: &[Row] = rows! {
     "C2" "cluster: slots move under load" cluster::moves;
     "C3" "cluster: a master stands still" cluster::stalled;
     "C4" "cluster: all servers are replaced" cluster::renewed;
+    "C5" "cluster: the move of a slot is not ended" slots::open;
+    "C6" "cluster: the clock changes while a slot moves" slots::log;
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
     "H3" "Sentinel: the old master wakes up" sentinel::woken;
