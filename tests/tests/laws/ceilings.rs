@@ -12,7 +12,7 @@ fn below_the_burst(dice: &mut Dice, policies: &PolicySet, cost: u64) -> Vec<Ceil
 }
 
 #[test]
-fn law_20_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_and_free() {
+fn law_19_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_and_free() {
     on_both_stores(|subject, dice, algorithm| {
         let policies: PolicySet = policies::policy(dice, "p", algorithm).into();
         let policy = policies.iter().next().expect("a policy").clone();
@@ -44,7 +44,7 @@ fn law_20_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_a
 }
 
 #[test]
-fn law_20_a_queue_takes_exactly_the_requests_that_leave_in_time() {
+fn law_19_a_queue_takes_exactly_the_requests_that_leave_in_time() {
     on_both_stores(|subject, dice, algorithm| {
         if algorithm != Algorithm::LeakyBucket {
             return;

@@ -1,4 +1,4 @@
-//! Laws 14 to 16: reservations, their settlement, and debts.
+//! Laws 14 to 16 and 18: reservations, their settlement, and debts.
 
 use tollgate::{Cost, Costs, Decision, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
 use tollgate_test_support::{Dice, Subject, policies};
@@ -179,7 +179,7 @@ fn law_16_a_commit_of_any_cost_spends_at_most_eight_bursts() {
 }
 
 #[test]
-fn law_19_an_id_belongs_to_a_key_and_its_policies() {
+fn law_18_an_id_belongs_to_a_key_and_its_policies() {
     on_both_stores(|subject, dice, algorithm| {
         let sets = ["first", "second"].map(|name| {
             let quota = Quota::per_day(2 + dice.below(50));

@@ -260,8 +260,7 @@ fn no_script_touches_a_key_that_it_has_deleted() {
     let agree = |redis: &mut InRedis, algorithm, alter: &dyn Fn(&str) -> String| {
         (0..10).try_for_each(|seed| compare_leases(redis, seed, &[algorithm], &|text| watched(&alter(text))).map(drop))
     };
-    // The section of a log has its own test: it is that of a log without leases.
-    for algorithm in LEASED_ALGORITHMS.into_iter().filter(|algorithm| *algorithm != Algorithm::SlidingLog) {
+    for algorithm in LEASED_ALGORITHMS {
         if let Err(difference) = agree(&mut redis, algorithm, &str::to_owned) {
             panic!("{difference}");
         }
