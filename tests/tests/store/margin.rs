@@ -76,6 +76,6 @@ async fn requests_of_several_units_exceed_the_amount_by_less_than_their_cost() {
             most = most.max(most_in_a_period(arrivals.collect()));
         }
         assert!(most <= (AMOUNT + cost - 1) as usize, "cost {cost}: {most}");
-        assert!(most > AMOUNT as usize || AMOUNT % cost == 0, "cost {cost} never exceeds the amount: {most}");
+        assert!(most > AMOUNT as usize || AMOUNT.is_multiple_of(cost), "cost {cost} never exceeds the amount: {most}");
     }
 }
