@@ -43,10 +43,12 @@ pub(crate) use debt::MARK;
 pub(crate) use debt::most as most_spent;
 pub use kind::Algorithm;
 pub(crate) use level::{Numbers, PolicyLevel, Words};
-#[cfg(feature = "redis")]
-pub(crate) use numbers::{ceiling_span, later, lowered, unspent};
 pub(crate) use numbers::{delay_us, numbers};
+#[cfg(feature = "redis")]
+pub(crate) use numbers::{later, lowered, unspent};
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::{Settled, State};
 #[cfg(feature = "testing")]
 pub use stored::{Stored, Value};
+#[cfg(feature = "redis")]
+pub(crate) use token_bucket::ceiling_span;

@@ -10,7 +10,7 @@ use super::{
     level::{Numbers, PolicyLevel, Words},
     sliding_window, token_bucket,
 };
-use crate::{Policy, Quota, cost::Ask, quota::Span};
+use crate::{Policy, Quota, cost::Ask};
 
 /// Derives the numbers of a policy from its level after a check that asked for `ask`.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>)
     let denied = ask.into().denied_unless(level.fits);
     let mut numbers = match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            token_bucket::numbers(quota, words, denied.cost, ceiling_span(policy, denied))
+            token_bucket::numbers(quota, words, denied.cost, token_bucket::ceiling_span(policy, denied))
         }
         Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
         Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
@@ -48,11 +48,6 @@ pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u6
         Algorithm::IntervalBucket if charged > 0 => interval_bucket::debt_us(policy.quota_ref(), &level.words),
         _ => 0,
     }
-}
-
-/// Returns the time within which a token bucket or leaky bucket has to be full again after a check.
-pub(crate) fn ceiling_span(policy: &Policy, ask: Ask) -> Span {
-    token_bucket::ceiling(policy.quota_ref(), policy.algorithm() == Algorithm::LeakyBucket, ask)
 }
 
 /// Returns the words as they were before the last `units` units were charged at the same instant. A

@@ -8,7 +8,7 @@ use super::{
     debt, fixed_window, interval_bucket,
     kind::Algorithm,
     level::{PolicyLevel, Words},
-    numbers, sliding_buckets, sliding_log, sliding_window, token_bucket,
+    sliding_buckets, sliding_log, sliding_window, token_bucket,
 };
 use crate::{Policy, cost::Ask, quota::Span};
 
@@ -204,7 +204,7 @@ impl State {
         // Only a bucket has a burst that differs from its amount, and a ceiling with a wait.
         let limit = ask.limit(quota.amount());
         match self {
-            Self::TokenBucket(state) => state.fits(quota, now_us, cost, numbers::ceiling_span(policy, ask)),
+            Self::TokenBucket(state) => state.fits(quota, now_us, cost, token_bucket::ceiling_span(policy, ask)),
             Self::IntervalBucket(state) => state.fits_within(quota, now_us, ask),
             Self::Window(state) => state.fits(limit, cost),
             #[cfg(feature = "calendar")]

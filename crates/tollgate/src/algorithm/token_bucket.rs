@@ -10,10 +10,11 @@ use std::ptr;
 
 use super::{
     debt::{MARK, MOST_BURSTS},
+    kind::Algorithm,
     level::{Numbers, Words},
 };
 use crate::{
-    Quota,
+    Policy, Quota,
     cost::Ask,
     quota::{MAX_EXACT, Span},
 };
@@ -134,18 +135,19 @@ impl State {
     }
 }
 
-/// Returns the time within which the bucket has to be full again after a check.
+/// Returns the time within which a token bucket or leaky bucket has to be full again after a check.
 ///
 /// A queue never holds more than its burst. A bucket goes into debt while it has spent at most a burst less than the most,
 /// whatever the cost: so a large cost waits for room no longer than a small one.
-pub(crate) fn ceiling(quota: &Quota, is_queue: bool, ask: Ask) -> Span {
+pub(crate) fn ceiling_span(policy: &Policy, ask: Ask) -> Span {
+    let quota = policy.quota_ref();
     if ask.ceiling.is_none() {
         return quota.span(quota.burst());
     }
     let (whole, part) = quota.span(ask.limit(quota.burst()));
-    let most = match is_queue {
-        true => quota.span(quota.burst()),
-        false => add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)),
+    let most = match policy.algorithm() {
+        Algorithm::LeakyBucket => quota.span(quota.burst()),
+        _ => add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)),
     };
     (whole.saturating_add(ask.wait_us()), part).min(most)
 }
