@@ -44,7 +44,7 @@ impl Ceiling {
     }
 }
 
-/// What a check asks of one policy: the units, and the ceiling under which it asks.
+/// Names what a check asks of one policy: the units, and the ceiling under which it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) cost: u64,

@@ -124,7 +124,7 @@ pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
     ("R1", "bad rules are loaded", "`cargo xtask test`: tollgate-rules"),
 ];
 
-/// What held under attacks that last longer than a row: the attack, its extent, what came of it, and the rows that raise the
+/// Lists what held under attacks that last longer than a row: the attack, its extent, what came of it, and the rows that raise the
 /// same.
 pub(crate) const HELD: &[(&str, &str, &str, &str)] = &[
     (

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The deadline of a limiter by default.
 const DEADLINE: Duration = Duration::from_millis(50);
 
-/// What the reservations of all callers met after the fault began.
+/// Counts what the reservations of all callers met after the fault began.
 struct Met {
     /// How many waited until their deadline.
     waited: usize,
