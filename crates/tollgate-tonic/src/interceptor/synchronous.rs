@@ -29,9 +29,9 @@ use crate::status::GrpcStatus;
 ///
 /// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot reach the message of a call,
 /// and the server (h2 0.4.16 and later) charges each short message that arrives after the denial to a budget of the
-/// connection. After some 2100 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it
-/// fail. The layer reads these messages. Without it, `Server::initial_connection_window_size` enlarges the budget: half of the
-/// window, 512 KiB by default.
+/// connection. After 2100 to 3500 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it
+/// fail. The layer reads these messages. Without it, `Server::initial_connection_window_size` enlarges the budget: the
+/// connection survives at least one late message for each 512 bytes of its window, and 2048 with the default of 1 MiB.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -1,9 +1,11 @@
 //! Denied calls whose messages arrive after the status, on one connection.
 
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
-use bytes::Bytes;
-use http::Request;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
 use tollgate::{Cost, Limiter};
 use tollgate_tonic::{AsyncRateLimitInterceptor, RateLimitInterceptor};
 use tollgate_tower::{drain::DrainLayer, key::Global};
@@ -12,7 +14,7 @@ use tonic_async_interceptor::async_interceptor;
 
 use crate::support::*;
 
-/// More calls than the server can reset: h2 ends a connection after about 2100 short frames that nothing has read.
+/// More calls than h2 allows that nothing has read the messages of, most often: 2100 to 3500.
 const CALLS: usize = 3_000;
 
 /// Far more calls, for the set-ups that most servers have.
@@ -20,24 +22,104 @@ const MANY_CALLS: usize = 10_000;
 
 const MESSAGE: &[u8] = b"\0\0\0\0\x05\x0a\x03Ada";
 
-fn call(server: SocketAddr) -> Request<()> {
-    let call = Request::post(format!("http://{server}/echo.Echo/Unary"));
-    call.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
+/// The fields of a call: `:method` and `:scheme` by their numbers, then `:path`, `content-type` and `te` (RFC 7541).
+const FIELDS: &[u8] = b"\x83\x86\x04\x10/echo.Echo/Unary\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
+
+// Kinds of frames, a reason and flags (RFC 9113).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const ENHANCE_YOUR_CALM: u8 = 11;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// A client that writes its frames itself: it sends messages also to calls that the server has reset, as any client does
+/// whose messages are under way at that time.
+struct Connection(BufReader<TcpStream>);
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
 }
 
-/// Makes denied unary calls, one after the other. The message of each follows its status.
-async fn call_with_late_messages(server: SocketAddr, calls: usize) {
-    let mut connection = http2(server).await;
-    for at in 0..calls {
-        connection = connection.ready().await.unwrap();
-        let (response, mut body) = connection.send_request(call(server), false).unwrap();
-        let response = response.await.unwrap();
-        assert_eq!(response.headers()["grpc-status"], "8", "call {at}");
-        assert!(response.body().is_end_stream());
-        let sent = body.send_data(Bytes::from_static(MESSAGE), false).and_then(|()| body.send_data(Bytes::new(), true));
-        assert!(sent.is_ok(), "the server has reset call {at}: {sent:?}");
+/// What came of denied calls.
+#[derive(Debug, Default, PartialEq)]
+struct Denials {
+    answered: usize,
+    reset: usize,
+    /// The reason with which the server ended the connection.
+    end: Option<u8>,
+}
+
+impl Connection {
+    async fn open(server: SocketAddr) -> Self {
+        let stream = TcpStream::connect(server).await.unwrap();
+        // The frames are short, and follow each other.
+        stream.set_nodelay(true).unwrap();
+        let mut connection = Self(BufReader::new(stream));
+        connection.0.get_mut().write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        connection.send(SETTINGS, 0, 0, b"").await.unwrap();
+        connection
     }
-    connection.ready().await.unwrap();
+
+    async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
+        let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let frame = [&length, &[kind, flags][..], &stream.to_be_bytes(), payload].concat();
+        self.0.get_mut().write_all(&frame).await
+    }
+
+    async fn receive(&mut self) -> io::Result<Frame> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await?;
+        let [a, b, c, kind, flags, stream @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        self.0.read_exact(&mut payload).await?;
+        Ok(Frame { kind, flags, stream: u32::from_be_bytes(stream), payload })
+    }
+
+    /// Sends the head of a call, and its message after the status. Sets the end if there is no status.
+    async fn call(&mut self, stream: u32, denials: &mut Denials) -> io::Result<()> {
+        self.send(HEADERS, END_HEADERS, stream, FIELDS).await?;
+        loop {
+            let frame = self.receive().await?;
+            match frame.kind {
+                // Without a message, no other status than a denial ends a call.
+                HEADERS if frame.stream == stream && frame.flags & END_STREAM != 0 => break,
+                RST_STREAM => denials.reset += 1,
+                GOAWAY => {
+                    denials.end = frame.payload.get(7).copied();
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                _ => {}
+            }
+        }
+        denials.answered += 1;
+        self.send(DATA, 0, stream, MESSAGE).await?;
+        self.send(DATA, END_STREAM, stream, b"").await
+    }
+}
+
+/// Makes denied unary calls, one after the other, until the server ends the connection. The message of each call follows its
+/// status.
+async fn denials_with_late_messages(server: SocketAddr, calls: usize) -> Denials {
+    let (mut connection, mut denials) = (Connection::open(server).await, Denials::default());
+    for stream in (1..).step_by(2).take(calls) {
+        if let Err(error) = connection.call(stream, &mut denials).await {
+            assert!(denials.end.is_some(), "{denials:?}: {error}");
+            break;
+        }
+    }
+    denials
+}
+
+/// Makes denied unary calls, one after the other. The server takes the message of each, which follows its status.
+async fn call_with_late_messages(server: SocketAddr, calls: usize) {
+    let denials = denials_with_late_messages(server, calls).await;
+    assert_eq!(denials, Denials { answered: calls, ..Denials::default() });
 }
 
 /// Returns a limiter of a frozen quota that is spent, without and with a store that is pending at first.
@@ -85,4 +167,22 @@ async fn the_connection_survives_messages_that_come_after_an_interceptor_denied_
     let interceptor = AsyncRateLimitInterceptor::new(remote, Global);
     let mut server = Server::builder().layer(DrainLayer::new()).layer(async_interceptor(interceptor));
     call_with_late_messages(serve(server.add_service(EchoServer::new(Echoing))).await, CALLS).await;
+}
+
+/// The other documented set-up: a connection survives one late message for each 512 bytes of its window.
+#[tokio::test]
+async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_holds_as_many_late_messages() {
+    let [limiter, _] = spent_limiters().await;
+    let denials = async |window| {
+        let interceptor = RateLimitInterceptor::new(limiter.clone(), Global).unwrap();
+        let mut server = Server::builder().initial_connection_window_size(window);
+        let server = serve(server.add_service(EchoServer::with_interceptor(Echoing, interceptor))).await;
+        denials_with_late_messages(server, MANY_CALLS).await
+    };
+    let Denials { answered, end, .. } = denials(Some(512 * MANY_CALLS as u32)).await;
+    assert_eq!((answered, end), (MANY_CALLS, None));
+    // So the window is what holds them.
+    let Denials { answered, end, .. } = denials(None).await;
+    assert!(answered < MANY_CALLS, "{answered}");
+    assert_eq!(end, Some(ENHANCE_YOUR_CALM));
 }
