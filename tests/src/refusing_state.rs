@@ -69,7 +69,7 @@ pub const SAVING_FAILS: RefusingState = RefusingState {
 pub const BUSY: RefusingState = RefusingState {
     reason: "busy",
     enter: |server| {
-        set(server, "busy-reply-threshold", "50");
+        set(server, "lua-time-limit", "50");
         let mut other = server.client();
         thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]).map(drop));
     },
@@ -104,8 +104,8 @@ impl RefusingState {
     #[must_use]
     pub fn server() -> RedisServer {
         RedisServer::builder()
-            .arg("--enable-debug-command", "yes")
-            .arg("--loading-process-events-interval-bytes", "1024")
+            .arg_since_7("--enable-debug-command", "yes")
+            .arg_since_7("--loading-process-events-interval-bytes", "1024")
             .start()
     }
 

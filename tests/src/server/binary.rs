@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
 };
 
 const BINARIES: [&str; 2] = ["redis-server", "valkey-server"];
@@ -26,6 +27,19 @@ pub fn find() -> PathBuf {
     )
 }
 
+/// Returns the first number of the version of a server.
+pub(crate) fn major(binary: &Path) -> u32 {
+    let said = Command::new(binary).arg("--version").output();
+    let said = said.unwrap_or_else(|error| panic!("{} --version: {error}", binary.display())).stdout;
+    let said = String::from_utf8_lossy(&said);
+    first_number(&said).unwrap_or_else(|| panic!("{} --version: {said}", binary.display()))
+}
+
+/// Reads `Redis server v=7.0.15 sha=…`.
+fn first_number(said: &str) -> Option<u32> {
+    said.split_once(" v=")?.1.split('.').next()?.parse().ok()
+}
+
 fn on_path(path: &OsString, program: &OsStr) -> Option<PathBuf> {
     let program = PathBuf::from(program);
     if program.components().count() > 1 {
@@ -37,6 +51,17 @@ fn on_path(path: &OsString, program: &OsStr) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_number_of_a_version_is_found() {
+        for (said, expected) in [
+            ("Redis server v=6.2.5 sha=00000000:0 malloc=jemalloc-5.1.0", Some(6)),
+            ("Valkey server v=10.0.0 sha=0", Some(10)),
+            ("no server", None),
+        ] {
+            assert_eq!(first_number(said), expected, "{said}");
+        }
+    }
 
     #[test]
     fn a_program_is_found_by_name_and_by_path() {

@@ -19,6 +19,7 @@ const ATTEMPTS: usize = 10;
 pub struct Builder {
     pub(super) binary: Option<PathBuf>,
     pub(super) arguments: Vec<String>,
+    arguments_since_7: Vec<String>,
     pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) configuration: String,
     pub(super) password: Option<String>,
@@ -36,6 +37,12 @@ impl Builder {
     /// Adds an option to the command line: `.arg("--maxmemory", "1")`.
     pub fn arg(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Adds an option that servers have had since Redis 7.0. Older ones start without it.
+    pub fn arg_since_7(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.arguments_since_7.extend([name.into(), value.into()]);
         self
     }
 
@@ -119,7 +126,10 @@ impl Builder {
     #[must_use]
     pub fn start(mut self) -> RedisServer {
         // Found once: a restart must not change servers.
-        self.binary.get_or_insert_with(binary::find);
+        let binary = self.binary.get_or_insert_with(binary::find);
+        if !self.arguments_since_7.is_empty() && binary::major(binary) >= 7 {
+            self.arguments.append(&mut self.arguments_since_7);
+        }
         let directory =
             tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
         let (port, tls_port, running) = (0..ATTEMPTS)

@@ -6,12 +6,13 @@ use std::{
 };
 
 use super::{Builder, RedisServer};
-use crate::{Authority, ports, wait};
+use crate::{Authority, Reply, ports, wait};
 
 mod renewal;
 
 const MASTERS: usize = 3;
-const SLOTS: usize = 16_384;
+/// The number of slots of a cluster.
+pub const SLOTS: usize = 16_384;
 
 /// The longest time in which the servers agree.
 const AGREEING: Duration = Duration::from_secs(60);
@@ -70,7 +71,7 @@ impl RedisCluster {
 
     /// Starts one more server, which does not belong to the cluster yet.
     fn add(&mut self) {
-        let node = self.settings.clone().arg("--cluster-port", ports::free().to_string()).start();
+        let node = self.settings.clone().arg_since_7("--cluster-port", ports::free().to_string()).start();
         self.ids.push(node.command(&["CLUSTER", "MYID"]).text());
         self.nodes.push(node);
     }
@@ -223,7 +224,9 @@ impl RedisCluster {
 
     /// Adds `node` to the cluster through the first server.
     fn introduce(&self, node: &RedisServer) {
-        let bus = node.command(&["CONFIG", "GET", "cluster-port"]).items()[1].text();
+        let bus = node.command(&["CONFIG", "GET", "cluster-port"]);
+        // Before 7.0 it could not be chosen.
+        let bus = bus.items().get(1).map_or_else(|| (node.port() + 10_000).to_string(), Reply::text);
         ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
     }
 
@@ -245,8 +248,7 @@ impl RedisCluster {
     fn share_slots(&self) {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
         for (at, master) in masters.iter().enumerate() {
-            let Range { start, end } = SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS;
-            ok(master, &["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &(end - 1).to_string()]);
+            assert_eq!(master.add_slots(SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS).text(), "OK");
         }
         masters.iter().zip(replicas).for_each(|(master, replica)| self.follow(master, replica));
         wait::until("the replicas to follow", AGREEING, || {
@@ -261,7 +263,7 @@ impl RedisCluster {
     /// Returns the ranges of slots and the ports of their servers.
     fn ranges(&self, according_to: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
         let slots = according_to.command(&["CLUSTER", "SLOTS"]);
-        let range = |range: &crate::Reply| {
+        let range = |range: &Reply| {
             let [first, last, master, ..] = range.items() else { panic!("no range: {range:?}") };
             let port = u16::try_from(master.items()[1].int()).expect("a port");
             (first.int()..=last.int(), port)
@@ -282,6 +284,16 @@ impl RedisCluster {
 
     fn any(&self) -> &RedisServer {
         self.nodes.iter().find(|node| node.is_running()).expect("a running server")
+    }
+}
+
+impl RedisServer {
+    /// Gives it these slots of its cluster: `ADDSLOTSRANGE`, which servers have had since 7.0, for those of any version.
+    #[must_use]
+    pub fn add_slots(&self, slots: Range<usize>) -> Reply {
+        let words: Vec<String> =
+            ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter().chain(slots.map(|slot| slot.to_string())).collect();
+        self.command(&words)
     }
 }
 

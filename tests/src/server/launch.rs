@@ -1,7 +1,7 @@
 //! Starts a server on a port and waits until it answers.
 
 use std::{
-    fs, io,
+    env, fs, io,
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -106,6 +106,10 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
 }
 
 /// Returns whether the process `pid` answers at `addr`; another server may have taken the port.
+///
+/// # Panics
+///
+/// When it is of another version than `SERVER_VERSION` says. `cargo xtask test --servers` sets the variable.
 fn answers(addr: SocketAddr, password: Option<&str>, pid: u32) -> bool {
     let Ok(info) = sign_in(addr, password).and_then(|mut client| client.command(&["INFO"])) else {
         return false;
@@ -115,7 +119,13 @@ fn answers(addr: SocketAddr, password: Option<&str>, pid: u32) -> bool {
     }
     let info = info.text();
     let is = |name: &str, expected: &str| fields(&info).any(|field| field == (name, expected));
-    is("process_id", &pid.to_string()) && !is("loading", "1")
+    if !is("process_id", &pid.to_string()) || is("loading", "1") {
+        return false;
+    }
+    if let Ok(version) = env::var("SERVER_VERSION") {
+        assert!(info.lines().any(|line| line == version), "the server is not {version}, which SERVER_VERSION says");
+    }
+    true
 }
 
 /// Connects, with the password if there is one.

@@ -22,8 +22,9 @@ mod launch;
 mod sentinels;
 
 pub use binary::find as find_binary;
+pub(crate) use binary::major as binary_major;
 pub use builder::Builder;
-pub use cluster::RedisCluster;
+pub use cluster::{RedisCluster, SLOTS};
 pub use sentinels::{RedisSentinels, calls_of, field, keys_of};
 
 /// The longest time in which a server ends.

@@ -1,11 +1,13 @@
 //! A hostile stream of checks: decided by the Rust functions, repeated at a server, and compared.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, env, ops::Range, time::Duration};
 
 use tollgate::{
     Algorithm, Ceiling, Cost, Costs, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
     testing::{self, Script, Stored, Value},
 };
+
+use tollgate_tests::expiry_command;
 
 use crate::{
     Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved, state_commands, stored_state,
@@ -13,6 +15,23 @@ use crate::{
 
 /// The number of steps that travel to the server together.
 pub const BATCH: usize = 4_000;
+
+/// Returns the number of steps with each algorithm. `cargo xtask test --servers` makes fewer on each server, and says so in the
+/// variable `STREAM_STEPS`.
+///
+/// # Panics
+///
+/// When the variable is no number.
+#[must_use]
+pub fn steps() -> usize {
+    env::var("STREAM_STEPS").map_or(260_000, |steps| steps.parse().expect("STREAM_STEPS is a number of steps"))
+}
+
+/// Returns the seeds of the streams with each algorithm.
+#[must_use]
+pub fn seeds() -> Range<u64> {
+    0..steps().div_ceil(BATCH) as u64
+}
 
 /// The figures of a decision: whether it is allowed, and of each policy the remaining units and the three waits.
 pub type Figures = (bool, Vec<(u64, Option<Duration>, Duration, Duration)>);
@@ -331,7 +350,7 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
         step[1] = name.as_bytes().to_vec();
     }
     let record = taken.step.id().map(|id| script.record_key(&taken.key, id));
-    let record = record.map(|at| [vec!["GET".to_owned(), at.clone()], vec!["PEXPIRETIME".to_owned(), at]]);
+    let record = record.map(|at| [vec!["GET".to_owned(), at.clone()], expiry_command(at)]);
     let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| state_commands(policy, key));
     let looks = looks.chain(record.into_iter().flatten());
     std::iter::once(step).chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect())).collect()

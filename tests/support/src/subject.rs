@@ -7,7 +7,7 @@ use tollgate::{
     Settlement, Store,
     testing::{self, Script, Stored, Value},
 };
-use tollgate_tests::{Client, RedisServer, Reply};
+use tollgate_tests::{Client, RedisServer, Reply, expiry_command};
 
 /// A store under test.
 pub trait Subject {
@@ -334,7 +334,7 @@ pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
         Algorithm::SlidingLog => vec!["LRANGE".into(), at.clone(), "0".into(), "-1".into()],
         _ => vec!["GET".into(), at.clone()],
     };
-    [value, vec!["PEXPIRETIME".into(), at]]
+    [value, expiry_command(at)]
 }
 
 /// Reads the replies to [`state_commands`]. A key without expiry answers -1, which no stored state has.

@@ -5,6 +5,7 @@ use tollgate::{
     testing::{ALGORITHMS, Script},
 };
 use tollgate_test_support::{InRedis, START_US, Subject, policies, stream::figures};
+use tollgate_tests::expiry_command;
 
 use crate::{key, on_both_stores, wander};
 
@@ -55,6 +56,6 @@ fn law_09_a_planted_key_without_an_expiry_heals() {
         assert_eq!(redis.run(&["PERSIST", &at]).int(), 1, "{algorithm:?}");
         redis.advance(60_000_000);
         let _ = redis.check(&set, &key(), 1);
-        assert!(redis.run(&["PEXPIRETIME", &at]).int() > 0, "{algorithm:?}");
+        assert!(redis.run(&expiry_command(at)).int() > 0, "{algorithm:?}");
     }
 }

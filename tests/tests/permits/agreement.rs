@@ -7,13 +7,11 @@ use tollgate::{
     Clock, Concurrency, Key, MemoryStore, PermitGrant, Store,
     testing::{self, Stored},
 };
-use tollgate_test_support::{Deployment, Dice, InRedis, Kind, START_US, integers, stored_state};
+use tollgate_test_support::{Deployment, Dice, InRedis, Kind, START_US, integers, stored_state, stream};
+use tollgate_tests::expiry_command;
 
 /// The calls of a stream.
 const BATCH: u64 = 2_000;
-
-/// The calls on Redis.
-const STEPS: u64 = 260_000;
 
 /// A call that the pure function answered, with the state that it left.
 struct Answered {
@@ -106,8 +104,8 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
     let commands: Vec<Vec<Vec<u8>>> = answered
         .iter()
         .flat_map(|step| {
-            let look = |name: &str| vec![name.as_bytes().to_vec(), step.at.clone().into_bytes()];
-            [step.words.clone(), look("GET"), look("PEXPIRETIME")]
+            let at = step.at.clone().into_bytes();
+            [step.words.clone(), vec![b"GET".to_vec(), at.clone()], expiry_command(at)]
         })
         .collect();
     let replies = redis.client.pipeline(&commands).expect("replies");
@@ -130,7 +128,7 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
 #[test]
 fn the_script_agrees_with_the_pure_function() {
     let mut redis = InRedis::new();
-    for seed in 0..STEPS.div_ceil(BATCH) {
+    for seed in 0..(stream::steps() as u64).div_ceil(BATCH) {
         if let Err(difference) = compare(&mut redis, seed, testing::permit_text()) {
             panic!("seed {seed}: {difference}");
         }

@@ -12,11 +12,8 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-/// The steps for each algorithm on Redis.
-const STEPS: usize = 260_000;
-
 fn agree(algorithm: Algorithm) {
-    agree_on(&mut InRedis::new(), algorithm, 0..STEPS.div_ceil(stream::BATCH) as u64);
+    agree_on(&mut InRedis::new(), algorithm, stream::seeds());
 }
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
@@ -32,7 +29,7 @@ fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
 fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..5 {
+        for seed in stream::seeds().take(5) {
             let outcome = stream::compare(&mut server, &mut Stream::nested(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
@@ -45,7 +42,7 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
 fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..5 {
+        for seed in stream::seeds().take(5) {
             let outcome = stream::compare(&mut server, &mut Stream::branched(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
@@ -59,7 +56,7 @@ fn checks_under_ceilings_agree_with_their_scripts() {
     let mut server = InRedis::new();
     let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
     for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
-        for seed in 0..10 {
+        for seed in stream::seeds().take(10) {
             let outcome = stream::compare(&mut server, &mut Stream::capped(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");

@@ -15,15 +15,12 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-/// The steps for each algorithm on Redis.
-const STEPS: usize = 260_000;
-
 const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
 fn agree(algorithm: Algorithm) {
-    agree_on(&mut InRedis::new(), algorithm, 0..STEPS.div_ceil(stream::BATCH) as u64);
+    agree_on(&mut InRedis::new(), algorithm, stream::seeds());
 }
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::MutexGuard;
 use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
-use tollgate_tests::{RedisCluster, RedisServer, ports};
+use tollgate_tests::{RedisCluster, RedisServer, ports, server::SLOTS};
 
 use crate::suite::{CLUSTER, clear};
 
@@ -179,9 +179,8 @@ async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_la
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     assert!(!store.is_available());
     server.restart();
-    let words = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
     // The server may have saved its slots before it was killed.
-    let reply = server.command(&words).text();
+    let reply = server.add_slots(0..SLOTS).text();
     assert!(reply == "OK" || reply.contains("already busy"), "{reply}");
     let started = Instant::now();
     while limiter.check("acme").await.is_err() {

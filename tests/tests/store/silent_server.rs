@@ -8,7 +8,7 @@ use tollgate::{
     RedisSource, RedisStore, ReservationId,
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, server::SLOTS, wait};
 
 use crate::{
     breaker::SHORT,
@@ -174,7 +174,7 @@ async fn a_call_that_is_dropped_before_its_deadline_counts_for_nothing() {
 #[tokio::test]
 async fn a_master_that_stands_still_costs_a_caller_of_any_kind_three_deadlines() {
     let master = RedisServer::builder().arg("--cluster-enabled", "yes").start();
-    assert_eq!(master.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).text(), "OK");
+    assert_eq!(master.add_slots(0..SLOTS).text(), "OK");
     for call in Call::ALL {
         assert_eq!(master.command(&["FLUSHALL"]).text(), "OK");
         let store = RedisStore::builder(RedisSource::cluster([master.url()])).build().expect("a store");

@@ -7,7 +7,7 @@ use tollgate::{
     testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
 };
 use tollgate_test_support::{PATIENCE, START_US, patient_limiter};
-use tollgate_tests::{RedisServer, Reply};
+use tollgate_tests::{RedisServer, Reply, expiry_command};
 
 use super::cluster_moves::{CLUSTER, a_key, moves};
 
@@ -133,7 +133,7 @@ fn plant(server: &RedisServer, set: &PolicySet, keys: &[Key; 2], planted: Plante
 
 /// Returns the values and the expiries of the keys of a call.
 fn dump(server: &RedisServer, call: &Call) -> Vec<[Reply; 2]> {
-    let dump = |key: &Vec<u8>| [b"DUMP", &b"PEXPIRETIME"[..]].map(|command| server.command(&[command, key]));
+    let dump = |key: &Vec<u8>| [server.command(&[b"DUMP", &key[..]]), server.command(&expiry_command(key.clone()))];
     call.keys().iter().map(dump).collect()
 }
 

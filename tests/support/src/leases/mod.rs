@@ -15,7 +15,7 @@ use tollgate::{
     },
 };
 
-use tollgate_tests::Reply;
+use tollgate_tests::{Reply, expiry_command};
 
 use crate::{Dice, InRedis, START_US, integers, reserved};
 pub use bound::{Admission, most_above};
@@ -272,7 +272,7 @@ impl LeaseStream<'_> {
                 std::array::from_fn(|at| f64::from_le_bytes(words[at]))
             });
             differ(&policy.name(), &found, &self.pure.book(policy, key))?;
-            let expires_ms = self.redis.run(&["PEXPIRETIME", &keys[1]]).int();
+            let expires_ms = self.redis.run(&expiry_command(keys[1].clone())).int();
             let fresh_ms = self.pure.fresh_us(policy, key) / 1000;
             let is_early = !self.has_events && (expires_ms as u64) < fresh_ms;
             if found.is_some() && (expires_ms < 0 || is_early) {

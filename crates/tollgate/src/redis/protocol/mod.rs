@@ -6,6 +6,7 @@ pub(in crate::redis) mod hash_slot;
 mod permits;
 mod reply;
 mod script;
+mod script_error;
 mod shape;
 
 #[cfg(all(feature = "calendar", feature = "testing"))]
@@ -18,4 +19,5 @@ pub(crate) use script::Script;
 #[cfg(feature = "testing")]
 pub(crate) use script::numbers;
 pub(crate) use script::{is_short, is_tagged};
+pub(in crate::redis) use script_error::unwrapped;
 pub(crate) use shape::Shape;

@@ -232,7 +232,7 @@ impl Server {
                 self.health.heard();
                 return Ok(value);
             }
-            Err(reply) => reply,
+            Err(reply) => protocol::unwrapped(reply),
         };
         let error = protocol::error(&reply);
         match ErrorClass::of(&reply) {
