@@ -11,7 +11,10 @@ use std::{
 
 use deadpool_redis::Config;
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{
+    Concurrency, ConcurrencyLimiter, Cost, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, RedisSource,
+    RedisStore,
+};
 use tollgate_test_support::patient_limiter;
 use tollgate_tests::RedisServer;
 
@@ -105,4 +108,37 @@ fn a_check_whose_runtime_ends_is_answered_on_the_next() {
         assert!(answer.is_err_and(|error| is_late(&error)));
         decided(&limiter).await;
     });
+}
+
+#[test]
+fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
+    let server = RedisServer::start();
+    let over_redis = limiter(&server);
+    let in_process = Limiter::new(MemoryStore::new(), HOURLY);
+    let store = RedisStore::open(server.url()).expect("a store");
+    let permits = ConcurrencyLimiter::new(store, Concurrency::new("exports", 2));
+    for _ in 0..2 {
+        let untimed = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        untimed.block_on(async {
+            let connected = RedisStore::connect(server.url()).await.map(drop);
+            let answers = [
+                connected,
+                over_redis.check("acme").await.map(drop),
+                over_redis.peek("acme").await.map(drop),
+                over_redis.reset("acme").await.map(drop),
+                over_redis.reserve("acme", Cost::ONE).await.map(drop),
+                over_redis.until_ready("acme", MUCH_TOO_LONG).await.map(drop),
+                in_process.until_ready("acme", MUCH_TOO_LONG).await.map(drop),
+                permits.acquire("acme").await.map(drop),
+            ];
+            for (at, answer) in answers.into_iter().enumerate() {
+                let error = answer.expect_err("no timers");
+                assert_eq!(error.kind(), ErrorKind::NoRuntime, "call {at}: {error}");
+                assert!(error.to_string().contains("timers"), "call {at}: {error}");
+            }
+            // A decision in the process waits for nothing.
+            assert!(in_process.check("acme").await.expect("a decision").is_allowed());
+        });
+    }
+    runtime().block_on(decided(&over_redis));
 }
