@@ -1,9 +1,9 @@
 //! `RedisStore` in a Redis Cluster with a slot whose move goes on for long: some of its keys are at one server, some at the
 //! other.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tollgate::{Key, Policy, Quota};
+use tollgate::{Cost, ErrorKind, Key, Lease, Policy, Quota};
 use tollgate_test_support::remaining_of_each as remaining;
 use tollgate_tests::RedisServer;
 
@@ -68,4 +68,44 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     CLUSTER.move_slots([slot], to, from);
     // Calls over several keys are under way when the first is refused, and one goes out each time that the store forgets.
     assert!(refused < 100, "{refused} calls refused for {} checks", TASKS * CHECKS);
+}
+
+/// A server has no key of a fresh subject, or some of them. It decides no call over several.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not_come() {
+    /// Less than the deadline.
+    const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
+    let _held = moves().await;
+    let daily = |name: &'static str| Policy::fixed_window(name, Quota::per_day(AMOUNT));
+    let one = limiter("stuck", daily("one")).await;
+    let set = limiter("stuck", [daily("two"), daily("three")]).await;
+    let leased = limiter("stuck", daily("leased").leased(Lease::new())).await;
+    let (key, slot, from, to) = a_key("stuck");
+    let keys = keys_beside(&key, 2);
+    let known = keys[0].clone();
+    assert!(set.check(known.clone()).await.expect("a decision").is_allowed());
+    CLUSTER.begin_move(slot, from, to);
+    let fresh = || keys[1].clone();
+    let refused = [
+        tokio::time::timeout(MUCH_TOO_LONG, set.check(fresh())).await.map(|answer| answer.map(drop)),
+        tokio::time::timeout(MUCH_TOO_LONG, leased.check(fresh())).await.map(|answer| answer.map(drop)),
+        tokio::time::timeout(MUCH_TOO_LONG, one.reserve(fresh(), Cost::ONE).into_future())
+            .await
+            .map(|answer| answer.map(drop)),
+    ];
+    for answer in refused {
+        let error = answer.expect("an answer before the deadline").expect_err("keys that no server has all of");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("slot"), "{error}");
+    }
+    // One key is decided at one of the servers, and so are several that are all at the same one.
+    assert!(one.check(fresh()).await.expect("a decision").is_allowed());
+    assert!(set.check(known.clone()).await.expect("a decision").is_allowed());
+    CLUSTER.move_keys(slot, from, to);
+    CLUSTER.end_move(slot, from, to);
+    assert_eq!(remaining(&set, known).await, [AMOUNT - 2; 2]);
+    for limiter in [&set, &leased] {
+        assert!(limiter.check(fresh()).await.expect("a decision").is_allowed());
+    }
+    CLUSTER.move_slots([slot], to, from);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, Key, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{Clock, Key, Lease, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_tests::RedisCluster;
 
 use crate::{
@@ -27,8 +27,10 @@ pub(super) async fn open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let cluster = start().await;
     let store = RedisStore::builder(RedisSource::cluster(cluster.urls())).connect_timeout(PATIENT);
-    let large = limiter(&store.connect().await.expect("a store"), LARGE, Outage::default());
-    let (slot, keys) = keys(&cluster, 40);
+    let store = store.connect().await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    let (slot, mut keys) = keys(&cluster, 60);
+    let leased_keys = keys.split_off(40);
     // Half of the keys exist, the others are new and begin at the other server.
     for key in &keys[..20] {
         decides(&large, key.clone()).await;
@@ -43,6 +45,15 @@ pub(super) async fn open(pace: Pace) -> Findings {
     findings.figure(asked, Target::AtMost(1.0), 100.0 * errors / samples.len() as f64, " %");
     findings.figure("check time, p99", Target::None, quantile(&samples, 0.99), " ms");
     findings.figure("the same, longest", Target::None, quantile(&samples, 1.0), " ms");
+    // No server has both keys of a subject, and the slot has been open for long.
+    let leased = limiter(&store, LARGE.leased(Lease::new()), Outage::default());
+    let load = Load::start(&leased, 16, leased_keys);
+    tokio::time::sleep(Duration::from_secs(pace.of(5, 2))).await;
+    let samples = load.end().await;
+    let waited = samples.iter().filter(|sample| sample.reason == Some("timeout")).count() as f64;
+    let asked = format!("checks of a leased policy that wait for their deadline, of {}", samples.len());
+    findings.figure(asked, Target::AtMost(1.0), 100.0 * waited / samples.len() as f64, " %");
+    findings.figure("the same: check time, p99", Target::None, quantile(&samples, 0.99), " ms");
     findings.keys(cluster.keys_and_expires());
     findings
 }

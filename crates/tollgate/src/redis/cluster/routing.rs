@@ -161,7 +161,9 @@ impl Cluster {
                 }
             };
             let reason = not_executed.reason;
-            if Instant::now() >= give_up {
+            // A move that goes on is not waited for: the same call, sent twice, met keys at both ends.
+            let is_stuck = reason == NotExecutedReason::TryAgain && pauses > 0 && topology.is_stuck(slot);
+            if is_stuck || Instant::now() >= give_up {
                 return Err(match reason {
                     NotExecutedReason::Unreachable => not_executed.error,
                     _ => moving(),

@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    time::{Duration, Instant},
+};
 
 use redis::Value;
 
@@ -13,8 +17,17 @@ pub(super) struct SlotMap {
     /// For each slot the index of its server among the members.
     slots: Box<[u16]>,
     pub(super) members: Vec<Member>,
-    /// The slots that are being moved, as far as calls were refused for it, each with the time until which this is assumed.
-    open: BTreeMap<u16, Instant>,
+    /// The slots that are being moved, as far as calls were refused for it.
+    open: BTreeMap<u16, OpenSlot>,
+}
+
+/// A slot in the middle of a move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenSlot {
+    /// The time of the first refusal.
+    pub(super) since: Instant,
+    /// The time until which the move is assumed to go on.
+    pub(super) until: Instant,
 }
 
 /// A server whose address is known.
@@ -30,6 +43,9 @@ pub(super) struct Member {
 pub(super) type View = Vec<(RangeInclusive<u16>, Address)>;
 
 const NO_MEMBER: u16 = u16::MAX;
+
+/// The time for which it is remembered since when a slot was in the middle of a move.
+const KEPT_OPEN: Duration = Duration::from_secs(10);
 
 impl SlotMap {
     pub(super) fn empty() -> Self {
@@ -77,15 +93,15 @@ impl SlotMap {
         self.open.remove(&slot);
     }
 
-    /// Returns the time until which a slot is assumed to be in the middle of a move.
-    pub(super) fn is_open_until(&self, slot: u16) -> Option<Instant> {
+    /// Returns what is known of the move of a slot.
+    pub(super) fn move_of(&self, slot: u16) -> Option<OpenSlot> {
         self.open.get(&slot).copied()
     }
 
-    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard.
+    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard for a while.
     pub(super) fn open(&mut self, slot: u16, now: Instant, until: Instant) {
-        self.open.retain(|_, until| *until > now);
-        self.open.insert(slot, until);
+        self.open.retain(|_, open| open.until + KEPT_OPEN > now);
+        self.open.entry(slot).or_insert(OpenSlot { since: now, until }).until = until;
     }
 
     /// Returns the map that a server's view describes. Members that it does not name are removed, unless a redirect
@@ -99,11 +115,14 @@ impl SlotMap {
         let is_named = |address: &Address| view.iter().any(|(_, owner)| owner == address);
         let stays = |member: &&Member| member.kept_until > now || is_named(&member.address);
         let members = self.members.iter().filter(stays).cloned().collect();
-        let mut map = Self { members, open: self.open.clone(), ..Self::empty() };
+        let mut map = Self { members, ..Self::empty() };
         for (range, address) in view {
             let at = map.insert(address, now, || new(address))?;
             map.slots[usize::from(*range.start())..=usize::from(*range.end())].fill(at as u16);
         }
+        let stays =
+            |slot: u16| self.by_slot(slot).zip(map.by_slot(slot)).is_some_and(|(one, other)| one.is_same(other));
+        map.open = self.open.iter().filter(|(slot, _)| stays(**slot)).map(|(slot, open)| (*slot, *open)).collect();
         Ok(map)
     }
 }
