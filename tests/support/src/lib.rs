@@ -7,6 +7,7 @@
 mod alteration;
 mod clock_jumps;
 mod clock_skew;
+mod crowd;
 mod deployment;
 mod described;
 mod dice;
@@ -24,6 +25,7 @@ mod subject;
 pub use alteration::Alteration;
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
+pub use crowd::{Crowd, Turns, run_crowd};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;

@@ -17,6 +17,7 @@ mod levels;
 mod refunds;
 mod reservations;
 mod sets;
+mod waiting;
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! Tests that start other programs: several processes at one server, also with leases, processes with wrong clocks, the
-//! quickstart, the log-in example, the examples whose limits come from a database, that defers jobs, of a language
-//! model, of long exports, and with metrics for Prometheus, and the playground.
+//! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
+//! with wrong clocks, the quickstart, the log-in example, the examples whose limits come from a database, that defers jobs, of
+//! a language model, of long exports, and with metrics for Prometheus, and the playground.
 
 mod bound;
 mod clocks;
+mod crowd;
 mod deferred_jobs;
 mod export_permits;
 mod leases;

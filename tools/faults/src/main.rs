@@ -40,6 +40,7 @@ const PARTS: &[(&str, Part)] = &[
     (rows::outage::REPLICA, rows::outage::replica),
     (rows::permits::REPLICA, rows::permits::replica),
     (rows::leases::REPLICA, rows::leases::replica),
+    (rows::crowd::PROCESS, rows::crowd::process),
 ];
 
 fn main() -> ExitCode {

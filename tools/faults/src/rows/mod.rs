@@ -9,6 +9,7 @@ mod apart;
 mod calls;
 pub(crate) mod clock;
 mod cluster;
+pub(crate) mod crowd;
 mod distance;
 mod floods;
 pub(crate) mod leases;
@@ -110,6 +111,8 @@ pub(crate) const ALL: &[Row] = rows! {
     "W16" "reservations alone: the server is killed" reservations::dead;
     "W17" "permits: the limit is lowered under load" permits::lowered;
     "W18" "permits: an older copy of their state takes over" permits::older_copy;
+    "W19" "waiting callers ask for more turns than there are" crowd::waits;
+    "W20" "waiting callers of two processes share the turns" crowd::shared;
 };
 
 /// Load for longer than the rows take together.

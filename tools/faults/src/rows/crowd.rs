@@ -1,0 +1,76 @@
+//! Rows: callers wait for more turns in a queue than there are.
+
+use std::{env, process::Command, time::Duration};
+
+use tollgate_test_support::{Crowd, Turns};
+use tollgate_tests::RedisServer;
+
+use crate::{
+    Pace,
+    report::{Findings, Target},
+};
+
+/// The word that makes this program one of the processes.
+pub(crate) const PROCESS: &str = "crowd";
+
+/// The share of the turns that callers use at least, in percent: law 17.
+const LEAST: f64 = 95.0;
+
+/// The span over which two processes get their shares.
+const SHARED: Duration = Duration::from_secs(5);
+
+/// Runs one of the processes.
+pub(crate) fn process(url: &str) {
+    tollgate_test_support::run_crowd(url);
+}
+
+/// Runs a crowd at a server of its own, on a thread that may block.
+async fn run(crowd: Crowd) -> (Turns, (u64, u64)) {
+    let run = move || {
+        let server = RedisServer::start();
+        let turns = crowd.run(|| {
+            let mut command = Command::new(env::current_exe().expect("this program has a path"));
+            command.args([PROCESS, &server.url()]);
+            command
+        });
+        (turns, server.keys_and_expires())
+    };
+    tokio::task::spawn_blocking(run).await.expect("the crowd ends")
+}
+
+pub(super) async fn waits(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    for (callers, max_wait_ms, demand) in
+        [(8, 40, 1.2), (16, 40, 20.0), (16, 100, 3.0), (160, 3_000, 1.2), (400, 3_000, 20.0), (400, 40, 20.0)]
+    {
+        for processes in [1, 4] {
+            let max_wait = Duration::from_millis(max_wait_ms);
+            let span = max_wait + pace.of(Duration::from_secs(6), Duration::from_secs(2));
+            let crowd = Crowd { processes, callers, max_wait, pause: Crowd::pause_of(callers, demand), span };
+            let (turns, keys) = run(crowd).await;
+            let who =
+                format!("{callers} callers of {processes} processes wait {max_wait:?} for {demand} times the turns");
+            findings.figure(format!("{who}: turns used"), Target::AtLeast(LEAST), turns.share_of_time(), " %");
+            let places = turns.share_of_places().min(100.0);
+            findings.figure("the same: of those that were given away", Target::AtLeast(LEAST), places, " %");
+            findings.keys(keys);
+        }
+    }
+    findings
+}
+
+pub(super) async fn shared(pace: Pace) -> Findings {
+    const CALLERS: usize = 32;
+    let mut findings = Findings::default();
+    for max_wait_ms in [40, 100, 1_000] {
+        let max_wait = Duration::from_millis(max_wait_ms);
+        let span = pace.of(Duration::from_secs(30), Duration::from_secs(10));
+        let crowd = Crowd { processes: 2, callers: CALLERS, max_wait, pause: Crowd::pause_of(CALLERS, 20.0), span };
+        let (turns, keys) = run(crowd).await;
+        let asked = format!("longest wait {max_wait:?}: least share of a process, over any {SHARED:?}");
+        findings.figure(asked, Target::AtLeast(35.0), turns.least_share(SHARED), " %");
+        findings.figure("the same: turns used", Target::AtLeast(LEAST), turns.share_of_time(), " %");
+        findings.keys(keys);
+    }
+    findings
+}
