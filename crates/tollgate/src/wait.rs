@@ -1,6 +1,7 @@
 //! Waiting for a quota instead of being denied.
 
 pub(crate) mod ceilings;
+mod contest;
 pub(crate) mod queue;
 
 use std::{future::pending, time::Duration};
@@ -40,6 +41,10 @@ impl Limiter {
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not charged, and
     /// its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
     /// [`into_result`](Decision::into_result) so that `?` ends the work.
+    ///
+    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process are refused
+    /// asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place lately lets the others
+    /// come first.
     ///
     /// Callers sleep on the time of tokio. A test that pauses it gives the store
     /// [`Clock::tokio`](crate::Clock::tokio), so that units accrue during the sleep.
@@ -107,6 +112,7 @@ impl Limiter {
         let deadline = Instant::now().checked_add(max_wait);
         let waiter = Waiter { limiter: self, key: key.into(), charge, max_wait, deadline };
         let decision = waiter.admit().await?;
+        waiter.decided(&decision);
         if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
     }
 }
@@ -128,7 +134,7 @@ impl Waiter<'_> {
         let mut denial = None;
         if !queues.has(&self.key, policies) {
             // A caller beyond the most that may wait is admitted only if it need not wait.
-            let left = if queues.is_full() { Duration::ZERO } else { self.max_wait };
+            let left = if queues.is_full() { Duration::ZERO } else { self.give_way().await };
             match self.retry(self.check(left).await?) {
                 Ok(denied) => denial = Some(denied),
                 Err(decision) => return Ok(decision),
@@ -169,6 +175,27 @@ impl Waiter<'_> {
 
     fn time_left(&self) -> Duration {
         self.deadline.map_or(self.max_wait, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Lets the callers of other processes come first, if it is their turn to get a place, and returns the time that is left.
+    async fn give_way(&self) -> Duration {
+        let now = Instant::now();
+        let pause = match self.limiter.is_in_process() {
+            true => Duration::ZERO,
+            false => self.limiter.wait_queues().contests.pause(&self.key, self.max_wait, now),
+        };
+        if pause.is_zero() {
+            return self.max_wait;
+        }
+        sleep_until(now + pause).await;
+        self.time_left()
+    }
+
+    /// Notes who got a place, and who did not.
+    fn decided(&self, decision: &Decision) {
+        if !self.limiter.is_in_process() {
+            self.limiter.wait_queues().contests.decided(&self.key, decision, Instant::now());
+        }
     }
 
     /// Checks once, for a turn within `left`. A caller that is cancelled before the decision arrives gets a refund.

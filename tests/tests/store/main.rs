@@ -33,5 +33,6 @@ mod silent_server;
 mod suite;
 mod swing;
 mod tls;
+mod waiting;
 mod with_policies;
 mod wrapped;

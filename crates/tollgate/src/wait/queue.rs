@@ -14,6 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::contest::Contests;
 use crate::{Algorithm, Decision, Key, PolicySet};
 
 /// Holds the queues of a limiter: one for each key and policy set that somebody waits for.
@@ -23,6 +24,7 @@ pub(crate) struct WaitQueues {
     /// The number of waiting callers: in all queues together, and for their delays.
     pub(super) waiting: AtomicUsize,
     max_waiting: usize,
+    pub(super) contests: Contests,
 }
 
 /// The queues of one key. Nearly always there is one.
@@ -84,7 +86,7 @@ pub(super) struct QueueTicket<'a> {
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting }
+        Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting, contests: Contests::default() }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
