@@ -79,6 +79,11 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Returns whether a program says its version here.
+pub(crate) fn starts(program: &Path) -> bool {
+    succeeds(Command::new(program).arg("--version"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

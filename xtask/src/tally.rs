@@ -34,6 +34,13 @@ impl Tally {
         self.skipped += before(counts, "ignored") + skipped;
     }
 
+    /// Adds the counts of another run.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
     pub(crate) fn ran(&self) -> u64 {
         self.passed + self.failed
     }

@@ -52,7 +52,7 @@ fn chooses_packages(arguments: &[String]) -> bool {
 }
 
 /// Passes standard output through line by line while counting.
-fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus, Tally), Failure> {
+pub(crate) fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus, Tally), Failure> {
     let spelled = failure::spelled(command);
     let broken = |error: io::Error| Failure::new(format!("`{spelled}`: {error}"));
     eprintln!("$ {spelled}");
@@ -71,7 +71,7 @@ fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus,
     Ok((child.wait().map_err(broken)?, tally))
 }
 
-fn verdict(status: ExitStatus, tally: Tally) -> Result<(), Failure> {
+pub(crate) fn verdict(status: ExitStatus, tally: Tally) -> Result<(), Failure> {
     if tally.failed > 0 {
         Err(Failure::new(format!("{} of {} tests failed", tally.failed, tally.ran())))
     } else if !status.success() {

@@ -8,14 +8,14 @@ use std::{
 use crate::rows::{self, Row};
 
 pub(crate) const HELP: &str = "\
-Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server redis8|valkey8] [ROW…]
+Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
 
   --quick   shorter stalls, fewer repetitions: ends within three minutes
   --write   writes the page, docs/reliability.md, which a full run of all rows does anyway
   --soak    20 minutes of load instead of the rows (one minute with --quick); its page is docs/reliability-soak.md
   --runs    raises the rows this many times, and counts those that break
-  --server  runs on Redis 8 or Valkey 8, unpacked under the target directory; the page is written there, and its
-            summary into docs/reliability.md
+  --server  runs on another server: redis6, redis7, redict7, redis8, valkey8 or valkey9; the page is written under the
+            target directory, and its summary into docs/reliability.md
 
 Rows:";
 

@@ -1,0 +1,206 @@
+//! `cargo xtask test --servers`: runs what the scripts and the store promise on each version that README names.
+
+use std::{fs, io, path::Path, process::Command};
+
+use crate::{
+    failure::{self, Failure},
+    servers::{self, SERVERS, Server},
+    tally::Tally,
+    test,
+    workspace::Workspace,
+};
+
+/// The programs of tests, and what is chosen of each. Mutants show that the tests see mistakes, on one server as on another.
+const PROGRAMS: &[(&str, &[&str])] = &[
+    ("laws", &[]),
+    ("scripts", &["agree", "--skip=mutant", "--skip=mistake"]),
+    ("permits", &["agreement", "--skip=mutant"]),
+    ("store", &["suite::", "refusing_servers::"]),
+];
+
+/// The steps of each stream. `cargo xtask test` makes 260 000, on one server.
+const STEPS: &str = "4000";
+
+/// The page with the table.
+const PAGE: &str = "docs/operations.md";
+const HEAD: &str = "| server | version | date | passed |\n|---|---|---|---|\n";
+
+#[derive(Debug)]
+struct Options {
+    is_optional: bool,
+    write: bool,
+    servers: Vec<&'static Server>,
+}
+
+/// Runs the tests on each server. `--write` enters those that passed into the table.
+///
+/// # Errors
+///
+/// When the tests do not compile or one of them fails on a server, and when a server cannot be had, unless `--optional` is
+/// given.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let options = Options::parse(arguments)?;
+    let workspace = Workspace::load()?;
+    let (mut passed, mut failed, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for server in &options.servers {
+        let provided = server.provide(workspace.target());
+        match provided.and_then(|binary| Ok((server.version(&binary)?, binary))) {
+            Ok((version, binary)) => match try_on(&workspace, server, &version, &binary) {
+                Ok(tally) => passed.push((*server, version, tally)),
+                Err(failure) => failed.push(format!("{} {version}: {failure}", server.product)),
+            },
+            Err(failure) => {
+                eprintln!("*** {} {} IS NOT TRIED: {failure} ***", server.product.to_uppercase(), server.version);
+                missing.push(format!("{} {}", server.product, server.version));
+            }
+        }
+    }
+    let date = failure::output(Command::new("date").args(["-u", "+%F"]))?;
+    let lines: Vec<_> =
+        passed.iter().map(|(server, version, tally)| line(server, version, date.trim(), *tally)).collect();
+    println!("\n{HEAD}{}", lines.concat());
+    if options.write {
+        write(&workspace.root().join(PAGE), &lines)?;
+    }
+    verdict(&failed, &missing, options.is_optional)
+}
+
+/// Runs the programs on one server.
+fn try_on(workspace: &Workspace, server: &Server, version: &str, binary: &Path) -> Result<Tally, Failure> {
+    let mut sum = Tally::default();
+    for (program, choice) in PROGRAMS {
+        // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
+        let mut command = workspace.cargo_workspace("test");
+        command.args(["--quiet", "--all-features", "--test", program, "--"]).args(*choice);
+        // What has Valkey in its name starts another server.
+        command.arg("--skip=valkey").args(server.lacks.iter().map(|test| format!("--skip={test}")));
+        command.env("REDIS_SERVER", binary).env("SERVER_VERSION", server.line_of_info(version));
+        command.env("STREAM_STEPS", STEPS);
+        let (status, tally) = test::stream(&mut command, &mut io::stdout())?;
+        test::verdict(status, tally)?;
+        sum.add(tally);
+    }
+    Ok(sum)
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        let mut options = Self { is_optional: false, write: false, servers: Vec::new() };
+        let mut is_quick = false;
+        for word in arguments {
+            match word.as_str() {
+                "--quick" => is_quick = true,
+                "--optional" => options.is_optional = true,
+                "--write" => options.write = true,
+                name => options.servers.push(servers::named(name)?),
+            }
+        }
+        if options.servers.is_empty() {
+            let oldest_and_newest = [&SERVERS[0], &SERVERS[SERVERS.len() - 1]];
+            options.servers = if is_quick { oldest_and_newest.into() } else { SERVERS.iter().collect() };
+        }
+        Ok(options)
+    }
+}
+
+/// Formats the line of a server.
+fn line(server: &Server, version: &str, date: &str, tally: Tally) -> String {
+    format!("{}{version} | {date} | {} tests |\n", start(server), tally.passed)
+}
+
+/// Returns the beginning of the line of a server, by which it is found.
+fn start(server: &Server) -> String {
+    format!("| {} {} | ", server.product, server.version)
+}
+
+/// Replaces the lines of these servers, and keeps the others.
+fn write(path: &Path, lines: &[String]) -> Result<(), Failure> {
+    let broken = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+    let page = fs::read_to_string(path).map_err(broken)?;
+    fs::write(path, with_lines(&page, lines)?).map_err(broken)
+}
+
+fn with_lines(page: &str, lines: &[String]) -> Result<String, Failure> {
+    let (before, rest) =
+        page.split_once(HEAD).ok_or_else(|| Failure::new(format!("{PAGE} has no table of versions")))?;
+    let end = rest.find("\n\n").map_or(rest.len(), |end| end + 1);
+    let (table, after) = rest.split_at(end);
+    let written = SERVERS.iter().filter_map(|server| {
+        let is_its = |line: &&str| line.starts_with(&start(server));
+        lines.iter().map(String::as_str).find(is_its).or_else(|| table.split_inclusive('\n').find(is_its))
+    });
+    Ok([before, HEAD, &written.collect::<String>(), after].concat())
+}
+
+fn verdict(failed: &[String], missing: &[String], is_optional: bool) -> Result<(), Failure> {
+    if !failed.is_empty() {
+        Err(Failure::new(failed.join("; ")))
+    } else if missing.is_empty() || is_optional {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("not tried: {}", missing.join(", "))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Failure> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&words)
+    }
+
+    fn names(line: &str) -> Vec<&'static str> {
+        parse(line).expect("options").servers.into_iter().map(|server| server.name).collect()
+    }
+
+    #[test]
+    fn all_servers_are_tried_and_in_a_short_run_the_oldest_and_the_newest() {
+        assert_eq!(names("").len(), SERVERS.len());
+        assert_eq!(names("--quick --optional"), ["redis6", "valkey9"]);
+        assert_eq!(names("--quick redis8"), ["redis8"]);
+        assert!(parse("redis5").is_err());
+    }
+
+    #[test]
+    fn a_run_replaces_the_lines_of_its_servers_and_keeps_the_others() {
+        let page = format!(
+            "before\n\n{HEAD}| Valkey 9.1 | 9.1.2 | then | 7 tests |\n| Redis 6.2 | 6.2.1 | then | 7 tests |\n\nafter\n"
+        );
+        let mut tally = Tally::default();
+        tally.read("test result: ok. 9 passed; 0 failed; 0 ignored;");
+        let new = line(&SERVERS[0], "6.2.5", "now", tally);
+        let expected = format!(
+            "before\n\n{HEAD}| Redis 6.2 | 6.2.5 | now | 9 tests |\n| Valkey 9.1 | 9.1.2 | then | 7 tests |\n\nafter\n"
+        );
+        assert_eq!(with_lines(&page, &[new]).expect("a page"), expected);
+        assert!(with_lines("no table", &[]).is_err());
+    }
+
+    #[test]
+    fn a_server_that_is_not_tried_is_a_failure_that_names_it() {
+        let redict = ["Redict 7.3".to_owned()];
+        assert_eq!(verdict(&[], &redict, false).expect_err("one is missing").to_string(), "not tried: Redict 7.3");
+        assert!(verdict(&[], &redict, true).is_ok() && verdict(&[], &[], false).is_ok());
+        assert!(verdict(&redict, &[], true).is_err());
+    }
+
+    #[test]
+    fn the_pages_name_the_versions_that_are_tried() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+        let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let page = read(PAGE);
+        let (_, table) = page.split_once(HEAD).expect("the table");
+        let lines: Vec<_> = table.lines().take_while(|line| line.starts_with("| ")).collect();
+        assert_eq!(lines.len(), SERVERS.len());
+        for (server, line) in SERVERS.iter().zip(lines) {
+            let version = line.strip_prefix(&start(server)).and_then(|rest| rest.split(" | ").next());
+            assert!(version.is_some_and(|version| version.starts_with(server.version)), "{line}");
+        }
+        let oldest = format!("{} {} or newer", SERVERS[0].product, SERVERS[0].version);
+        for name in ["README.md", "crates/tollgate/README.md", "crates/tollgate-envoy/README.md", PAGE] {
+            assert!(read(name).contains(&oldest), "{name} does not say {oldest:?}");
+        }
+    }
+}
