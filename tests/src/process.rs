@@ -253,7 +253,7 @@ fn workspace() -> &'static Path {
 }
 
 /// Returns the directory of the build of this program. Tests run from `deps` in it, tools run from the directory itself.
-fn built() -> PathBuf {
+pub(crate) fn built() -> PathBuf {
     let program = env::current_exe().expect("this program has a path");
     let directory = program.parent().expect("the program lies in a directory");
     let is_test = directory.ends_with("deps");

@@ -6,6 +6,9 @@ use crate::{
     workspace::Workspace,
 };
 
+/// Selects the programs that are built: the tool, and the service that some rows start.
+const PROGRAMS: [&str; 4] = ["--bin", "tollgate-faults", "--bin", "tollgate-envoy"];
+
 /// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the server; the program
 /// receives the other arguments.
 ///
@@ -16,8 +19,9 @@ use crate::{
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;
-    let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--package", "tollgate-faults", "--"]);
+    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
+    failure::run(workspace.cargo_workspace("build").args(["--quiet", "--all-features"]).args(PROGRAMS))?;
+    let mut command = workspace.tool(&workspace.target().join("debug/tollgate-faults"));
     command.args(arguments);
     for (variable, binary) in need::provide_for_faults(workspace.target())? {
         command.env(variable, binary);

@@ -193,7 +193,7 @@ impl Report {
              The targets follow from the settings: the deadline and 20 ms for a check, 200 ms for an outage beyond that of the \
              server, 1200 ms where the probes have slowed down to one a second, 1500 ms where a silent connection has to be \
              given up first, a second after their life for permits that have to be free again, half of that life for permits \
-             that the server has lost.\n\n\
+             that the server has lost, a second after its time limits for the service for Envoy.\n\n\
              | row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
             tollgate_tests::machine::describe().join(", "),
             self.tally(),

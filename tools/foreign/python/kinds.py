@@ -187,12 +187,14 @@ def uploads():
         "httpx, HTTP/2": (HTTP2, lambda url, size: by_httpx(url, size, True), "429 200"),
         "h2 that stops at the response": (named("h2"), stopped, "429"),
     }
-    # Envoy itself resets the stream of an upload in HTTP/2 when it has passed an early response on.
+    # Envoy itself resets the stream of an upload in HTTP/2 when it has passed an early response on, unless it has read the body
+    # before.
     proxied = {name: client for name, client in direct.items() if name.endswith("HTTP/1.1")}
     for way, address, clients in [
         ("directly", ARGUMENTS["direct"], direct),
         ("through Envoy, which asks the service in HTTP/1.1", ARGUMENTS["proxied"], proxied),
         ("through Envoy, which asks the service in HTTP/2", ARGUMENTS["proxied_in_http2"], proxied),
+        ("through Envoy, which reads the body before", ARGUMENTS["buffered"], direct),
     ]:
         for name, (client, upload, answer) in clients.items():
             row, expected = f"denied uploads: {name}, {way}", [answer] * ARGUMENTS["uploads"]

@@ -1,6 +1,6 @@
 //! Clients that hold connections, and those that are slow.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -8,15 +8,19 @@ use tokio::{
     time::timeout,
 };
 use tollgate_envoy::{
-    Component,
+    Component, GrpcListen,
     proto::ratelimit::{rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient},
 };
-use tollgate_tests::Process;
-use tonic::transport::Endpoint;
+use tollgate_tests::{
+    RateLimitService,
+    rate_limit_service::{get, idle_connections},
+    wait,
+};
+use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 use crate::{
-    program::{Files, RULES, channel, command, decide, place, start, until_healthy},
+    program::{RULES, decide},
     support::{LIMIT, Running, http, service, tenant},
 };
 
@@ -24,66 +28,46 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(2_000);
 
 /// Starts the program with 64 descriptors.
-async fn with_few_descriptors(files: &Files, arguments: &[&str]) -> Process {
-    let program = command();
-    let mut shell = Command::new("sh");
-    shell.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
-    shell.arg("--rules").arg(files.write("rules.yaml", RULES)).args(arguments);
-    let process = start(shell);
-    until_healthy(&process).await;
-    process
+async fn with_few_descriptors(arguments: &[&str]) -> RateLimitService {
+    let service = RateLimitService::start_with_descriptors(RULES, arguments, 64);
+    let answers =
+        async || get(service.place("HTTP"), "/healthcheck").await.is_ok_and(|it| it.starts_with("HTTP/1.1 200"));
+    wait::until_async("a healthy service", LIMIT, answers).await;
+    service
 }
 
-/// Opens connections of HTTP/2 that make no call.
-async fn idle_connections(address: &str, count: usize) -> Vec<TcpStream> {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let mut all = Vec::new();
-    for _ in 0..count {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(PREFACE).await.unwrap();
-        all.push(stream);
-    }
-    all
-}
-
-/// Returns a counter of the program.
-async fn counter(process: &Process, name: &str) -> u64 {
-    let (_, page) = http(place(process, "debug pages"), "GET /stats", "").await;
-    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    value.map_or(0, |value| value.parse().unwrap())
+async fn grpc(service: &RateLimitService) -> Channel {
+    Endpoint::from_shared(format!("http://{}", service.grpc())).unwrap().connect().await.unwrap()
 }
 
 #[tokio::test]
 async fn a_flood_of_one_port_leaves_the_others_answering() {
-    let files = Files::new();
-    let mut process = with_few_descriptors(&files, &[]).await;
-    let flood = idle_connections(&place(&process, "gRPC"), 90).await;
-    process.wait_for_line("further connections wait until one ends");
+    let mut service = with_few_descriptors(&[]).await;
+    let flood = idle_connections(service.grpc(), 90).await.unwrap();
+    service.process().wait_for_line("further connections wait until one ends");
     for _ in 0..20 {
-        let answer = timeout(LIMIT, http(place(&process, "HTTP"), "GET /healthcheck", "")).await;
+        let answer = timeout(LIMIT, http(service.place("HTTP"), "GET /healthcheck", "")).await;
         assert_eq!(answer.expect("HTTP answers").0, 200);
     }
-    assert_eq!(counter(&process, "ratelimit_server.accept_error").await, 0);
-    assert!(counter(&process, "ratelimit_server.connection_limit").await > 0);
+    assert_eq!(service.counter("ratelimit_server.accept_error").await, 0);
+    assert!(service.counter("ratelimit_server.connection_limit").await > 0);
     drop(flood);
-    let answer = timeout(LIMIT, decide(&channel(&process).await)).await;
+    let answer = timeout(LIMIT, decide(&grpc(&service).await)).await;
     assert_eq!(answer.expect("gRPC answers").unwrap().0, Code::Ok);
 }
 
 #[tokio::test]
 async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
-    let files = Files::new();
-    let mut process = with_few_descriptors(&files, &["--max-connections=1000"]).await;
-    let flood = idle_connections(&place(&process, "gRPC"), 90).await;
-    process.wait_for_line("connections cannot be accepted");
+    let mut service = with_few_descriptors(&["--max-connections=1000"]).await;
+    let flood = idle_connections(service.grpc(), 90).await.unwrap();
+    service.process().wait_for_line("connections cannot be accepted");
     drop(flood);
-    let answer = timeout(LIMIT, decide(&channel(&process).await)).await;
+    let answer = timeout(LIMIT, decide(&grpc(&service).await)).await;
     assert_eq!(answer.expect("gRPC answers").unwrap().0, Code::Ok);
-    let errors = counter(&process, "ratelimit_server.accept_error").await;
+    let errors = service.counter("ratelimit_server.accept_error").await;
     // A loop without a pause comes to a hundred thousand in a second.
     assert!((1..1_000).contains(&errors), "{errors}");
-    let output = process.output();
+    let output = service.process().output();
     let lines = output.matches("connections cannot be accepted port=\"gRPC\"").count();
     assert_eq!(lines, 1, "{output}");
 }
@@ -92,7 +76,9 @@ async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_are_closed_and_calls_that_last_have_a_grace() {
     let server = Running::start(service()).await;
-    for mut stream in idle_connections(&server.grpc.to_string(), 3).await {
+    let GrpcListen::Tcp(host, port) = &server.grpc else { panic!("it is not a Unix socket") };
+    let address = format!("{host}:{port}").parse().unwrap();
+    for mut stream in idle_connections(address, 3).await.unwrap() {
         let mut read = Vec::new();
         timeout(IDLE, stream.read_to_end(&mut read)).await.expect("the server closes it").unwrap();
     }

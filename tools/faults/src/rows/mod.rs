@@ -24,6 +24,7 @@ mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
+mod service;
 mod slots;
 mod soak;
 mod stall;
@@ -113,6 +114,9 @@ pub(crate) const ALL: &[Row] = rows! {
     "W18" "permits: an older copy of their state takes over" permits::older_copy;
     "W19" "waiting callers ask for more turns than there are" crowd::waits;
     "W20" "waiting callers of two processes share the turns" crowd::shared;
+    "V1" "the service for Envoy: more connections than descriptors" service::descriptors;
+    "V2" "the service for Envoy: a flood of one port" service::one_port;
+    "V3" "the service for Envoy: slow and idle clients" service::slow;
 };
 
 /// Load for longer than the rows take together.

@@ -4,20 +4,25 @@ use serde_json::json;
 
 use crate::{
     clients::Clients,
-    envoy::{Envoy, Listener},
+    envoy::{Envoy, Listener, TYPES},
     report::Line,
     servers::{Hosted, kinds},
 };
 
 pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
     let server = Hosted::start(kinds::router());
-    let listeners = [Listener::to(server.address()), Listener::to(server.address()).grpc()];
+    // It reads the body before it asks the server.
+    let buffer = json!({"@type": format!("{TYPES}.filters.http.buffer.v3.Buffer"), "max_request_bytes": 16_777_216});
+    let buffer = json!({"name": "envoy.filters.http.buffer", "typed_config": buffer});
+    let to_server = || Listener::to(server.address());
+    let listeners = [to_server(), to_server().grpc(), to_server().filter(buffer)];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
-    let [proxied, proxied_in_http2] = listeners.map(|listener| listener.address().to_string());
+    let [proxied, proxied_in_http2, buffered] = listeners.map(|listener| listener.address().to_string());
     let arguments = json!({
         "direct": server.address().to_string(),
         "proxied": proxied,
         "proxied_in_http2": proxied_in_http2,
+        "buffered": buffered,
         "uploads": if is_quick { 3 } else { 20 },
     });
     clients.run("kinds.py", &arguments)

@@ -9,7 +9,6 @@ pub(crate) mod answers;
 pub(crate) mod greeter;
 pub(crate) mod kinds;
 pub(crate) mod plain;
-pub(crate) mod rate_limit_service;
 pub(crate) mod replica;
 pub(crate) mod waits;
 

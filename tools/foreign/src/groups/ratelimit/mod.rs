@@ -3,13 +3,13 @@
 use std::{net::TcpListener, path::Path, process::Command};
 
 use serde_json::{Value, json};
-use tollgate_tests::{RedisServer, ports};
+use tollgate_tests::{RateLimitService, RedisServer, ports};
 
 use crate::{
     clients::Clients,
     envoy::{self, Envoy, Listener},
     report::{Case, Line},
-    servers::{Hosted, plain, rate_limit_service::RateLimitService},
+    servers::{Hosted, plain},
 };
 
 mod filter;

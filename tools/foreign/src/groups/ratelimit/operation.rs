@@ -1,21 +1,22 @@
-//! The service as its operators meet it: files that are swapped, hostile names, and a replica that ends.
+//! The service as its operators meet it: files that are swapped, hostile names, and a replica that ends. More connections
+//! than it has descriptors are a row of `cargo xtask faults`.
 
 use std::{fs, os::unix::fs::symlink};
 
 use serde_json::json;
+use tollgate_tests::RateLimitService;
 
 use super::{PATIENT, RULES, filter::Filter, routes};
 use crate::{
     clients::Clients,
     envoy::{Envoy, Listener},
     report::Line,
-    servers::{Hosted, plain, rate_limit_service::RateLimitService},
+    servers::{Hosted, plain},
 };
 
 pub(super) fn run(clients: &Clients) -> Vec<Line> {
     let mut lines = files(clients);
     lines.extend(requests(clients));
-    lines.extend(floods(clients));
     lines.extend(ending(clients));
     lines
 }
@@ -39,18 +40,6 @@ fn requests(clients: &Clients) -> Vec<Line> {
         "pid": service.pid(),
     });
     clients.run("ratelimit_requests.py", &places)
-}
-
-/// Holds more connections than there are descriptors, within the bound and beyond it.
-fn floods(clients: &Clients) -> Vec<Line> {
-    let with = |options: &[&str]| RateLimitService::start_with_descriptors(RULES, options, 64);
-    let bounded = with(&["--use-statsd=false"]);
-    let unbounded = with(&["--use-statsd=false", "--max-connections=1000"]);
-    let place = |service: &RateLimitService| {
-        json!({"grpc": service.grpc().to_string(), "json": service.place("HTTP"), "stats": service.place("debug pages"),
-            "pid": service.pid()})
-    };
-    clients.run("ratelimit_floods.py", &json!({"bounded": place(&bounded), "unbounded": place(&unbounded)}))
 }
 
 /// Ends one of two replicas under load.
