@@ -10,7 +10,8 @@
 //! [`DrainLayer`] does it for everything inside of it, and for every type of body.
 //!
 //! The response never waits for the body. The rest is read and thrown away: up to 16 MiB, for up to two seconds, and 4096
-//! late bodies at the same time in a process. Nothing of it is kept. A client that stops when it has the response is not
+//! late bodies at the same time in a process. Nothing of it is kept: a body that is held unread takes the window of its connection
+//! from all other requests on it, and its client may read nothing before it has sent everything. A client that stops when it has the response is not
 //! asked for more. After that the body is dropped, and the server ends it as above. So it does at once with a body that the
 //! client holds back with `Expect: 100-continue`, and outside of a tokio runtime.
 //!
