@@ -79,19 +79,6 @@ async fn refused_callers_leave_no_turn_unused_at_a_store_that_answers_later() {
     }
 }
 
-/// Refused callers of all processes come back at the same time. The first process would get every place.
-#[tokio::test(start_paused = true)]
-async fn callers_of_two_processes_share_the_turns() {
-    let policy = Policy::leaky_bucket("queue", Quota::per_second(50).with_burst(1_000));
-    for max_wait in [40, 100, 1_000] {
-        let (store, span) = (PausedStore::late(MS(1)), Duration::from_secs(5));
-        let counts = admitted(store, &policy, 2, 32, MS(max_wait), span + MS(max_wait)).await;
-        let used: u64 = counts.iter().sum();
-        let least = counts.iter().min().unwrap() * 100 / used;
-        assert!(least >= 35 && used as f64 >= 0.95 * 250.0, "{max_wait} ms: {counts:?}");
-    }
-}
-
 /// The sample of the guide: 10 a second, a burst of 1000, and 400 callers that wait for 30 s.
 #[tokio::test(start_paused = true)]
 async fn callers_of_the_guide_all_get_their_turns() {
