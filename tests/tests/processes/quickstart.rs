@@ -48,7 +48,7 @@ fn the_quickstart_limits_in_process_and_its_answers_carry_the_limits() {
     assert_eq!(status, 429, "{answer}");
     for field in [
         "retry-after: 1",
-        "ratelimit-policy: \"burst\";q=5;w=1, \"daily\";q=50000;w=86400",
+        "ratelimit-policy: \"burst\";q=10;w=2, \"daily\";q=50000;w=86400",
         "ratelimit: \"burst\";r=0;t=1, \"daily\";r=49",
         "cache-control: no-store",
     ] {

@@ -20,6 +20,13 @@ FIELDS = {
     "envoy03": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
     "legacy-seconds": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
     "legacy-epoch": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"},
+    "github": {
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-used",
+        "x-ratelimit-reset",
+        "x-ratelimit-resource",
+    },
     "spring": {
         "x-ratelimit-remaining",
         "x-ratelimit-replenish-rate",
@@ -27,6 +34,7 @@ FIELDS = {
         "x-ratelimit-requested-tokens",
     },
     "retry-after": {"x-ratelimit-limit", "x-ratelimit-remaining"},
+    "tower-governor": {"x-ratelimit-limit", "x-ratelimit-remaining"},
     "openai": set(),
     "anthropic": set(),
     "none": set(),
@@ -128,7 +136,7 @@ def policies(response, name, first=0):
     return amounts
 
 
-def ietf08(response, burst):
+def ietf08(response):
     """Reads revisions 08 to 11. Returns the seconds of each spent policy."""
     quotas = named_members(response, "ratelimit-policy", {"q"}, {"w", "qu", "pk"})
     for name, quota in quotas.items():
@@ -141,7 +149,7 @@ def ietf08(response, burst):
     need(set(limits) <= set(quotas), f"names without a policy: {set(limits) - set(quotas)}")
     for name, limit in limits.items():
         integer(f"r of {name}", limit["r"])
-        need(limit["r"] <= max(quotas[name]["q"], burst), f"r={limit['r']} of {name} is above the bucket of {burst}")
+        need(limit["r"] <= quotas[name]["q"], f"r={limit['r']} of {name} is above q={quotas[name]['q']}")
         if "t" in limit:
             integer(f"t of {name}", limit["t"])
     return [limit["t"] for limit in limits.values() if limit["r"] == 0 and "t" in limit]
@@ -153,7 +161,7 @@ def spent(limit, remaining, reset):
     return [reset] if remaining == 0 and reset is not None else []
 
 
-def ietf07(response, _burst):
+def ietf07(response):
     """Reads revision 07. Returns the reset if nothing remains."""
     policies(response, "ratelimit-policy")
     found = parsed(http_sfv.Dictionary(), "ratelimit", once(response, "ratelimit"))
@@ -161,13 +169,13 @@ def ietf07(response, _burst):
     return spent(*(integer(name, found[name].value) for name in ("limit", "remaining", "reset")))
 
 
-def ietf06(response, _burst):
+def ietf06(response):
     """Reads revisions 04 to 06. Returns the reset if nothing remains."""
     policies(response, "ratelimit-policy")
     return spent(*(item(response, f"ratelimit-{name}") for name in ("limit", "remaining", "reset")))
 
 
-def envoy03(response, _burst):
+def envoy03(response):
     """Reads the fields as Envoy writes them. Returns the reset if nothing remains."""
     members = list(parsed(http_sfv.List(), "x-ratelimit-limit", once(response, "x-ratelimit-limit")))
     limit = integer("x-ratelimit-limit", members[0].value)
@@ -176,12 +184,12 @@ def envoy03(response, _burst):
     return spent(limit, *(item(response, f"x-ratelimit-{name}") for name in ("remaining", "reset")))
 
 
-def legacy(response, _burst):
+def legacy(response):
     """Reads the fields without a standard, with seconds. Returns the reset if nothing remains."""
     return spent(*(item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset")))
 
 
-def epoch(response, _burst):
+def epoch(response):
     """Reads the fields without a standard, with a time. If nothing remains, returns the seconds until then as a range."""
     limit, remaining, reset = (item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "reset"))
     # The response was made between these two times.
@@ -192,17 +200,29 @@ def epoch(response, _burst):
     return spent(limit, remaining, waits)
 
 
-def spring(response, _burst):
+def github(response):
+    """Reads the fields of GitHub. If nothing remains, returns the seconds until then as a range."""
+    limit, remaining, used = (item(response, f"x-ratelimit-{name}") for name in ("limit", "remaining", "used"))
+    need(used + remaining == limit, f"{used} used and {remaining} remaining are not the limit of {limit}")
+    need(once(response, "x-ratelimit-resource"), "x-ratelimit-resource is empty")
+    return epoch(response)
+
+
+def spring(response):
     """Reads the fields of Spring Cloud Gateway, which tell no time."""
     item(response, "x-ratelimit-replenish-rate")
     item(response, "x-ratelimit-requested-tokens")
     return spent(item(response, "x-ratelimit-burst-capacity"), item(response, "x-ratelimit-remaining"), None)
 
 
-def retry_after_fields(response, _burst):
-    """Reads the format with X-RateLimit-Retry-After. Returns its value on a denial."""
+def with_wait(name):
+    """Returns the reader of a format whose denials repeat the seconds of Retry-After under this name."""
+    return lambda response: wait_in(response, name)
+
+
+def wait_in(response, name):
+    """Reads a limit and what remains. Returns the wait under this name on a denial."""
     spent(item(response, "x-ratelimit-limit"), item(response, "x-ratelimit-remaining"), None)
-    name = "x-ratelimit-retry-after"
     need((name in response.headers) <= ("retry-after" in response.headers), f"{name} without retry-after")
     return [item(response, name, 1)] if name in response.headers else []
 
@@ -228,12 +248,12 @@ def units(response, format_name, read_reset):
     return told
 
 
-def openai(response, _burst):
+def openai(response):
     """Reads the fields as OpenAI writes them."""
     return units(response, "openai", duration)
 
 
-def anthropic(response, _burst):
+def anthropic(response):
     """Reads the fields as Anthropic writes them."""
     # The response was made between these two times.
     before, after = response.extensions["asked_at"], time.time()
@@ -259,9 +279,11 @@ READERS = {
     "envoy03": envoy03,
     "legacy-seconds": legacy,
     "legacy-epoch": epoch,
+    "github": github,
     "spring": spring,
-    "retry-after": retry_after_fields,
-    "none": lambda _response, _burst: [],
+    "retry-after": with_wait("x-ratelimit-retry-after"),
+    "tower-governor": with_wait("x-ratelimit-after"),
+    "none": lambda _response: [],
 }
 
 

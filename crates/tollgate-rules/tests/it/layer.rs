@@ -114,8 +114,12 @@ async fn the_answers_are_those_of_a_layer_with_a_fixed_limiter() {
         HeaderFormat::Ietf06,
         HeaderFormat::Envoy03,
         HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+        HeaderFormat::GitHub,
         HeaderFormat::Spring,
         HeaderFormat::RetryAfter,
+        HeaderFormat::TowerGovernor,
+        HeaderFormat::OpenAi,
+        HeaderFormat::Anthropic,
         HeaderFormat::None,
     ];
     for format in formats {

@@ -51,9 +51,11 @@ pub enum HeaderFormat {
     /// RateLimit: "burst";r=7;t=1, "day";r=49120;t=2
     /// ```
     ///
-    /// `q` is the amount of the quota. `w` is its period in seconds, rounded up: a period below one
-    /// second is written as one second. `r` is the number of remaining units. `t` is the time in
-    /// seconds until there are more.
+    /// `q` is the amount of the quota and `w` its period. With a burst above the amount, `q` is the burst and `w` the time in
+    /// which it accrues: 5 per second with a burst of 10 is `q=10;w=2`. So `r`, the number of remaining units, is never above
+    /// `q`, and `q` in `w` seconds is still the rate: a client that compares the two, or shows their share, is right. The draft
+    /// has no parameter for a burst. `w` is in seconds, rounded up: a period below one second is written as one second. `t` is
+    /// the time in seconds until there are more units.
     #[default]
     Ietf08,
     /// Follows revision 07: `RateLimit-Policy: 20;w=1, 50000;w=86400` and

@@ -6,6 +6,7 @@ use http::HeaderValue;
 use tollgate::{Policy, PolicySet, PolicyState};
 
 use super::{
+    numbers::units_and_window,
     quota_unit::{QuotaUnit, QuotaUnits},
     seconds::{round_up, until_more},
 };
@@ -25,9 +26,10 @@ const CAPACITY: usize = 128;
 pub(super) fn policies_08(policies: &PolicySet, units: &QuotaUnits, partition_key: Option<&[u8]>) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
-        let (quota, unit) = (policy.quota(), units.of(policy.name()));
-        let window = (unit != QuotaUnit::CONCURRENT_REQUESTS).then(|| quota.period());
-        text.policy_08(policy.name(), quota.amount(), unit, window, partition_key);
+        let unit = units.of(policy.name());
+        let (units, window) = units_and_window(policy);
+        let window = (unit != QuotaUnit::CONCURRENT_REQUESTS).then_some(window);
+        text.policy_08(policy.name(), units, unit, window, partition_key);
     }
     text.finish()
 }

@@ -36,7 +36,7 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
 #[tokio::test]
 async fn ietf_08_lists_every_policy() {
     let [first, denied] = headers_of(HeaderFormat::Ietf08).await;
-    let policy = r#"ratelimit-policy: "burst";q=2;w=1, "day";q=50000;w=86400"#;
+    let policy = r#"ratelimit-policy: "burst";q=4;w=2, "day";q=50000;w=86400"#;
     assert_eq!(first, [policy, r#"ratelimit: "burst";r=3;t=1, "day";r=49999;t=86400"#]);
     assert_eq!(denied, [policy, r#"ratelimit: "burst";r=0;t=1, "day";r=49996;t=86400"#, "retry-after: 1"]);
 }
@@ -203,6 +203,26 @@ async fn no_format_reports_more_remaining_units_than_its_limit() {
             assert_eq!(numbers(remaining).next().unwrap(), limit, "{format:?}: {:?}", response.headers());
             assert_eq!(limit, policy.quota().burst());
         }
+    }
+}
+
+#[tokio::test]
+async fn no_unit_of_the_default_format_remains_above_the_quota_whatever_the_burst() {
+    let buckets = [Policy::token_bucket, Policy::leaky_bucket, Policy::interval_bucket];
+    for (at, burst) in [1, 4, 5, 6, 10, 12, 1_000].into_iter().enumerate() {
+        let policy = buckets[at % 3]("bucket", Quota::per_second(5).with_burst(burst));
+        let layer = RateLimitLayer::builder(Limiter::new(still(), policy), Global).cost(|_| Cost::ZERO).build();
+        let response = send(&layer, request()).await;
+        let number = |field, key: &str| {
+            let [(_, parameters)] = &parse(&response, field)[..] else { panic!("one policy") };
+            parameters.iter().find(|(name, _)| name == key).unwrap().1
+        };
+        let [q, w, r] =
+            [("ratelimit-policy", "q"), ("ratelimit-policy", "w"), ("ratelimit", "r")].map(|(a, b)| number(a, b));
+        assert!(r <= q, "r={r} beside q={q}");
+        assert_eq!(r, burst as i64);
+        // At least the rate needs so many seconds, and less than one period more.
+        assert!(5 * w >= q && 5 * (w - 1) < q, "q={q};w={w}");
     }
 }
 

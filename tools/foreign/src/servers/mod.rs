@@ -44,7 +44,7 @@ impl Drop for Hosted {
 }
 
 /// Returns the name of each header format, and the format.
-pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 11] {
+pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 13] {
     use tollgate_tower::{HeaderFormat, ResetFormat};
     [
         ("ietf08", HeaderFormat::Ietf08),
@@ -53,8 +53,10 @@ pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 11] {
         ("envoy03", HeaderFormat::Envoy03),
         ("legacy-seconds", HeaderFormat::Legacy { reset: ResetFormat::Seconds }),
         ("legacy-epoch", HeaderFormat::Legacy { reset: ResetFormat::Epoch }),
+        ("github", HeaderFormat::GitHub),
         ("spring", HeaderFormat::Spring),
         ("retry-after", HeaderFormat::RetryAfter),
+        ("tower-governor", HeaderFormat::TowerGovernor),
         ("openai", HeaderFormat::OpenAi),
         ("anthropic", HeaderFormat::Anthropic),
         ("none", HeaderFormat::None),
