@@ -147,10 +147,11 @@ fn policy(name: &str, numbers: Numbers) -> Result<Option<Policy>, Error> {
     if numbers.burst_capacity == 0 {
         return Ok(None);
     }
-    // The gateway's bucket is filled once a second, and holds no more than the burst.
-    let rate = numbers.replenish_rate.min(numbers.burst_capacity);
-    let quota = Quota::try_new(rate, Duration::from_secs(1))?.try_with_burst(numbers.burst_capacity)?;
-    Policy::try_new(policy_name(name), Algorithm::TokenBucket, quota).map(Some)
+    let (rate, burst) = (numbers.replenish_rate, numbers.burst_capacity);
+    // The gateway's bucket is filled once a second and holds no more than the burst, so a greater rate adds nothing.
+    let algorithm = if rate > burst { Algorithm::IntervalBucket } else { Algorithm::TokenBucket };
+    let quota = Quota::try_new(rate, Duration::from_secs(1))?.try_with_burst(burst)?;
+    Policy::try_new(policy_name(name), algorithm, quota).map(Some)
 }
 
 impl Assembled {

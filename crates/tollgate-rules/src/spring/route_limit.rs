@@ -32,7 +32,8 @@ impl RouteLimit {
         self.route.as_deref()
     }
 
-    /// Returns the policy: a token bucket with the id of the route as its name.
+    /// Returns the policy: a token bucket with the id of the route as its name. An interval bucket, if the rate is above the
+    /// burst: the gateway fills its bucket once a second.
     ///
     /// `None` means that every request is denied (`burst-capacity: 0`).
     #[must_use]

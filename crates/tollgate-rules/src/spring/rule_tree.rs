@@ -21,7 +21,8 @@ fn descriptor(limit: &RouteLimit, default_name: &str) -> Node {
         Some(policy) => {
             let (amount, burst) = (policy.quota().amount(), policy.quota().burst());
             let numbers = [("requests_per_unit", number(at, amount)), ("burst", number(at, burst))];
-            map(at, [("name", name), window].into_iter().chain(numbers))
+            let algorithm = ("algorithm", text(at, &policy.algorithm().to_string()));
+            map(at, [("name", name), window, algorithm].into_iter().chain(numbers))
         }
         None => map(at, [("name", name), window, ("requests_per_unit", number(at, 0))]),
     };

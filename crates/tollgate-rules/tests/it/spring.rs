@@ -169,6 +169,31 @@ async fn rules_and_policies_of_a_route_admit_the_same() {
 }
 
 #[tokio::test]
+async fn the_rate_that_is_configured_is_shown_also_above_the_burst() {
+    use http::{Request, Response};
+    use tollgate_tower::{HeaderFormat, RateLimitLayer, key::Global};
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let gateway = gateway(&with_args("redis-rate-limiter.replenish-rate: 2"));
+    let policy = gateway.limit("a").unwrap().policy().unwrap();
+    assert_eq!(gateway.rules().rules().next().unwrap().policies().unwrap().iter().next(), Some(policy));
+
+    let clock = Clock::manual(0);
+    let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policy.clone());
+    let layer = RateLimitLayer::builder(limiter, Global).header_format(HeaderFormat::Spring).build();
+    let service =
+        layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    // The gateway fills the bucket of one unit each second, whatever the rate.
+    for status in [200, 429, 200, 429] {
+        let response = service.clone().oneshot(Request::new(())).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["x-ratelimit-replenish-rate"], "2");
+        assert_eq!(response.headers()["x-ratelimit-burst-capacity"], "1");
+        clock.advance(Duration::from_millis(500));
+    }
+}
+
+#[tokio::test]
 async fn a_burst_of_zero_denies_every_request() {
     let gateway =
         gateway(&with_args("redis-rate-limiter: {replenish-rate: 1, burst-capacity: 0, requested-tokens: 3}"));
