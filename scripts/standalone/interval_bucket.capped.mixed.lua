@@ -22,8 +22,12 @@ for at = 0, #KEYS - each, each do
     if start >= 0 and used > 0 and used <= 9007199254740992 then
       if used > burst_1 then
         local most = burst_1
+        local is_owed = used >= 1000000000000000
         if used >= 1000000000000000 then
-          used, most = used - 1000000000000000, burst_1 * 8
+          used = used - 1000000000000000
+        end
+        if is_owed then
+          most = burst_1 * 8
         end
         if used > most then
           used, mended_1 = most, true

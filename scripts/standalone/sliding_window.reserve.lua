@@ -21,8 +21,10 @@ if state_1 and #state_1 == 24 then
   if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
     if current > amount_1 or previous > amount_1 then
       local most = amount_1
-      if current >= 1000000000000000 then
-        current, most = current - 1000000000000000, math.min(amount_1 * 8, 4294967295)
+      local is_owed = current >= 1000000000000000
+      current = current % 1000000000000000
+      if is_owed then
+        most = math.min(amount_1 * 8, 4294967295)
       end
       if current > most or previous > most then
         current, previous, mended_1 = math.min(current, most), math.min(previous, most), true

@@ -94,7 +94,8 @@ if state_1 and #state_1 == 24 then
     end
     if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
       local most, most_part = top_1, top_part_1
-      if part >= 1000000000000000 then
+      local is_owed = part >= 1000000000000000
+      if is_owed then
         most_part = top_part_1 * 8 % amount_1
         most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
       end

@@ -49,7 +49,8 @@ impl Store for Measured {
     }
 }
 
-/// Refuses all checks but those of the key `first`, as a store with too many waiting checks does.
+/// Refuses all checks but those of the key `first`, as a store with too many waiting checks does. 20 ms have passed
+/// then.
 struct Overloaded(MemoryStore);
 
 impl Store for Overloaded {
@@ -58,7 +59,12 @@ impl Store for Overloaded {
             true => self.0.check(check).into_ready().expect("a store in the process"),
             false => Err(Error::new(ErrorKind::Overloaded, "too many checks wait")),
         };
-        StoreFuture::pending(async move { answer })
+        StoreFuture::pending(async move {
+            if answer.is_err() {
+                tokio::time::advance(Duration::from_millis(20)).await;
+            }
+            answer
+        })
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
@@ -85,6 +91,7 @@ async fn an_overload_is_logged_once_as_it_begins_and_once_as_it_ends_and_is_no_o
     let _ = limiter.check("first").await.expect("a decision");
     let text = log.text();
     assert_eq!(text.matches("more checks than it can answer in time").count(), 1, "{text}");
+    assert!(text.contains("deadline=2s left=1.98s"), "{text}");
     assert_eq!(text.matches("decides all checks again").count(), 1, "{text}");
     assert_eq!(text.matches(END).count(), 0, "{text}");
     let series = snapshotter.snapshot().into_vec();

@@ -146,7 +146,8 @@ impl Limiter {
         self.inner.check(&self.policies, &key.into(), cost.into(), tag.as_ref())
     }
 
-    /// Returns what every policy has left for the key, and spends nothing.
+    /// Returns what every policy has left for the key, and spends nothing. [`peek_cost`](Self::peek_cost) also returns when
+    /// a cost fits.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -162,7 +163,40 @@ impl Limiter {
     ///
     /// As [`check`](Self::check).
     pub async fn peek(&self, key: impl Into<Key>) -> Result<KeyState, Error> {
-        self.check_cost(key, Cost::ZERO).await.map(KeyState::new)
+        self.peek_cost(key, Cost::ZERO).await
+    }
+
+    /// Returns what every policy has left for the key, and when a check at these costs would be admitted: one [`Cost`] for
+    /// all policies, or [`Costs`] for each. Spends nothing, and is not counted.
+    ///
+    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered. After a
+    /// change of its period or of the rate of a bucket, it is exact from the next check on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+    /// let _ = limiter.check_cost("acme", Cost::new(8)).await?;
+    ///
+    /// // When would five fit?
+    /// let state = limiter.peek_cost("acme", Cost::new(5)).await?;
+    /// assert_eq!(state.retry_after(), Some(Duration::from_millis(300)));
+    /// assert_eq!(state.state("api").unwrap().remaining(), 2);
+    /// assert_eq!(limiter.peek_cost("acme", Cost::new(2)).await?.retry_after(), None);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check_costs`](Self::check_costs). Fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) over a
+    /// store that does not [look ahead](Store::look).
+    pub async fn peek_cost(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> Result<KeyState, Error> {
+        let costs: Costs = costs.into();
+        let charge = costs.charge(&self.policies)?;
+        self.inner.look(&self.policies, &key.into(), charge.borrow()).await.map(KeyState::new)
     }
 
     /// Refunds up to `cost` units of every policy, and never more than is spent now.
@@ -241,6 +275,10 @@ impl Limiter {
     /// assert_eq!(limiter.peek(&ann).await?.state("tenant").unwrap().remaining(), 100);
     /// # Ok(()) }
     /// ```
+    ///
+    /// Denials that this process remembers end at once. Another process that has denied the key goes on to deny it until the
+    /// end of the wait, and for a second at most: the
+    /// [`deny_cache_cap`](crate::RedisStoreBuilder::deny_cache_cap) of its store.
     ///
     /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that
     /// the branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of

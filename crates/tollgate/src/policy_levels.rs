@@ -86,6 +86,13 @@ impl PolicyLevels {
         self
     }
 
+    /// Drops the cost for each policy.
+    pub(crate) fn forget_costs(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.costs = None;
+        }
+    }
+
     /// Returns the cost for each policy, when the costs differ.
     #[inline]
     pub(crate) fn costs(&self) -> Option<&EachCost> {

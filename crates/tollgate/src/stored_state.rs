@@ -1,5 +1,7 @@
 //! The values of states, as the scripts store them: for tools that look into the server.
 
+use std::time::Duration;
+
 use crate::{Quota, algorithm::MARK};
 
 /// Holds the state of a policy for a key, read from the value that Redis stores.
@@ -162,6 +164,70 @@ impl StoredState {
             Self::SlidingLog { units } => *units,
         }
     }
+
+    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends: zero when it fits then.
+    ///
+    /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are entries of a list. The
+    /// wait is exact when the state was written under this quota, or under one of the same rate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, StoredState};
+    ///
+    /// // Eight of ten units are spent at the second 5 of the Unix epoch.
+    /// let state = StoredState::Bucket { full_us: 5_800_000, part: 0, pace: 1e5 };
+    /// let quota = Quota::per_second(10);
+    /// assert_eq!(state.fits_after(5_000_000, 5, &quota), Some(Duration::from_millis(300)));
+    /// assert_eq!(state.fits_after(5_000_000, 2, &quota), Some(Duration::ZERO));
+    /// assert_eq!(state.fits_after(5_000_000, 11, &quota), None);
+    /// ```
+    #[must_use]
+    pub fn fits_after(&self, now_us: u64, cost: u64, quota: &Quota) -> Option<Duration> {
+        let room = quota.burst().checked_sub(cost)?;
+        let (amount, period) = (quota.amount(), period_us(quota));
+        let at_us = match self {
+            Self::Bucket { full_us, part, pace } => bucket_at(*full_us, *part, *pace, room, quota),
+            Self::IntervalBucket { start_us, missing } => {
+                start_us.saturating_add(missing.saturating_sub(room).div_ceil(amount).saturating_mul(period))
+            }
+            Self::Window { count, .. } if *count <= room => now_us,
+            Self::Window { start_us, period_us, .. } => start_us.saturating_add(*period_us),
+            Self::SlidingWindow { start_us, current, previous } => match room.checked_sub(*current) {
+                Some(room) => start_us.saturating_add(share_us(*previous, room, period)),
+                None => start_us.saturating_add(period).saturating_add(share_us(*current, room, period)),
+            },
+            Self::SlidingBuckets { width_us, buckets } => {
+                let leaves = |at: u64| (at + period.div_ceil(*width_us) + 1).saturating_mul(*width_us);
+                let alive = || buckets.iter().filter(|(at, _)| leaves(*at) > now_us);
+                let mut over = alive().map(|(_, units)| units).sum::<u64>().saturating_sub(room);
+                let last = alive().find(|(_, units)| {
+                    over = over.saturating_sub(*units);
+                    over == 0
+                });
+                let is_full = alive().map(|(_, units)| units).sum::<u64>() > room;
+                last.filter(|_| is_full).map_or(now_us, |(at, _)| leaves(*at))
+            }
+            Self::SlidingLog { .. } => return None,
+        };
+        Some(Duration::from_micros(at_us.saturating_sub(now_us)))
+    }
+}
+
+/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us` and a part of a microsecond.
+fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u64 {
+    let (amount, period) = (i128::from(quota.amount()), i128::from(period_us(quota)));
+    if (period as f64 / amount as f64).to_bits() == pace.to_bits() && i128::from(part) < amount {
+        let back = (i128::from(room) * period - i128::from(part)).div_euclid(amount);
+        return u64::try_from(i128::from(full_us) - back).unwrap_or(0);
+    }
+    full_us.saturating_sub((room as f64 * pace).floor() as u64)
+}
+
+/// Returns the microseconds after the start of a window from which on at most `room` of the units of the one before count.
+fn share_us(units: u64, room: u64, period_us: u64) -> u64 {
+    let left = (u128::from(room) * u128::from(period_us)).checked_div(u128::from(units));
+    let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(u64::MAX);
+    period_us.saturating_sub(left)
 }
 
 fn period_us(quota: &Quota) -> u64 {

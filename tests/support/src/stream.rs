@@ -47,6 +47,7 @@ pub fn figures(decision: &Decision) -> Figures {
 #[derive(Debug)]
 enum Step {
     Check { costs: Costs, ceilings: Option<Vec<Ceiling>>, expected: Figures },
+    Look { costs: Costs, expected: Figures },
     Refund { costs: Costs, spent_us: u64 },
     RefundDecision { costs: Costs, ceilings: Option<Vec<Ceiling>>, decision: Decision },
     Reserve { id: ReservationId, costs: Costs, life_us: u64, expected: (Figures, Vec<u64>) },
@@ -59,7 +60,11 @@ impl Step {
     fn id(&self) -> Option<&ReservationId> {
         match self {
             Self::Reserve { id, .. } | Self::Commit { id, .. } => Some(id),
-            Self::Check { .. } | Self::Refund { .. } | Self::RefundDecision { .. } | Self::Reset => None,
+            Self::Check { .. }
+            | Self::Look { .. }
+            | Self::Refund { .. }
+            | Self::RefundDecision { .. }
+            | Self::Reset => None,
         }
     }
 }
@@ -102,6 +107,8 @@ pub struct Stream {
     last_ceilings: Option<Vec<Ceiling>>,
     /// Tells whether some checks have ceilings.
     is_capped: bool,
+    /// Tells whether some steps are looks.
+    looks: bool,
     /// The number of ids of reservations; 0 when the stream makes none.
     ids: u64,
 }
@@ -123,6 +130,12 @@ impl Stream {
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
         Self { is_capped: true, ..Self::reserving(seed, first) }
+    }
+
+    /// Creates a stream that also looks at what checks would decide, with many changes of the quotas.
+    #[must_use]
+    pub fn looking(seed: u64, first: Algorithm) -> Self {
+        Self { looks: true, ..Self::reserving(seed, first) }
     }
 
     /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
@@ -157,13 +170,14 @@ impl Stream {
             last_key: None,
             last_ceilings: None,
             is_capped: false,
+            looks: false,
             ids: 0,
         }
     }
 
     fn take(&mut self) -> Taken {
         let dice = &mut self.dice;
-        if dice.below(400) == 0 {
+        if dice.below(if self.looks { 20 } else { 400 }) == 0 {
             // Another configuration, over the states that the old one left.
             self.policies = match dice.below(2) {
                 0 => (self.draw_set)(dice, self.first, 5),
@@ -203,6 +217,10 @@ impl Stream {
         let costs = self.draw_costs();
         let drawn = if self.ids > 0 && self.dice.below(3) == 0 { 64 } else { self.dice.below(64) };
         let step = match drawn {
+            5..24 if self.looks => {
+                let expected = figures(&self.oracle.look_costs(&self.policies, &key, &costs));
+                Step::Look { costs, expected }
+            }
             64 => self.take_held(&key, costs, now_us, period),
             4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
                 Some((_, decision)) if decision.is_allowed() && *decision.policies() == self.policies => {
@@ -330,6 +348,7 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     let under = |ceilings: &Option<Vec<Ceiling>>| script.clone().under(ceilings.clone());
     let mut step = match &taken.step {
         Step::Check { costs, ceilings, .. } => under(ceilings).check(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Look { costs, .. } => script.look(&taken.key, costs.clone(), Some(taken.now_us)),
         Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
         Step::RefundDecision { costs, ceilings, decision } => {
             under(ceilings).refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision)
@@ -382,6 +401,9 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
             scripts.push((script.reserve_sha(), script.reserve_text()));
             scripts.push((script.commit_sha(), script.commit_text()));
         }
+        if let Step::Look { .. } = taken.step {
+            scripts.push((script.look_sha(), script.look_text()));
+        }
         for (sha, text) in scripts {
             if !names.contains_key(sha) {
                 let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
@@ -407,6 +429,10 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
         }
         let script = Script::new(taken.policies.clone());
         match &taken.step {
+            Step::Look { costs, expected } => match script.decision(costs.clone(), &integers(&reply)) {
+                Ok(decision) if figures(&decision) == *expected => {}
+                other => return Err(format!("{}: looked {other:?}", place())),
+            },
             Step::Reserve { expected, .. } => match reserved(&script, &reply) {
                 Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
                 other => return Err(format!("{}: reserved {other:?}", place())),

@@ -19,6 +19,8 @@ pub trait Subject {
     fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
     /// Checks a key at costs, under a ceiling for each policy.
     fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
+    /// Looks at what a check would decide.
+    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Reserves costs under an id for some microseconds.
@@ -45,6 +47,11 @@ pub trait Subject {
     /// Checks a key at one cost for all policies.
     fn check(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
         self.check_costs(policies, key, &Costs::new(Cost::new(cost)), "")
+    }
+
+    /// Looks at what a check at one cost for all policies would decide.
+    fn look(&mut self, policies: &PolicySet, key: &Key, cost: u64) -> Decision {
+        self.look_costs(policies, key, &Costs::new(Cost::new(cost)))
     }
 
     /// Refunds units of all policies that were spent at `spent_us`.
@@ -126,6 +133,11 @@ impl Subject for InMemory {
         let check = |check: Check<'_>| self.store.check(check);
         let decided = testing::with_check_under(policies, key, costs, ceilings, check).into_ready();
         decided.expect("in process").expect("a decision")
+    }
+
+    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
+        let look = |check: Check<'_>| self.store.look(check);
+        testing::with_check(policies, key, costs, look).into_ready().expect("in process").expect("a decision")
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
@@ -265,6 +277,13 @@ impl Subject for InRedis {
         let script = Script::new(policies.clone()).under(Some(ceilings.to_vec()));
         self.load(script.text());
         let reply = self.run(&script.check(key, costs.clone(), Some(self.now_us)));
+        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+    }
+
+    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
+        let script = Script::new(policies.clone());
+        self.load(script.look_text());
+        let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
         script.decision(costs.clone(), &integers(&reply)).expect("a decision")
     }
 

@@ -14,6 +14,7 @@ mod cost;
 mod damage;
 mod expiry;
 mod levels;
+mod looks;
 mod refunds;
 mod reservations;
 mod sets;

@@ -65,6 +65,20 @@ fn checks_under_ceilings_agree_with_their_scripts() {
     }
 }
 
+#[test]
+fn looks_agree_with_their_scripts() {
+    let mut server = InRedis::new();
+    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
+        for seed in 0..5 {
+            let outcome = stream::compare(&mut server, &mut Stream::looking(seed, algorithm), &str::to_owned);
+            if let Err(difference) = outcome {
+                panic!("{algorithm:?} seed {seed}: {difference}");
+            }
+        }
+    }
+}
+
 /// With seeds that the streams on Redis do not use.
 #[test]
 fn every_algorithm_agrees_with_its_script_on_valkey() {

@@ -362,6 +362,45 @@ const CAPPED: &[Mutant] = &[
     ),
 ];
 
+/// Mistakes in the scripts that look at what a check would decide.
+const LOOKS: &[Mutant] = &[
+    mutant(
+        "a look corrects a bucket that a lowered quota left too empty",
+        TokenBucket,
+        "local is_owed = true",
+        "local is_owed = false",
+    ),
+    mutant(
+        "a look corrects missing units that a lowered quota left",
+        IntervalBucket,
+        "local is_owed = true",
+        "local is_owed = false",
+    ),
+    mutant(
+        "a look corrects a window that a lowered quota left too full",
+        SlidingWindow,
+        "local is_owed = true",
+        "local is_owed = false",
+    ),
+    mutant(
+        "a debt is looked at with its mark",
+        IntervalBucket,
+        "used = used - 1000000000000000",
+        "local marked = used",
+    ),
+    mutant(
+        "a window in debt is looked at with its mark",
+        SlidingWindow,
+        "current = current % 1000000000000000",
+        "local marked = current",
+    ),
+];
+
+#[test]
+fn every_mutant_of_a_look_is_found() {
+    find(LOOKS, Stream::looking);
+}
+
 #[test]
 fn every_mutant_is_found() {
     find(MUTANTS, Stream::new);

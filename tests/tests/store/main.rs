@@ -16,6 +16,7 @@ mod forgetful_server;
 mod leased_rules;
 mod leases;
 mod live_change;
+mod looks;
 mod margin;
 mod memory;
 mod order;

@@ -7,12 +7,13 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, KeyOptions, RedisOptions, find},
+    redis::{Entry, KeyOptions, RedisOptions, find, look_ahead},
 };
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see what is left.
+/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see what is left. A state that
+/// spends more than its limit has a debt: units that were charged although they did not fit.
 ///
 /// Without --rules all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]
@@ -20,11 +21,16 @@ use crate::{
 Examples:
   tollgate peek acme --redis redis://127.0.0.1
   tollgate peek 192.0.2.7 --redis redis://127.0.0.1 --policy api=100/min
+  tollgate peek acme --redis redis://127.0.0.1 --policy api=100/min --cost 5
   tollgate peek --rules rules.yaml tenant=gold route=/export --redis redis://127.0.0.1
   tollgate peek 'tollgate:{acme}:api:t1' --redis redis://127.0.0.1")]
 pub(crate) struct Peek {
     #[command(flatten)]
     key: KeyOptions,
+
+    /// Tells when a check of so many units would be admitted, and spends nothing; needs --rules or --policy
+    #[arg(long, value_name = "UNITS")]
+    cost: Option<u64>,
 
     #[command(flatten)]
     redis: RedisOptions,
@@ -37,14 +43,28 @@ struct Peeked {
 
 impl Peek {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
+        if self.cost.is_some() && self.key.limits.is_empty() {
+            return Err(Failure::new("--cost needs the limits, expected --rules FILE or --policy NAME=QUOTA"));
+        }
         let states = run_async(async {
             let mut server = self.redis.connect().await?;
-            find(&self.key, &mut server).await
+            let mut states = find(&self.key, &mut server).await?;
+            if let Some(cost) = self.cost {
+                look_ahead(&mut server, &mut states, cost).await?;
+            }
+            Ok(states)
         })?;
         let peeked = Peeked { states };
         Ok(Report::new(format, &peeked, || match &peeked.states[..] {
             [] => "nothing is spent\n".to_owned(),
-            states => StateTable::of(states),
+            states => StateTable::of(states) + &self.waits(states),
         }))
+    }
+
+    /// Returns a line for each state that tells when the cost fits.
+    fn waits(&self, states: &[Entry]) -> String {
+        let Some(cost) = self.cost else { return String::new() };
+        let line = |state: &Entry| format!("{cost} units of {} fit {}\n", state.policy, state.fits_in());
+        states.iter().map(line).collect()
     }
 }

@@ -1,7 +1,10 @@
 //! `tollgate reset`: makes a key fresh.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
+use tollgate::Quota;
 
 use super::states::run_async;
 use crate::{
@@ -15,7 +18,8 @@ use crate::{
 /// Only the states of this key are removed. The outer levels of a nested key are shared with other keys, and have keys of
 /// their own.
 ///
-/// A process may deny a key for up to a second more, because it remembers a denial.
+/// A process that has denied the key remembers that for up to a second (`deny_cache_cap` of its store), and does not ask Redis
+/// meanwhile. The command tells until when the key may be denied: --deny-cache-cap names another time than a second.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,6 +34,10 @@ pub(crate) struct Reset {
     #[arg(long)]
     dry_run: bool,
 
+    /// Names the time for which the processes remember a denial, as 1s or 1m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = Quota::parse_period)]
+    deny_cache_cap: Duration,
+
     #[command(flatten)]
     redis: RedisOptions,
 }
@@ -37,6 +45,8 @@ pub(crate) struct Reset {
 #[derive(Serialize)]
 struct Removed {
     is_dry_run: bool,
+    /// The longest time for which a process may still deny the key, in milliseconds from now.
+    denied_ms: u64,
     states: Vec<Entry>,
 }
 
@@ -53,14 +63,31 @@ impl Reset {
             }
             Ok(states)
         })?;
-        let removed = Removed { is_dry_run: self.dry_run, states };
+        // No denial outlasts the state that it was made of.
+        let longest_ms = states.iter().map(|state| state.expires_ms).max().unwrap_or(0);
+        let denied_ms = longest_ms.min(u64::try_from(self.deny_cache_cap.as_millis()).unwrap_or(u64::MAX));
+        let removed = Removed { is_dry_run: self.dry_run, denied_ms, states };
         Ok(Report::new(format, &removed, || {
             let word = if removed.is_dry_run { "would remove" } else { "removed" };
             let line = |state: &Entry| format!("{word} {}, {} spent\n", state.redis_key, state.spent);
             match &removed.states[..] {
                 [] => "nothing is spent\n".to_owned(),
-                states => states.iter().map(line).collect(),
+                states => states.iter().map(line).collect::<String>() + &removed.note(),
             }
         }))
+    }
+}
+
+impl Removed {
+    /// Returns the line that tells for how long the key may be denied.
+    fn note(&self) -> String {
+        match self.denied_ms {
+            0 => String::new(),
+            _ if self.is_dry_run => String::new(),
+            millis => format!(
+                "processes that remember a denial of the key may deny it for up to {:.3} s more\n",
+                Duration::from_millis(millis).as_secs_f64()
+            ),
+        }
     }
 }

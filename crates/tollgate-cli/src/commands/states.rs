@@ -25,7 +25,7 @@ impl StateTable {
         for state in states {
             table.row([
                 state.spent.to_string(),
-                state.limit.map(|limit| limit.saturating_sub(state.spent).to_string()).unwrap_or_default(),
+                state.left(),
                 state.share().map(|share| format!("{:.1}", 100.0 * share)).unwrap_or_default(),
                 state.expires(),
                 state.subject.clone(),

@@ -17,6 +17,11 @@ pub(crate) struct Entry {
     pub(crate) spent: u64,
     /// The units that can be spent at once, when the quota is known.
     pub(crate) limit: Option<u64>,
+    /// The units that are spent beyond the limit, when the quota is known: they were charged although they did not fit.
+    pub(crate) debt: Option<u64>,
+    /// The microseconds after which the cost fits that was asked for, when the quota is known. `None` when it never fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fits_after_us: Option<u64>,
     /// The quota as text, when it is known.
     pub(crate) quota: Option<String>,
     /// The milliseconds until the state expires. Nothing is spent then.
@@ -44,6 +49,8 @@ impl Entry {
             algorithm: key.kind.name(),
             spent,
             limit: quota.map(Quota::burst),
+            debt: quota.map(|quota| spent.saturating_sub(quota.burst())),
+            fits_after_us: None,
             quota: quota.map(ToString::to_string),
             expires_ms,
             redis_key: key.redis_key(prefix),
@@ -70,16 +77,30 @@ impl Entry {
         self.limit.is_some_and(|limit| self.spent >= limit)
     }
 
+    /// Returns the units that are left of the limit, or the debt, as text. Empty when the limit is not known.
+    pub(crate) fn left(&self) -> String {
+        match (self.limit, self.debt) {
+            (Some(_), Some(debt)) if debt > 0 => format!("debt {debt}"),
+            (Some(limit), _) => limit.saturating_sub(self.spent).to_string(),
+            (None, _) => String::new(),
+        }
+    }
+
+    /// Returns when the cost fits, as text.
+    pub(crate) fn fits_in(&self) -> String {
+        match (self.fits_after_us, self.limit) {
+            (Some(0), _) => "now".to_owned(),
+            // Rounded up: a request that comes at that time is admitted.
+            (Some(wait_us), _) if wait_us < 60_000_000 => format!("in {:.3} s", wait_us.div_ceil(1_000) as f64 / 1e3),
+            (Some(wait_us), _) => format!("in {}", span(Duration::from_secs(wait_us.div_ceil(1_000_000)))),
+            (None, Some(_)) => "never".to_owned(),
+            (None, None) => "at an unknown time".to_owned(),
+        }
+    }
+
     /// Returns the time until nothing is spent, as text.
     pub(crate) fn expires(&self) -> String {
-        let time = Duration::from_millis(self.expires_ms);
-        let seconds = time.as_secs();
-        match seconds {
-            0..60 => format!("{}.{} s", seconds, time.subsec_millis() / 100),
-            60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-            3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
-            _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
-        }
+        span(Duration::from_millis(self.expires_ms))
     }
 
     /// Creates the state of a fixed window of the year 1970.
@@ -93,5 +114,16 @@ impl Entry {
         let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
         let stored = StoredState::Window { start_us: 0, count, period_us: 60_000_000 };
         Self::new(&key, "tollgate", count, quota.as_ref(), 60_000, Reading::new(stored, count, 0))
+    }
+}
+
+/// Returns a time as text, in its two greatest units.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{}.{} s", seconds, time.subsec_millis() / 100),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The layouts of keys and values are those of `scripts/README.md`.
 
+mod ahead;
 mod entry;
 mod limits;
 mod lookup;
@@ -11,6 +12,7 @@ mod scan;
 mod server;
 mod state_key;
 
+pub(crate) use ahead::look_ahead;
 pub(crate) use entry::Entry;
 pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};

@@ -17,6 +17,11 @@ impl Reading {
         Self { stored, spent, at_us }
     }
 
+    /// Returns the state, and the server's time at which it was read, in microseconds since the Unix epoch.
+    pub(super) fn stored(&self) -> (&StoredState, u64) {
+        (&self.stored, self.at_us)
+    }
+
     /// Returns the units that were spent since an earlier reading of the same state, at least.
     ///
     /// Redis stores no total. Units are missed that were spent and have left the state again between the two readings: of a

@@ -161,7 +161,7 @@ fn states(snapshot: &Snapshot) -> Section {
             state.is_limited(),
             [
                 state.spent.to_string(),
-                whole(state.limit.map(|limit| limit.saturating_sub(state.spent))),
+                state.left(),
                 state.share().map(|share| format!("{:.1}", 100.0 * share)).unwrap_or_default(),
                 state.expires(),
                 state.subject.clone(),

@@ -36,7 +36,8 @@ impl Filled {
     }
 
     fn limiter(&self, policy: Policy) -> Limiter {
-        Limiter::new(self.store.clone(), policy)
+        // A busy machine must not decide without the server.
+        Limiter::builder(self.store.clone()).policies(policy).deadline(Duration::from_secs(60)).build()
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
@@ -87,9 +88,74 @@ async fn a_peek_shows_a_debt_as_units_that_are_spent_for_every_algorithm() {
         let _ = reservation.commit(Cost::new(500)).await.unwrap();
         for quota in [&[][..], &["--policy", "api=100/3650d"]] {
             let run = filled.run(&[&["peek", &algorithm.to_string(), "--format", "json"], quota].concat());
-            assert_eq!(run.json()["states"][0]["spent"].as_u64(), Some(500), "{algorithm}: {}", run.stdout);
+            let state = &run.json()["states"][0];
+            assert_eq!(state["spent"].as_u64(), Some(500), "{algorithm}: {}", run.stdout);
+            assert_eq!(state["debt"].as_u64(), (!quota.is_empty()).then_some(400), "{algorithm}: {}", run.stdout);
         }
+        let text = filled.run(&["peek", &algorithm.to_string(), "--policy", "api=100/3650d"]).stdout;
+        assert!(text.lines().nth(1).unwrap().trim_start().starts_with("500  debt 400 "), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
+    let filled = Filled::new().await;
+    for algorithm in ALGORITHMS {
+        let policy = Policy::try_new("api", algorithm, Quota::new(7, LONG)).unwrap();
+        let limiter = filled.limiter(policy);
+        let key = Key::new(algorithm.to_string());
+        let _ = limiter.check_cost(&key, Cost::new(4)).await.unwrap();
+        for cost in [0, 3, 5, 7, 8] {
+            let text = algorithm.to_string();
+            let arguments = ["peek", &text, "--policy", "api=7/3650d", "--cost", &cost.to_string(), "--format", "json"];
+            let json = filled.run(&arguments).json();
+            let found = json["states"][0]["fits_after_us"].as_u64();
+            match cost {
+                8 => assert_eq!(found, None, "{algorithm}: {json}"),
+                _ => {
+                    let wait =
+                        limiter.peek_cost(&key, Cost::new(cost)).await.unwrap().retry_after().unwrap_or_default();
+                    // The command looked a moment earlier.
+                    let later = found.unwrap().checked_sub(wait.as_micros() as u64);
+                    assert!(
+                        later.is_some_and(|later| (later > 0) == (cost > 3)),
+                        "{algorithm} {cost}: {found:?} {wait:?}"
+                    );
+                }
+            }
+        }
+        assert_eq!(limiter.peek(&key).await.unwrap().state("api").unwrap().remaining(), 3);
+    }
+    let run = filled.run(&["peek", "token_bucket", "--policy", "api=7/3650d", "--cost", "3"]);
+    assert!(run.stdout.ends_with("3 units of api fit now\n"), "{}", run.stdout);
+    let run = filled.run(&["peek", "fixed_window", "--policy", "api=7/3650d", "--cost", "8"]);
+    assert!(run.stdout.ends_with("8 units of api fit never\n"), "{}", run.stdout);
+    let run = filled.run(&["peek", "token_bucket", "--cost", "3"]);
+    assert!(run.status == 2 && run.stderr.contains("--cost needs the limits"), "{}", run.stderr);
+}
+
+#[tokio::test]
+async fn a_reset_tells_for_how_long_a_process_may_go_on_to_deny() {
+    let filled = Filled::new().await;
+    let store = RedisStore::builder(filled.server.url()).deny_cache_cap(Duration::from_secs(60));
+    // The deadline is out of reach of the clock that is moved below.
+    let limiter = Limiter::builder(store.build().unwrap()).policies(Policy::fixed_window("api", Quota::new(1, LONG)));
+    let limiter = limiter.deadline(LONG).build();
+    for is_allowed in [true, false, false] {
+        assert_eq!(limiter.check("acme").await.unwrap().is_allowed(), is_allowed);
+    }
+    let run = filled.run(&["reset", "acme", "--deny-cache-cap", "1m"]);
+    let expected = "processes that remember a denial of the key may deny it for up to 60.000 s more\n";
+    assert!(run.stdout.ends_with(expected), "{}{}", run.stdout, run.stderr);
+    assert!(limiter.check("acme").await.unwrap().is_denied(), "the denial is remembered");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    assert!(limiter.check("acme").await.unwrap().is_allowed());
+
+    let json = filled.run(&["reset", "acme", "--format", "json"]).json();
+    assert_eq!(json["denied_ms"].as_u64(), Some(1_000), "{json}");
+    assert_eq!(filled.run(&["reset", "acme"]).stdout, "nothing is spent\n");
 }
 
 #[tokio::test]
@@ -166,8 +232,10 @@ async fn a_reset_removes_the_states_of_the_key_alone() {
         "would remove tollgate:{acme}>ann:more:f1, 1 spent\nwould remove tollgate:{acme}>ann:user:f1, 1 spent\n";
     assert_eq!((run.stdout.as_str(), filled.keys()), (expected, 8));
     let run = filled.run(&["reset", "acme>ann"]);
-    assert_eq!((run.stdout, filled.keys()), (expected.replace("would remove", "removed"), 6));
+    let more = "processes that remember a denial of the key may deny it for up to 1.000 s more\n";
+    assert_eq!((run.stdout, filled.keys()), (expected.replace("would remove", "removed") + more, 6));
     assert_eq!(filled.run(&["reset", "acme>ann"]).stdout, "nothing is spent\n");
-    assert_eq!(filled.run(&["reset", "acme"]).stdout, "removed tollgate:{acme}:tenant:f1, 2 spent\n");
+    let expected = format!("removed tollgate:{{acme}}:tenant:f1, 2 spent\n{more}");
+    assert_eq!(filled.run(&["reset", "acme"]).stdout, expected);
     assert_eq!(filled.keys(), 5);
 }

@@ -1,4 +1,6 @@
 use tollgate::Limiter;
+#[cfg(doc)]
+use tollgate::Policy;
 
 /// Selects the messages of a call that are charged, and the limiter that they are charged to.
 ///
@@ -17,6 +19,11 @@ use tollgate::Limiter;
 /// - The handler receives the status as an error of its request stream, when a received message is
 ///   denied.
 /// - The future and the response stream of the handler are dropped, as when the client cancels the call.
+///
+/// # An even stream
+///
+/// With a [leaky bucket](Policy::leaky_bucket) as the limiter of messages, a message waits for its turn before it is passed on:
+/// the stream flows at the rate of the quota, and is denied only when the burst waits. Other algorithms pass messages at once.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -70,6 +70,13 @@ impl State {
         }
     }
 
+    /// Marks a state whatever it holds.
+    pub(crate) fn mark_as_debt(&mut self) {
+        if self.used < MARK {
+            self.used += MARK;
+        }
+    }
+
     /// Returns whether the units of a request with this end were missing last. Its end is the time of the refill after it,
     /// and the units that were missing then.
     pub(crate) fn ends_at(&self, quota: &Quota, (fill_us, used): Span) -> bool {

@@ -91,6 +91,11 @@ impl State {
         }
     }
 
+    /// Marks a state whatever it holds.
+    pub(crate) fn mark_as_debt(&mut self) {
+        self.start_us |= IN_DEBT;
+    }
+
     pub(crate) fn current(&self) -> u64 {
         self.current.into()
     }

@@ -267,6 +267,19 @@ impl State {
         }
     }
 
+    /// Returns what a look at this state reads: one that holds more than the quota, because that was lowered, is not
+    /// corrected, because nothing is stored. It is read as a debt.
+    pub(crate) fn looked_at(&self) -> Self {
+        let mut state = self.clone();
+        match &mut state {
+            Self::TokenBucket(state) => state.mark_as_debt(),
+            Self::IntervalBucket(state) => state.mark_as_debt(),
+            Self::SlidingWindow(state) => state.mark_as_debt(),
+            _ => {}
+        }
+        state
+    }
+
     /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
     ///
     /// `end` is the end of the places that a request has in a queue, or in a debt. Only the last places are taken back: the

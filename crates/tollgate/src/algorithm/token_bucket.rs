@@ -86,6 +86,11 @@ impl State {
         }
     }
 
+    /// Marks a state whatever it holds.
+    pub(crate) fn mark_as_debt(&mut self) {
+        self.part = self.part % MARK + MARK;
+    }
+
     /// Returns whether the units of a request with this end are the last ones in a queue.
     pub(crate) fn ends_at(&self, end: Span) -> bool {
         (self.full_us, self.part) == end

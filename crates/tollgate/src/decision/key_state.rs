@@ -3,7 +3,8 @@ use std::{fmt, time::Duration};
 use super::{Decision, PolicyState};
 use crate::{ErrorKind, PolicySet};
 
-/// Describes what every policy has left for a key, from [`Limiter::peek`](crate::Limiter::peek). Nothing was spent.
+/// Describes what every policy has left for a key, from [`Limiter::peek`](crate::Limiter::peek) or
+/// [`Limiter::peek_cost`](crate::Limiter::peek_cost). Nothing was spent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -19,7 +20,27 @@ pub struct KeyState(Decision);
 
 impl KeyState {
     pub(crate) fn new(look: Decision) -> Self {
-        Self(look)
+        Self(look.uncharged())
+    }
+
+    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it would
+    /// be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));
+    /// let _ = limiter.check_cost("acme", Cost::new(99)).await?;
+    /// let state = limiter.peek_cost("acme", Cost::new(2)).await?;
+    /// assert_eq!(state.retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after()
     }
 
     /// Returns the state of every policy, in the order of the set. Empty in an outage with

@@ -73,6 +73,15 @@ impl Decision {
         Self::from_levels(policies, PolicyLevels::new(), charge, 0).degraded_by(cause)
     }
 
+    /// Returns the same look. What would be admitted asks for nothing: it was not charged, so no queue has it.
+    pub(crate) fn uncharged(mut self) -> Self {
+        if self.is_allowed() {
+            self.cost = Cost::ZERO;
+            self.levels.forget_costs();
+        }
+        self
+    }
+
     pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
         self.degraded = cause.code();
         self

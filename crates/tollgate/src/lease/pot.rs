@@ -54,6 +54,12 @@ impl Pot {
         Some(&held.stamps)
     }
 
+    /// Returns whether [`spend`](Self::spend) would find a grant that holds as many units.
+    #[must_use]
+    pub fn covers(&self, now_us: u64, cost: u64) -> bool {
+        self.grants.iter().any(|held| now_us < held.until_us && held.units >= cost)
+    }
+
     /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant that has them now, and
     /// `None` when no grant that lives has spent as many: then the server refunds them.
     ///

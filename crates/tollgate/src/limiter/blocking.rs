@@ -174,6 +174,16 @@ impl BlockingLimiter<'_> {
         self.wait(self.0.peek(key))
     }
 
+    /// Returns what every policy has left for the key, and when a check at these costs would be admitted: see
+    /// [`Limiter::peek_cost`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::peek_cost`].
+    pub fn peek_cost(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> Result<KeyState, Error> {
+        self.wait(self.0.peek_cost(key, costs))
+    }
+
     /// Refunds up to `cost` units of every policy: see [`Limiter::refund`].
     ///
     /// # Errors

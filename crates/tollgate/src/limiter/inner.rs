@@ -93,6 +93,22 @@ impl Inner {
         })
     }
 
+    /// Tells what a check would decide. It is neither charged nor counted.
+    pub(super) async fn look(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Result<Decision, Error> {
+        policies.admits(charge).and_then(|()| policies.reaches(key))?;
+        let check = Check { deadline: self.deadline(), ..Check::of(policies, key, charge) };
+        match self.call(check, |check| self.store.look(check)).await {
+            Ok(look) => {
+                if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
+                    self.fallback.answered(deadline.start());
+                }
+                Ok(look)
+            }
+            Err(error) if self.is_in_process => Err(error),
+            Err(error) => self.fallback.look(check, error),
+        }
+    }
+
     pub(super) async fn refund(
         &self,
         policies: &PolicySet,
@@ -113,7 +129,7 @@ impl Inner {
         check: Check<'_>,
         call: impl FnOnce(Check<'_>) -> StoreFuture<T>,
     ) -> Result<T, Error> {
-        let deadline = self.deadline();
+        let deadline = check.deadline.or_else(|| self.deadline());
         match call(Check { deadline, ..check }).into_ready() {
             Ok(answer) => answer,
             Err(pending) => answer_by(deadline, pending).await,

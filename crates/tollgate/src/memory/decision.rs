@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Check, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
-    algorithm::{PolicyLevel, Settled},
+    algorithm::{PolicyLevel, Settled, State},
     cost::Ask,
     policy_levels::PolicyLevels,
     reservation::{Change, Record, Records, Reserved},
@@ -93,6 +93,21 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64)
     }));
     write(tables, check, loaded, now_us);
     levels
+}
+
+/// Tells what [`check_all`] would decide, and changes nothing.
+pub(super) fn look(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
+    let each = check.policies.shared().iter().enumerate();
+    PolicyLevels::collect(each.map(|(at, policy)| {
+        let ask = check.charge().ask(at);
+        let (table, hash, key) = tables.of(policy);
+        let state = match table.state(hash, key, policy) {
+            Some((state, wrote)) => state.looked_at().settle(policy, wrote, now_us).state,
+            None => State::fresh(policy.algorithm()).settle(policy, policy, now_us).state,
+        };
+        let fits = state.fits(policy, now_us, ask);
+        (&**policy, PolicyLevel { fits, words: state.words(policy, now_us, ask.denied_unless(fits)) })
+    }))
 }
 
 /// Refunds the cost of `check`, which was spent at `spent_us`. `decision` tells the places in a queue.

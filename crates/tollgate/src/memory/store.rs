@@ -131,6 +131,12 @@ impl MemoryStore {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
+    /// Tells what a check would decide.
+    pub(crate) fn look_now(&self, check: Check<'_>) -> Decision {
+        let (levels, now_us) = self.locked(check.key, |tables, now_us| (decision::look(tables, check, now_us), now_us));
+        Decision::from_levels(check.policies, levels, check.charge(), now_us)
+    }
+
     /// Refunds the cost that `check` spent at `spent_us`, or now.
     pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
         self.locked(check.key, |tables, now_us| {
@@ -205,6 +211,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         StoreFuture::ready(Ok(self.decide(check)))
+    }
+
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        StoreFuture::ready(Ok(self.look_now(check)))
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {

@@ -111,6 +111,11 @@ impl Fallback {
         self.answer_by(check, error, |local| local.decide(check))
     }
 
+    /// Tells what a check would decide, for the store, which failed with `error`. No look is counted.
+    pub(crate) fn look(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
+        self.decide(check, error, |local| local.look(check))
+    }
+
     /// Reserves for the store, which failed with `error`.
     pub(crate) fn reserve(
         &self,
@@ -174,7 +179,7 @@ impl Fallback {
         if is_of_caller {
             return Err(error);
         }
-        self.note_failure(&error, start(check));
+        self.note_failure(&error, check.deadline);
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (Outage::Local { .. }, Some(local)) => Ok(by_share(local).degraded_by(kind)),
@@ -182,15 +187,17 @@ impl Fallback {
         }
     }
 
-    /// Logs the begin of an outage or of an overload. `start` is the time at which the failed call began.
-    fn note_failure(&self, error: &Error, start: Instant) {
-        let kind = error.kind();
+    /// Logs the begin of an outage or of an overload. `deadline` is that of the failed call.
+    fn note_failure(&self, error: &Error, deadline: Option<Deadline>) {
+        let (kind, start) = (error.kind(), start_of(deadline));
         if kind == ErrorKind::Overloaded {
             if self.overload_phase.failed(start) {
                 tracing::warn!(
                     limiter = &*self.name,
                     reason = kind.as_str(),
                     %error,
+                    deadline = deadline.map(|deadline| debug(deadline.timeout())),
+                    left = deadline.map(|deadline| debug(deadline.left())),
                     outage = ?self.outage,
                     "some rate limits are decided without the store: it receives more checks than it can answer in time"
                 );
@@ -210,19 +217,19 @@ impl Fallback {
 
     /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
     /// limit applies. Fails when the caller has to be told.
-    pub(crate) fn permits_failed(&self, error: Error, start: Instant) -> Result<Option<u32>, Error> {
+    pub(crate) fn permits_failed(&self, error: Error, deadline: Deadline) -> Result<Option<u32>, Error> {
         if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
             return Err(error);
         }
-        self.note_failure(&error, start);
+        self.note_failure(&error, Some(deadline));
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (_, local) => Ok(local.as_ref().map(|local| local.replicas().get())),
         }
     }
 
-    /// Notes that the store answered a call for permits which began at `start`.
-    pub(crate) fn permits_answered(&self, start: Instant) {
+    /// Notes that the store answered a call which is no check, and which began at `start`.
+    pub(crate) fn answered(&self, start: Instant) {
         if self.outage_phase.is_away() || self.overload_phase.is_away() {
             self.decided_while_away(start);
         }
@@ -231,7 +238,12 @@ impl Fallback {
 
 /// Returns when a check began.
 fn start(check: Check<'_>) -> Instant {
-    check.deadline.map_or_else(now, Deadline::start)
+    start_of(check.deadline)
+}
+
+/// Returns when a call with this deadline began.
+fn start_of(deadline: Option<Deadline>) -> Instant {
+    deadline.map_or_else(now, Deadline::start)
 }
 
 #[cfg(test)]

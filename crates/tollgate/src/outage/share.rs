@@ -47,6 +47,13 @@ impl LocalShare {
         })
     }
 
+    pub(super) fn look(&self, check: Check<'_>) -> Decision {
+        check.policies.with_share(self.replicas(), |policies| {
+            let charge = policies.cut(check.charge());
+            self.store().look_now(Check { policies, ..check }.with_charge(&charge))
+        })
+    }
+
     pub(super) fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> Decision {
         check.policies.with_share(self.replicas(), |policies| {
             let charge = policies.cut(check.charge());

@@ -222,7 +222,7 @@ impl ConcurrencyLimiter {
     /// Answers for a store that failed.
     fn without_store(&self, pool: &PoolRef, error: Error, deadline: Deadline) -> Result<Acquired, Error> {
         let kind = error.kind();
-        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline.start())? else {
+        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline)? else {
             let in_flight = pool.lock().pool.in_flight();
             return Ok(Acquired::Permit(Permit::open(pool.clone(), self.limit, in_flight, kind)));
         };

@@ -21,7 +21,7 @@ impl PoolRef {
         match answer_by(Some(deadline), self.send(turn, Some(deadline))).await {
             Ok(grant) => {
                 std::mem::forget(unanswered);
-                self.shared.limiter.fallback.permits_answered(deadline.start());
+                self.shared.limiter.fallback.answered(deadline.start());
                 self.end(&mut self.lock(), turn, &grant)
             }
             Err(error) => Err(error),

@@ -18,7 +18,7 @@ use super::{
     server::Server,
 };
 use crate::{
-    Check, CheckFuture, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
+    Check, CheckFuture, Cost, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
     ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT,
 };
 
@@ -170,6 +170,33 @@ impl Store for RedisStore {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch).with_trip(trip))),
         }
+    }
+
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        let (inner, is_leased) = (&self.0, check.policies.is_leased());
+        // A peek of leased policies reports what was spent of their units.
+        if is_leased && check.cost == Cost::ZERO {
+            return self.check(check);
+        }
+        if let Some(refusal) = inner.refusal_within(check) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        // What this process holds is spent at the server, and fits here.
+        let is_held = is_leased && inner.pots.hold(&check, inner.hash(check.key).whole);
+        let charge = if is_held { Cost::ZERO.into() } else { check.charge().to_owned() };
+        let (inner, policies, key) = (Arc::clone(inner), check.policies.clone(), check.key.clone());
+        let deadline = check.deadline;
+        StoreFuture::pending(async move {
+            let (script, keys) = (policies.shape().look(), policies.shape().keys());
+            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
+                server.add_keys([(&policies, &key)], command);
+                command.arg(&*protocol::pack(server.now(), charge.borrow(), &policies));
+                if policies.is_tagged() {
+                    command.arg("");
+                }
+            });
+            protocol::decision(&policies, charge.borrow(), &reply.await?)
+        })
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {

@@ -58,6 +58,11 @@ impl Deadline {
         self.instant().is_some_and(|end| end <= runtime::now())
     }
 
+    /// Returns the time from now to the end. Zero when the end has come.
+    pub(crate) fn left(self) -> Duration {
+        self.timeout.saturating_sub(runtime::now().saturating_duration_since(self.start))
+    }
+
     /// Creates the error of a call that was not answered before the end.
     pub(crate) fn error(self) -> Error {
         Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.timeout))

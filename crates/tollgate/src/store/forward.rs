@@ -11,6 +11,10 @@ macro_rules! forward {
                 (**self).check(check)
             }
 
+            fn look(&self, check: Check<'_>) -> CheckFuture {
+                (**self).look(check)
+            }
+
             fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
                 (**self).refund(check, decision)
             }

@@ -12,7 +12,7 @@ pub(crate) use future::{Guard, PendingCheck};
 use std::time::Duration;
 
 use crate::{
-    Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId,
+    Cost, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId,
     Settlement,
 };
 
@@ -104,6 +104,9 @@ use crate::{
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         self.0.check(check)
 ///     }
+///     fn look(&self, check: Check<'_>) -> CheckFuture {
+///         self.0.look(check)
+///     }
 ///     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
 ///         self.0.refund(check, decision)
 ///     }
@@ -150,6 +153,17 @@ use crate::{
 pub trait Store: Send + Sync + 'static {
     /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
     fn check(&self, check: Check<'_>) -> CheckFuture;
+
+    /// Tells what [`check`](Self::check) would decide, and charges nothing: for [`Limiter::peek`](crate::Limiter::peek) and
+    /// [`peek_cost`](crate::Limiter::peek_cost).
+    ///
+    /// The default is a check when the cost is zero, and fails with [`ErrorKind::Unsupported`] for any other cost.
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        match check.cost {
+            Cost::ZERO => self.check(check),
+            _ => StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not look ahead"))),
+        }
+    }
 
     /// Refunds up to the cost that `check` spent, at the time of `decision`, or now without a decision. Never
     /// refunds more than is spent.

@@ -102,6 +102,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(|store| store.check(check))
     }
 
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        self.call(|store| store.look(check))
+    }
+
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
         self.call(|store| store.refund(check, decision))
     }

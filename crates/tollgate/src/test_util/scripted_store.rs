@@ -148,6 +148,10 @@ impl Store for ScriptedStore {
         answer.decide(check)
     }
 
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        self.check(check)
+    }
+
     fn refund(&self, _check: Check<'_>, _decision: Option<&Decision>) -> StoreFuture<()> {
         StoreFuture::ready(Ok(()))
     }

@@ -56,6 +56,27 @@ impl Script {
         &self.policies.shape().check(self.is_capped()).sha
     }
 
+    /// Returns the text that tells what a check would decide.
+    #[must_use]
+    pub fn look_text(&self) -> &str {
+        &self.policies.shape().look().text
+    }
+
+    /// Returns the SHA-1 of the text that tells what a check would decide.
+    #[must_use]
+    pub fn look_sha(&self) -> &str {
+        &self.policies.shape().look().sha
+    }
+
+    /// Returns the words of `EVALSHA` for a look. The reply is that of a check.
+    #[must_use]
+    pub fn look(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<Vec<u8>> {
+        let packed = protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
+        let mut call = call(self.look_sha(), &self.keys(key), &packed);
+        call.extend(self.policies.is_tagged().then(Vec::new));
+        call
+    }
+
     /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {

@@ -15,11 +15,12 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use proptest::{collection::vec, prelude::*};
+use tollgate::{Clock, MemoryStore, Policy, Quota};
 use tollgate_test_support::SilentStore;
 use tollgate_tower::RequestLimiter;
 use tonic::Code;
 
-use super::{frozen_store, limiter, message, meter};
+use super::{frozen_store, limiter, limiter_of, message, meter};
 use crate::messages::metered_body::{BodyEnd, MeteredBody};
 
 /// Yields these pieces, and counts how often it is polled.
@@ -37,6 +38,21 @@ impl Body for PieceBody {
         self.polled.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_paces_the_messages_of_a_stream() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = limiter_of(store, Policy::leaky_bucket("messages", Quota::per_second(10).with_burst(2))).await;
+    let pieces = (0..5).map(|_| message(3).into()).collect();
+    let mut body = pin!(MeteredBody::new(PieceBody { pieces, ..PieceBody::default() }, meter(limiter)));
+    let (start, mut times) = (tokio::time::Instant::now(), Vec::new());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_next(cx)).await {
+        assert!(frame.is_ok());
+        times.push(start.elapsed().as_millis());
+    }
+    // The charge for the call includes the first message, and the turn of the second one is at once.
+    assert_eq!(times, [0, 0, 100, 200, 300]);
 }
 
 /// Returns the pieces that pass, and the code of the denial.

@@ -30,7 +30,12 @@ fn frozen_store() -> MemoryStore {
 
 /// Returns the limiter of an allowed call, with this many units left for messages.
 async fn limiter(store: impl Store + Clone, units: u64) -> RequestLimiter {
-    let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_day(units)));
+    limiter_of(store, Policy::token_bucket("messages", Quota::per_day(units))).await
+}
+
+/// Returns the limiter of an allowed call, with this policy for messages.
+async fn limiter_of(store: impl Store, policy: Policy) -> RequestLimiter {
+    let messages = Limiter::new(store, policy);
     let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
     let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
     let service = layer.layer(service_fn(|request: Request<String>| async move {

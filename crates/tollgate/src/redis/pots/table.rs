@@ -76,6 +76,14 @@ impl Pots {
         Err(now_us)
     }
 
+    /// Returns whether this process holds the cost of a check in units of its key.
+    pub(in crate::redis) fn hold(&self, check: &Check<'_>, hash: u64) -> bool {
+        let now_us = self.now_us();
+        let mut shard = self.lock(hash);
+        let entry = shard.find(check.policies, check.key, hash).0;
+        check.each.is_none() && entry.is_some_and(|entry| entry.pot.covers(now_us, check.cost.units()))
+    }
+
     /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has to refund
     /// them, and the error is the time at which it has charged them, as far as it is known.
     pub(in crate::redis) fn refund(

@@ -1,6 +1,6 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`, `lease.lua`)
+//! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`, `lease.lua`)
 //! filled with the sections of each policy's algorithm. So the script for one policy and the script for a set consist
 //! of the same source lines. Parameters are never part of the text, so all sets of the same algorithms run the same
 //! scripts: those of their [`Shape`](super::Shape).
@@ -34,6 +34,7 @@ pub(crate) struct Script {
 }
 
 const CHECK: &str = source!("check");
+const LOOK: &str = source!("look");
 const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
@@ -56,6 +57,11 @@ impl Script {
     /// Returns the script that decides over policies of these algorithms.
     pub(crate) fn check(algorithms: &[Algorithm], form: Form) -> Self {
         Self::assemble(CHECK, algorithms, form)
+    }
+
+    /// Returns the script that tells what a check over policies of these algorithms would decide.
+    pub(crate) fn look(algorithms: &[Algorithm], form: Form) -> Self {
+        Self::assemble(LOOK, algorithms, form)
     }
 
     /// Returns the script that decides over policies of these algorithms for many keys.
@@ -109,7 +115,9 @@ impl Script {
     }
 
     fn assemble(frame: &str, algorithms: &[Algorithm], form: Form) -> Self {
-        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| part(algorithm, form)).collect();
+        // What has lapsed of leased units is charged, so their states are corrected.
+        let looks = frame == LOOK && form == Form::Plain;
+        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| Part { looks, ..part(algorithm, form) }).collect();
         let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
         let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
         let mut text = format!("-- tollgate, assembled for: {names}\n");

@@ -17,6 +17,7 @@ pub(crate) struct Shape {
     algorithms: Box<[Algorithm]>,
     words: usize,
     check: [OnceLock<Script>; 2],
+    look: OnceLock<Script>,
     batch: [OnceLock<Script>; 2],
     mixed: [OnceLock<Script>; 2],
     refund: [OnceLock<Script>; 2],
@@ -85,6 +86,7 @@ impl Shape {
             words: policies.iter().map(|policy| policy.words()).sum(),
             algorithms,
             check: Default::default(),
+            look: OnceLock::new(),
             batch: Default::default(),
             mixed: Default::default(),
             refund: Default::default(),
@@ -124,6 +126,11 @@ impl Shape {
     #[inline]
     pub(crate) fn check(&self, is_capped: bool) -> &Script {
         self.check[usize::from(is_capped)].get_or_init(|| Script::check(&self.algorithms, self.form(is_capped)))
+    }
+
+    /// Returns the script that tells what a check would decide, and charges nothing.
+    pub(crate) fn look(&self) -> &Script {
+        self.look.get_or_init(|| Script::look(&self.algorithms, self.form(false)))
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.

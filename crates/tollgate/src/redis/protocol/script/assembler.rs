@@ -304,12 +304,22 @@ fn lines_of(part: &Part, section: &str) -> Vec<String> {
         // A check under a ceiling may leave a debt.
         "store" if is_capped && part.queued => section_lines(source, "store_owed"),
         "refund" if part.queued => [section_lines(source, "last"), section_lines(source, section)].concat(),
+        // What is not stored is not corrected either.
+        "settle" if part.looks => section_lines(source, section).iter().map(|line| owed(line)).collect(),
         _ => section_lines(source, section),
     };
     match is_capped {
         true => lines.iter().map(|line| line.replace("ceiling_", "limits.ceiling_")).collect(),
         // Without a ceiling of its own, a check has that of the quota.
         false => lines.iter().map(|line| line.replace("ceiling", part.top)).collect(),
+    }
+}
+
+/// Returns the line that reads a state as a debt, in the place of the one that looks for its mark.
+fn owed(line: &str) -> String {
+    match line.split_once("local is_owed = ") {
+        Some((indent, _)) => format!("{indent}local is_owed = true"),
+        None => line.to_owned(),
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Part {
     pub(super) is_counted: bool,
     /// Tells whether replicas take units in advance.
     pub(super) leased: bool,
+    /// Tells whether nothing is charged and stored.
+    pub(super) looks: bool,
     /// Lists the numbers of the ceiling of a request, if it has one.
     pub(super) ceiling: &'static [&'static str],
     /// Names the number that is the ceiling of every other request.
@@ -72,7 +74,7 @@ pub(super) fn part(algorithm: Algorithm, form: Form) -> Part {
     let tagged = algorithm == Algorithm::SlidingLog;
     let is_counted = algorithm.words() == LEASED_WORDS;
     let ceiling = if is_capped { ceiling } else { &[] };
-    Part { source, args, words, parted, tagged, queued, is_counted, leased, ceiling, top }
+    Part { source, args, words, parted, tagged, queued, is_counted, leased, looks: false, ceiling, top }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.

@@ -14,8 +14,8 @@ fn file_name(algorithm: Algorithm) -> String {
     snake
 }
 
-const FRAMES: [fn(&[Algorithm], Form) -> Script; 6] =
-    [Script::check, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
+const FRAMES: [fn(&[Algorithm], Form) -> Script; 7] =
+    [Script::check, Script::look, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
 
 /// Lists the algorithms that can be leased.
 fn leasable() -> impl Iterator<Item = Algorithm> {
@@ -35,6 +35,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         let name = file_name(algorithm);
         [
             (format!("{name}.check.lua"), Script::check(&[algorithm], Form::Plain)),
+            (format!("{name}.look.lua"), Script::look(&[algorithm], Form::Plain)),
             (format!("{name}.batch.lua"), Script::batch(&[algorithm], Form::Plain)),
             (format!("{name}.mixed.lua"), Script::mixed(&[algorithm], Form::Plain)),
             (format!("{name}.refund.lua"), Script::refund(&[algorithm], Form::Plain)),
@@ -61,6 +62,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         let name = file_name(algorithm);
         [
             (format!("{name}.leased.check.lua"), Script::check(&[algorithm], Form::Leased)),
+            (format!("{name}.leased.look.lua"), Script::look(&[algorithm], Form::Leased)),
             (format!("{name}.lease.lua"), Script::lease(&[algorithm])),
         ]
     });
@@ -98,9 +100,9 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
         for shape in 0..kinds.pow(count) {
             let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
             let leased = FRAMES.map(|assemble| assemble(&set, Form::Leased)).into_iter().chain([Script::lease(&set)]);
-            let scripts = FRAMES.map(|assemble| assemble(&set, Form::Plain)).into_iter().zip([1; 6]);
-            let capped = FRAMES.map(|assemble| assemble(&set, Form::Capped)).into_iter().zip([1; 6]);
-            for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 7])) {
+            let scripts = FRAMES.map(|assemble| assemble(&set, Form::Plain)).into_iter().zip([1; 7]);
+            let capped = FRAMES.map(|assemble| assemble(&set, Form::Capped)).into_iter().zip([1; 7]);
+            for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 8])) {
                 assert!(!script.text.contains("--@") && !script.text.contains("again("), "{}", script.text);
                 assert_eq!(script.text.matches("key_1 = KEYS[").count(), 1);
                 assert_eq!(script.text.matches(" = KEYS[").count(), keys * set.len());

@@ -1,0 +1,52 @@
+-- tollgate, assembled for: CalendarWindow
+local call, pcall = redis.call, redis.pcall
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local packed = ARGV[1]
+local now, cost_1, amount_1, before_1, begin_1, close_1, after_1
+if #packed == 56 then
+  now, cost_1, amount_1, before_1, begin_1, close_1, after_1 = unpack('<ddddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost_1 = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  before_1 = ARGV[4] + 0
+  begin_1 = ARGV[5] + 0
+  close_1 = ARGV[6] + 0
+  after_1 = ARGV[7] + 0
+end
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local key_1 = KEYS[1]
+local count_1, mended_1, kept_1 = 0, false, nil
+local start_1, end_1, next_1 = begin_1, close_1, after_1
+if now < begin_1 then
+  start_1, end_1, next_1 = before_1, begin_1, close_1
+elseif now >= close_1 then
+  start_1, end_1, next_1 = close_1, after_1, after_1 + after_1 - close_1
+end
+if now < start_1 or now >= end_1 then
+  local length = end_1 - start_1
+  start_1 = now - (now - start_1) % length
+  end_1, next_1 = start_1 + length, start_1 + length + length
+end
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 24 then
+  local start, count, stop = unpack('<ddd', state_1)
+  if start >= start_1 and count > 0 and count <= 9007199254740992 then
+    count_1 = count
+    if start > end_1 then
+      mended_1 = true
+    elseif start == end_1 then
+      start_1, end_1 = end_1, next_1
+    end
+    if start == start_1 and stop == end_1 then
+      kept_1 = true
+    end
+  end
+end
+local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
+local first_1, second_1 = count_1, end_1 - now
+if not fits_1 then first_1 = -1 - first_1 end
+return { first_1, second_1, now }

@@ -1,0 +1,54 @@
+-- tollgate, assembled for: IntervalBucket
+local call, pcall = redis.call, redis.pcall
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local packed = ARGV[1]
+local now, cost_1, amount_1, period_1, burst_1
+if #packed == 40 then
+  now, cost_1, amount_1, period_1, burst_1 = unpack('<ddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost_1 = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  period_1 = ARGV[4] + 0
+  burst_1 = ARGV[5] + 0
+end
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local key_1 = KEYS[1]
+local used_1, start_1, mended_1 = 0, now, false
+local state_1 = pcall('GET', key_1)
+if state_1 and #state_1 == 16 then
+  local start, used = unpack('<dd', state_1)
+  if start >= 0 and used > 0 and used <= 9007199254740992 then
+    if used > burst_1 then
+      local most = burst_1
+      local is_owed = true
+      if used >= 1000000000000000 then
+        used = used - 1000000000000000
+      end
+      if is_owed then
+        most = burst_1 * 8
+      end
+      if used > most then
+        used, mended_1 = most, true
+      end
+    end
+    if start > now then
+      start, mended_1 = now, true
+    end
+    local passed = now - start
+    passed = passed - passed % period_1
+    used = used - passed / period_1 * amount_1
+    if used > 0 then
+      used_1, start_1 = used, start + passed
+    else
+      mended_1 = false
+    end
+  end
+end
+local fits_1 = used_1 + cost_1 <= burst_1 or cost_1 == 0
+local first_1, second_1 = used_1, start_1 + period_1 - now
+if not fits_1 then first_1 = -1 - first_1 end
+return { first_1, second_1, now }

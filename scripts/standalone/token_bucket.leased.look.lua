@@ -1,0 +1,364 @@
+-- tollgate, assembled for: TokenBucket
+local call, pcall = redis.call, redis.pcall
+local states = call('MGET', unpack(KEYS))
+local pack, unpack, format = struct.pack, struct.unpack, string.format
+local packed = ARGV[1]
+local now, cost_1, amount_1, period_1, burst_1, length_1, most_1
+if #packed == 56 then
+  now, cost_1, amount_1, period_1, burst_1, length_1, most_1 = unpack('<ddddddd', packed)
+else
+  now = ARGV[1] == '' and -1 or ARGV[1] + 0
+  cost_1 = ARGV[2] + 0
+  amount_1 = ARGV[3] + 0
+  period_1 = ARGV[4] + 0
+  burst_1 = ARGV[5] + 0
+  length_1 = ARGV[6] + 0
+  most_1 = ARGV[7] + 0
+end
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local key_1 = KEYS[1]
+local account_1 = KEYS[2]
+local pace_1 = period_1 / amount_1
+local rest_1 = period_1 % amount_1
+local unit_1 = (period_1 - rest_1) / amount_1
+local top_1, top_part_1 = unit_1 * burst_1, 0
+if rest_1 > 0 then
+  local parts = rest_1 * burst_1
+  if parts < 9007199254740992 then
+    top_part_1 = parts % amount_1
+    top_1 = top_1 + (parts - top_part_1) / amount_1
+  else
+    local function muldiv(a, b, c)
+      local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+      while power * base <= b do
+        power = power * base
+      end
+      repeat
+        local digit = math.floor(b / power)
+        local sum = rest * base + a * digit
+        rest = sum % c
+        whole = whole * base + (sum - rest) / c
+        b, power = b - digit * power, power / base
+      until power < 1
+      return whole, rest
+    end
+    local whole
+    whole, top_part_1 = muldiv(rest_1, burst_1, amount_1)
+    top_1 = top_1 + whole
+  end
+end
+local step_1, step_part_1 = unit_1 * cost_1, 0
+if rest_1 > 0 then
+  local parts = rest_1 * cost_1
+  if parts < 9007199254740992 then
+    step_part_1 = parts % amount_1
+    step_1 = step_1 + (parts - step_part_1) / amount_1
+  else
+    local function muldiv(a, b, c)
+      local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+      while power * base <= b do
+        power = power * base
+      end
+      repeat
+        local digit = math.floor(b / power)
+        local sum = rest * base + a * digit
+        rest = sum % c
+        whole = whole * base + (sum - rest) / c
+        b, power = b - digit * power, power / base
+      until power < 1
+      return whole, rest
+    end
+    local whole
+    whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
+    step_1 = step_1 + whole
+  end
+end
+local told_1 = false
+local book_1 = { 0, length_1, (now - now % length_1) / length_1, 0, 0 }
+local stored_1, until_1 = states[1], nil
+local leased_1 = states[2]
+if leased_1 and #leased_1 == 40 then
+  local birth, length, generation, new, old = unpack('<ddddd', leased_1)
+  local present = (now - now % length) / length
+  if generation > present + 1 then
+    birth, generation, told_1 = 0, present + 1, true
+  end
+  while generation < present and new + old > 0 do
+    if old > 0 then
+      local alive, now, cost_1 = now, (generation + 1) * length, old
+      local function call(_, _, value, _, time)
+        stored_1, until_1 = value, time + 0
+      end
+      local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
+      local state_1 = stored_1
+      if state_1 and #state_1 == 24 then
+        local full, part, pace = unpack('<ddd', state_1)
+        kept_1 = full - full % 1000000
+        if full >= now and part >= 0 then
+          ahead_1, part_1 = full - now, part
+          if pace ~= pace_1 or part >= amount_1 then
+            if part >= 1000000000000000 then
+              part_1 = part - 1000000000000000
+            end
+            if pace ~= pace_1 or part_1 >= amount_1 then
+              if part_1 > 0 and pace < 1 then
+                ahead_1 = ahead_1 + 1
+              end
+              local units = ahead_1 / pace
+              ahead_1, part_1, mended_1 = 0, 0, true
+              if units >= 0 and units <= 9007199254740992 then
+                ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+              end
+            end
+          end
+          if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+            local most, most_part = top_1, top_part_1
+            local is_owed = part >= 1000000000000000
+            if is_owed then
+              most_part = top_part_1 * 8 % amount_1
+              most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+            end
+            if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+              ahead_1, part_1, mended_1 = most, most_part, true
+            end
+          end
+        end
+      end
+      local kept_1
+      local step_1, step_part_1 = unit_1 * cost_1, 0
+      if rest_1 > 0 then
+        local parts = rest_1 * cost_1
+        if parts < 9007199254740992 then
+          step_part_1 = parts % amount_1
+          step_1 = step_1 + (parts - step_part_1) / amount_1
+        else
+          local function muldiv(a, b, c)
+            local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+            while power * base <= b do
+              power = power * base
+            end
+            repeat
+              local digit = math.floor(b / power)
+              local sum = rest * base + a * digit
+              rest = sum % c
+              whole = whole * base + (sum - rest) / c
+              b, power = b - digit * power, power / base
+            until power < 1
+            return whole, rest
+          end
+          local whole
+          whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
+          step_1 = step_1 + whole
+        end
+      end
+      ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
+      if part_1 >= amount_1 then
+        ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+      end
+      local most, most_part
+      most_part = top_part_1 * 8 % amount_1
+      most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+      if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+        ahead_1, part_1 = most, most_part
+      end
+      if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+        local full = now + ahead_1
+        local second = full - full % 1000000
+        call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+      else
+        local full_1 = now + ahead_1
+        local second_of_1 = full_1 - full_1 % 1000000
+        if second_of_1 == kept_1 then
+          call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+        else
+          call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+        end
+      end
+    end
+    generation, new, old, told_1 = generation + 1, 0, new, true
+  end
+  if new + old > 0 then
+    book_1 = { birth, length, generation, new, old }
+  end
+end
+if until_1 then
+  call('SET', key_1, stored_1, 'PXAT', format('%d', math.max(until_1, (now - now % 1000) / 1000 + 1)))
+end
+local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
+local state_1 = stored_1
+if state_1 and #state_1 == 24 then
+  local full, part, pace = unpack('<ddd', state_1)
+  kept_1 = full - full % 1000000
+  if full >= now and part >= 0 then
+    ahead_1, part_1 = full - now, part
+    if pace ~= pace_1 or part >= amount_1 then
+      if part >= 1000000000000000 then
+        part_1 = part - 1000000000000000
+      end
+      if pace ~= pace_1 or part_1 >= amount_1 then
+        if part_1 > 0 and pace < 1 then
+          ahead_1 = ahead_1 + 1
+        end
+        local units = ahead_1 / pace
+        ahead_1, part_1, mended_1 = 0, 0, true
+        if units >= 0 and units <= 9007199254740992 then
+          ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+        end
+      end
+    end
+    if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+      local most, most_part = top_1, top_part_1
+      local is_owed = part >= 1000000000000000
+      if is_owed then
+        most_part = top_part_1 * 8 % amount_1
+        most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+      end
+      if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+        ahead_1, part_1, mended_1 = most, most_part, true
+      end
+    end
+  end
+end
+if told_1 then
+  local last = (book_1[3] + 2) * book_1[2]
+  if book_1[4] + book_1[5] > 0 then
+    local ends = math.max(last, now + ahead_1) + top_1
+    local ends = ends - ends % 1000
+    call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
+  else
+    call('DEL', account_1)
+  end
+end
+local leaves_1 = true
+if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
+  local ahead_1, part_1 = ahead_1, part_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    local step_1, step_part_1 = unit_1 * cost_1, 0
+    if rest_1 > 0 then
+      local parts = rest_1 * cost_1
+      if parts < 9007199254740992 then
+        step_part_1 = parts % amount_1
+        step_1 = step_1 + (parts - step_part_1) / amount_1
+      else
+        local function muldiv(a, b, c)
+          local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+          while power * base <= b do
+            power = power * base
+          end
+          repeat
+            local digit = math.floor(b / power)
+            local sum = rest * base + a * digit
+            rest = sum % c
+            whole = whole * base + (sum - rest) / c
+            b, power = b - digit * power, power / base
+          until power < 1
+          return whole, rest
+        end
+        local whole
+        whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
+        step_1 = step_1 + whole
+      end
+    end
+    ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
+    if part_1 >= amount_1 then
+      ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+    end
+    local most, most_part
+    most_part = top_part_1 * 8 % amount_1
+    most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+    if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+      ahead_1, part_1 = most, most_part
+    end
+  end
+  local step_1, step_part_1 = unit_1 * cost_1, 0
+  if rest_1 > 0 then
+    local parts = rest_1 * cost_1
+    if parts < 9007199254740992 then
+      step_part_1 = parts % amount_1
+      step_1 = step_1 + (parts - step_part_1) / amount_1
+    else
+      local function muldiv(a, b, c)
+        local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+        while power * base <= b do
+          power = power * base
+        end
+        repeat
+          local digit = math.floor(b / power)
+          local sum = rest * base + a * digit
+          rest = sum % c
+          whole = whole * base + (sum - rest) / c
+          b, power = b - digit * power, power / base
+        until power < 1
+        return whole, rest
+      end
+      local whole
+      whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
+      step_1 = step_1 + whole
+    end
+  end
+  local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
+  if next_part_1 >= amount_1 then
+    next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
+  end
+  local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1 or cost_1 == 0
+  leaves_1 = fits_1
+end
+local next_1, next_part_1 = ahead_1 + step_1, part_1 + step_part_1
+if next_part_1 >= amount_1 then
+  next_1, next_part_1 = next_1 + 1, next_part_1 - amount_1
+end
+local fits_1 = next_1 < top_1 or next_1 == top_1 and next_part_1 <= top_part_1 or cost_1 == 0
+fits_1 = fits_1 and leaves_1
+local first_1, second_1, third_1, fourth_1 = 0, 0, 0, 0
+do
+  local ahead_1, part_1 = ahead_1, part_1
+  do
+    local cost_1 = book_1[4] + book_1[5]
+    local step_1, step_part_1 = unit_1 * cost_1, 0
+    if rest_1 > 0 then
+      local parts = rest_1 * cost_1
+      if parts < 9007199254740992 then
+        step_part_1 = parts % amount_1
+        step_1 = step_1 + (parts - step_part_1) / amount_1
+      else
+        local function muldiv(a, b, c)
+          local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
+          while power * base <= b do
+            power = power * base
+          end
+          repeat
+            local digit = math.floor(b / power)
+            local sum = rest * base + a * digit
+            rest = sum % c
+            whole = whole * base + (sum - rest) / c
+            b, power = b - digit * power, power / base
+          until power < 1
+          return whole, rest
+        end
+        local whole
+        whole, step_part_1 = muldiv(rest_1, cost_1, amount_1)
+        step_1 = step_1 + whole
+      end
+    end
+    ahead_1, part_1 = ahead_1 + step_1, part_1 + step_part_1
+    if part_1 >= amount_1 then
+      ahead_1, part_1 = ahead_1 + 1, part_1 - amount_1
+    end
+    local most, most_part
+    most_part = top_part_1 * 8 % amount_1
+    most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+    if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+      ahead_1, part_1 = most, most_part
+    end
+  end
+  first_1, second_1 = ahead_1, part_1
+end
+if not fits_1 and book_1[4] + book_1[5] > 0 and cost_1 + book_1[4] + book_1[5] > burst_1 then
+  fourth_1 = math.max(fourth_1, (book_1[3] + (book_1[4] > 0 and 2 or 1)) * book_1[2] - now)
+end
+if not fits_1 then first_1 = -1 - first_1 end
+return { first_1, second_1, third_1, fourth_1, now }
