@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 10;
 pub struct Builder {
     pub(super) binary: Option<PathBuf>,
     pub(super) arguments: Vec<String>,
-    arguments_since_7: Vec<String>,
+    pub(super) arguments_since_7: Vec<String>,
     pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) configuration: String,
     pub(super) password: Option<String>,
