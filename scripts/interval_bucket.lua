@@ -9,7 +9,8 @@
 --         in microseconds, and the missing units.
 -- Reply   two words: the missing units, and the microseconds until the next fill.
 -- Effects the key expires within 1 ms after the fill that makes the bucket full.
--- Pitfalls only whole fills are applied, and the timer moves by whole periods. So the part of the
+-- Pitfalls a refund returns units until the next fill: a fill returns older ones.
+--         Only whole fills are applied, and the timer moves by whole periods. So the part of the
 --         current period that has passed is never lost, however many requests arrive.
 
 --@ settle
@@ -92,7 +93,7 @@ local ends = math.max(last, start_1 + math.ceil(used_1 / amount_1) * period_1) +
 
 --@ last
 if last_1 >= 0 then
-  local passed = start_1 + period_1 - last_1
+  local passed = start_1 + period_1 - spent - last_1
   if passed < 0 or passed % period_1 > 0 or used_1 + passed / period_1 * amount_1 ~= last_part_1 then
     cost_1 = 0
   end

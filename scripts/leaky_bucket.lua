@@ -12,4 +12,11 @@
 -- Effects the key expires at the end of the second in which the queue is drained.
 -- Pitfalls a caller that does not wait for its turn must return its place with refund.
 
+--@ remember
+-- Only the last places come back, so a queue needs no trace.
+
+--@ refund
+--@ include place
+--@ include return
+
 --@ like token_bucket

@@ -36,7 +36,7 @@ end
 --@ each fits
 --@ admitted
 if admitted then
-  --@ if cost_1 > 0 do charge store
+  --@ if cost_1 > 0 do charge remember store
 else
   status = 0
   --@ if cost_1 > 0 do mend

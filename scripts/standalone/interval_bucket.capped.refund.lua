@@ -20,7 +20,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 if spent < 0 then
-  spent = now
+  spent = now + 1 + spent
 end
 local key_1 = KEYS[1]
 local used_1, start_1, mended_1 = 0, now, false
@@ -56,7 +56,7 @@ if state_1 and #state_1 == 16 then
 end
 if cost_1 > 0 then
   if last_1 >= 0 then
-    local passed = start_1 + period_1 - last_1
+    local passed = start_1 + period_1 - spent - last_1
     if passed < 0 or passed % period_1 > 0 or used_1 + passed / period_1 * amount_1 ~= last_part_1 then
       cost_1 = 0
     end

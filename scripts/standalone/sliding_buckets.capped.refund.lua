@@ -18,7 +18,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 if spent < 0 then
-  spent = now
+  spent = now + 1 + spent
 end
 local key_1 = KEYS[1]
 local now_at_1 = (now - now % width_1) / width_1

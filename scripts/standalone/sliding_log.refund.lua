@@ -37,7 +37,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 if spent < 0 then
-  spent = now
+  spent = now + 1 + spent
 end
 local key_1 = KEYS[1]
 local used_1, newest_1, oldest_1, mended_1 = 0, 0, 0, false

@@ -85,37 +85,54 @@ for at = 0, #KEYS - each, each do
   if counted then
     count = ARGV[next_arg + at / each] + 0
   end
-  local ahead_1, part_1, mended_1, kept_1 = 0, 0, false, nil
-  local state_1 = states[at + 1]
-  if state_1 and #state_1 == 24 then
-    local full, part, pace = unpack('<ddd', state_1)
-    kept_1 = full - full % 1000000
-    if full >= now and part >= 0 then
-      ahead_1, part_1 = full - now, part
-      if pace ~= pace_1 or part >= amount_1 then
-        if part >= 1000000000000000 then
-          part_1 = part - 1000000000000000
-        end
-        if pace ~= pace_1 or part_1 >= amount_1 then
-          if part_1 > 0 and pace < 1 then
-            ahead_1 = ahead_1 + 1
+  local ahead_1, part_1, mended_1, kept_1, trace_1 = 0, 0, false, nil, nil
+  do
+    local state_1 = states[at + 1]
+    if state_1 and (#state_1 == 24 or #state_1 == 64) then
+      local full, part, pace = unpack('<ddd', state_1)
+      kept_1 = full - full % 1000000
+      if full >= now and part >= 0 then
+        ahead_1, part_1 = full - now, part
+        if pace ~= pace_1 or part >= amount_1 then
+          if part >= 1000000000000000 then
+            part_1 = part - 1000000000000000
           end
-          local units = ahead_1 / pace
-          ahead_1, part_1, mended_1 = 0, 0, true
-          if units >= 0 and units <= 9007199254740992 then
-            ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+          if pace ~= pace_1 or part_1 >= amount_1 then
+            if part_1 > 0 and pace < 1 then
+              ahead_1 = ahead_1 + 1
+            end
+            local units = ahead_1 / pace
+            ahead_1, part_1, mended_1 = 0, 0, true
+            if units >= 0 and units <= 9007199254740992 then
+              ahead_1 = math.min(math.ceil(units * pace_1), 9007199254740992)
+            end
+          end
+        end
+        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+          local most, most_part = top_1, top_part_1
+          local is_owed = part >= 1000000000000000
+          if is_owed then
+            most_part = top_part_1 * 8 % amount_1
+            most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+          end
+          if ahead_1 > most or ahead_1 == most and part_1 > most_part then
+            ahead_1, part_1, mended_1 = most, most_part, true
           end
         end
       end
-      if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
-        local most, most_part = top_1, top_part_1
-        local is_owed = part >= 1000000000000000
-        if is_owed then
-          most_part = top_part_1 * 8 % amount_1
-          most = top_1 * 8 + (top_part_1 * 8 - most_part) / amount_1
+      if #state_1 == 64 then
+        kept_1 = nil
+        local trace, is_sound = { unpack('<ddddd', state_1, 25) }, true
+        for at = 1, 5 do
+          is_sound = is_sound and trace[at] >= 0 and trace[at] <= 9007199254740992
         end
-        if ahead_1 > most or ahead_1 == most and part_1 > most_part then
-          ahead_1, part_1, mended_1 = most, most_part, true
+        if is_sound and full + trace[1] > now then
+          if mended_1 then
+            trace = { top_1, 0, 0, 0, 0 }
+          end
+          trace[1] = trace[1] - math.max(now - full, 0)
+          trace[3], trace[5] = math.min(trace[3], ahead_1), math.min(trace[5], ahead_1)
+          trace_1 = trace
         end
       end
     end
@@ -142,26 +159,24 @@ for at = 0, #KEYS - each, each do
   if granted > 0 then
     if cost_1 > 0 then
       if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
-        local full = now + ahead_1
-        local second = full - full % 1000000
-        call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
-      else
-        local full_1 = now + ahead_1
-        local second_of_1 = full_1 - full_1 % 1000000
-        if second_of_1 == kept_1 then
-          call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+        local part = part_1 + 1000000000000000
+        if trace_1 then
+          local t = trace_1
+          local last = now + ahead_1 + t[1]
+          local state = pack('<dddddddd', now + ahead_1, part, pace_1, t[1], t[2], t[3], t[4], t[5])
+          call('SET', key_1, state, 'PXAT', format('%d', (last - last % 1000000) / 1000 + 1000))
         else
-          call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
-        end
-      end
-    end
-  else
-    if cost_1 > 0 then
-      if mended_1 then
-        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
           local full = now + ahead_1
           local second = full - full % 1000000
-          call('SET', key_1, pack('<ddd', full, part_1 + 1000000000000000, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+          call('SET', key_1, pack('<ddd', full, part, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+        end
+      else
+        if trace_1 then
+          local part = part_1
+          local t = trace_1
+          local last = now + ahead_1 + t[1]
+          local state = pack('<dddddddd', now + ahead_1, part, pace_1, t[1], t[2], t[3], t[4], t[5])
+          call('SET', key_1, state, 'PXAT', format('%d', (last - last % 1000000) / 1000 + 1000))
         else
           local full_1 = now + ahead_1
           local second_of_1 = full_1 - full_1 % 1000000
@@ -169,6 +184,40 @@ for at = 0, #KEYS - each, each do
             call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
           else
             call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+          end
+        end
+      end
+    end
+  else
+    if cost_1 > 0 then
+      if mended_1 then
+        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
+          local part = part_1 + 1000000000000000
+          if trace_1 then
+            local t = trace_1
+            local last = now + ahead_1 + t[1]
+            local state = pack('<dddddddd', now + ahead_1, part, pace_1, t[1], t[2], t[3], t[4], t[5])
+            call('SET', key_1, state, 'PXAT', format('%d', (last - last % 1000000) / 1000 + 1000))
+          else
+            local full = now + ahead_1
+            local second = full - full % 1000000
+            call('SET', key_1, pack('<ddd', full, part, pace_1), 'PXAT', format('%d', second / 1000 + 1000))
+          end
+        else
+          if trace_1 then
+            local part = part_1
+            local t = trace_1
+            local last = now + ahead_1 + t[1]
+            local state = pack('<dddddddd', now + ahead_1, part, pace_1, t[1], t[2], t[3], t[4], t[5])
+            call('SET', key_1, state, 'PXAT', format('%d', (last - last % 1000000) / 1000 + 1000))
+          else
+            local full_1 = now + ahead_1
+            local second_of_1 = full_1 - full_1 % 1000000
+            if second_of_1 == kept_1 then
+              call('SETRANGE', key_1, '0', pack('<ddd', full_1, part_1, pace_1))
+            else
+              call('SET', key_1, pack('<ddd', full_1, part_1, pace_1), 'PXAT', format('%d', second_of_1 / 1000 + 1000))
+            end
           end
         end
       end

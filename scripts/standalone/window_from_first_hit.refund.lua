@@ -17,7 +17,7 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 if spent < 0 then
-  spent = now
+  spent = now + 1 + spent
 end
 local key_1 = KEYS[1]
 local count_1, start_1, mended_1, kept_1 = 0, now, false, nil

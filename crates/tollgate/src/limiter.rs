@@ -201,8 +201,8 @@ impl Limiter {
 
     /// Refunds up to `cost` units of every policy, and never more than is spent now.
     ///
-    /// Prefer [`refund_decision`](Self::refund_decision) when the decision is at hand: it names the window in which
-    /// the units were spent.
+    /// The units count as spent at this moment. Prefer [`refund_decision`](Self::refund_decision) when the decision is at
+    /// hand: it names the time at which the units were spent, and gives no unit back that has accrued again.
     ///
     /// # Errors
     ///
@@ -214,8 +214,11 @@ impl Limiter {
     /// Refunds up to `costs` of the units that `decision` spent on `key`: one [`Cost`] for all policies, or [`Costs`] for
     /// each.
     ///
-    /// Never refunds more than is spent now, and nothing to a window that opened after the decision. A decision that
-    /// spent nothing (a denial, or a decision without the store) refunds nothing.
+    /// The units count as if they had come back at once. So never more is refunded than is spent now, and nothing to a
+    /// window that opened after the decision. A token bucket returns what cannot have accrued again since: all units for
+    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that takes longer,
+    /// [reserve](Self::reserve): the bucket then remembers what was missing. A decision that spent nothing (a denial, or a
+    /// decision without the store) refunds nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

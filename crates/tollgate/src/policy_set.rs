@@ -209,10 +209,10 @@ impl PolicySet {
         self.0.is_short
     }
 
-    /// Returns `true` when a policy is a queue, which takes only its last places back.
+    /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the request.
     #[cfg(feature = "redis")]
     pub(crate) fn is_queued(&self) -> bool {
-        self.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+        self.iter().any(|policy| redis::is_queued(policy.algorithm(), false))
     }
 
     /// Returns a number that stands for these policies, in this order, in the name of a reservation. Their quotas are no

@@ -86,9 +86,10 @@ impl StoredState {
     pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
         match tag {
             "t1" | "l1" => {
-                let ([full_us, part, pace], []) = doubles(value)? else { return None };
-                let is_pace = pace > 0.0 && pace.is_finite();
-                is_pace.then_some(Self::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
+                // A trace, which only refunds read, may follow.
+                let ([full_us, part, pace], trace) = doubles(value)?;
+                let is_bucket = matches!(trace.len(), 0 | 40) && pace > 0.0 && pace.is_finite();
+                is_bucket.then_some(Self::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
             }
             "i1" => {
                 let ([start_us, missing], []) = doubles(value)? else { return None };

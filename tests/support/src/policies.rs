@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Key, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, CalendarUnit, Ceiling, Cost, Costs, Key, Policy, PolicySet, Quota, testing};
 
 use crate::Dice;
 
@@ -193,6 +193,35 @@ pub fn branched_key(dice: &mut Dice) -> Key {
     let key = branch(dice);
     let key = key.beside(branch(dice));
     key.beside(branch(dice))
+}
+
+/// Draws a ceiling for each policy, which is not below the cost. Only a bucket waits for what is above it.
+#[must_use]
+pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling> {
+    let draw = |policy: &Policy| {
+        let (quota, burst) = (policy.quota(), policy.quota().burst());
+        let cost = costs.cost_of(policy.name()).map_or(0, Cost::units).min(burst);
+        let period = quota.period().as_micros() as u64;
+        let unit = period / quota.amount();
+        let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];
+        let waits = [0, 1, unit, unit + 1, period - 1, period, dice.below(9 * period), 1 << 60];
+        let wait_us = if has_burst(policy.algorithm()) { dice.pick(&waits) } else { 0 };
+        testing::ceiling(dice.pick(&units), wait_us)
+    };
+    set.iter().map(draw).collect()
+}
+
+/// Returns the most units that may be admitted in any half-open interval of `span_us`, without those that were returned.
+///
+/// A timer that a returned unit has started goes on, so one unit more fits into the interval.
+///
+/// # Panics
+///
+/// For an algorithm that is not on the list.
+#[must_use]
+pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
+    let is_started = matches!(policy.algorithm(), Algorithm::IntervalBucket | Algorithm::WindowFromFirstHit);
+    bound(policy, span_us) + u64::from(is_started)
 }
 
 /// Returns the most units that may be admitted in any half-open interval of `span_us`.

@@ -46,12 +46,37 @@ pub fn figures(decision: &Decision) -> Figures {
 
 #[derive(Debug)]
 enum Step {
-    Check { costs: Costs, ceilings: Option<Vec<Ceiling>>, expected: Figures },
-    Look { costs: Costs, expected: Figures },
-    Refund { costs: Costs, spent_us: u64 },
-    RefundDecision { costs: Costs, ceilings: Option<Vec<Ceiling>>, decision: Decision },
-    Reserve { id: ReservationId, costs: Costs, life_us: u64, expected: (Figures, Vec<u64>) },
-    Commit { id: ReservationId, costs: Costs, number: u64, expected: Settlement },
+    Check {
+        costs: Costs,
+        ceilings: Option<Vec<Ceiling>>,
+        expected: Figures,
+    },
+    Look {
+        costs: Costs,
+        expected: Figures,
+    },
+    Refund {
+        costs: Costs,
+        spent_us: u64,
+    },
+    RefundDecision {
+        costs: Costs,
+        ceilings: Option<Vec<Ceiling>>,
+        decision: Decision,
+    },
+    Reserve {
+        id: ReservationId,
+        costs: Costs,
+        ceilings: Option<Vec<Ceiling>>,
+        life_us: u64,
+        expected: (Figures, Vec<u64>),
+    },
+    Commit {
+        id: ReservationId,
+        costs: Costs,
+        number: u64,
+        expected: Settlement,
+    },
     Reset,
 }
 
@@ -105,7 +130,7 @@ pub struct Stream {
     last_key: Option<Key>,
     /// The ceilings of the last check.
     last_ceilings: Option<Vec<Ceiling>>,
-    /// Tells whether some checks have ceilings.
+    /// Tells whether some checks and reservations have ceilings.
     is_capped: bool,
     /// Tells whether some steps are looks.
     looks: bool,
@@ -126,7 +151,7 @@ impl Stream {
         Self { ids: 5, ..Self::new(seed, first) }
     }
 
-    /// Creates a stream of which some checks have ceilings, below the burst and above.
+    /// Creates a stream of which some checks and reservations have ceilings, below the burst and above.
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
         Self { is_capped: true, ..Self::reserving(seed, first) }
@@ -224,7 +249,7 @@ impl Stream {
             64 => self.take_held(&key, costs, now_us, period),
             4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
                 Some((_, decision)) if decision.is_allowed() && *decision.policies() == self.policies => {
-                    self.oracle.refund_decision(&self.policies, &key, &costs, &decision);
+                    self.oracle.refund_decision(&self.policies, &key, &costs, &decision, testing::at_us(&decision));
                     Step::RefundDecision { costs, ceilings: self.last_ceilings.clone(), decision }
                 }
                 _ => {
@@ -242,7 +267,7 @@ impl Stream {
                 Step::Reset
             }
             _ => {
-                let ceilings = (self.is_capped && self.dice.below(2) == 0).then(|| self.draw_ceilings(&costs, period));
+                let ceilings = self.draw_ceilings(&costs);
                 let decision = match &ceilings {
                     Some(ceilings) => self.oracle.check_under(&self.policies, &key, &costs, ceilings),
                     None => self.oracle.check_costs(&self.policies, &key, &costs, ""),
@@ -265,12 +290,16 @@ impl Stream {
         if self.dice.below(2) == 0 {
             let lives = [1, 1_000, period, 2 * period, 600_000_000];
             let life_us = self.dice.pick(&lives).min(1_000_000_000_000);
-            let decision = self.oracle.reserve(&self.policies, key, &id, &costs, life_us);
+            let ceilings = self.draw_ceilings(&costs);
+            let decision = match &ceilings {
+                Some(ceilings) => self.oracle.reserve_under(&self.policies, key, &id, &costs, ceilings, life_us),
+                None => self.oracle.reserve(&self.policies, key, &id, &costs, life_us),
+            };
             let expected = (figures(&decision), costs_of(&decision));
             self.last = Some((now_us, decision));
             self.last_key = Some(key.clone());
-            self.last_ceilings = None;
-            return Step::Reserve { id, costs, life_us, expected };
+            self.last_ceilings.clone_from(&ceilings);
+            return Step::Reserve { id, costs, ceilings, life_us, expected };
         }
         let is_logged = self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
         let burst = self.policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
@@ -286,23 +315,10 @@ impl Stream {
         Step::Commit { id, costs, number, expected }
     }
 
-    /// Draws a ceiling for each policy, which is not below the cost. Only a bucket waits for what is above it.
-    fn draw_ceilings(&mut self, costs: &Costs, period: u64) -> Vec<Ceiling> {
-        let policies = self.policies.clone();
-        let draw = |policy: &Policy| {
-            let (dice, burst) = (&mut self.dice, policy.quota().burst());
-            let cost = costs.cost_of(policy.name()).map_or(0, Cost::units).min(burst);
-            let unit = period / policy.quota().amount();
-            let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];
-            let waits = [0, 1, unit, unit + 1, period - 1, period, dice.below(9 * period), 1 << 60];
-            let is_bucket = matches!(
-                policy.algorithm(),
-                Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket
-            );
-            let wait_us = if is_bucket { dice.pick(&waits) } else { 0 };
-            testing::ceiling(dice.pick(&units), wait_us)
-        };
-        policies.iter().map(draw).collect()
+    /// Draws a ceiling for each policy, for every second check or reservation of a stream that has ceilings.
+    fn draw_ceilings(&mut self, costs: &Costs) -> Option<Vec<Ceiling>> {
+        let is_capped = self.is_capped && self.dice.below(2) == 0;
+        is_capped.then(|| policies::ceilings(&mut self.dice, &self.policies, costs))
     }
 
     /// Draws one cost for all policies, or a cost for each.
@@ -351,10 +367,11 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
         Step::Look { costs, .. } => script.look(&taken.key, costs.clone(), Some(taken.now_us)),
         Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
         Step::RefundDecision { costs, ceilings, decision } => {
-            under(ceilings).refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision)
+            let spent_us = testing::at_us(decision);
+            under(ceilings).refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision, spent_us)
         }
-        Step::Reserve { id, costs, life_us, .. } => {
-            script.reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us))
+        Step::Reserve { id, costs, ceilings, life_us, .. } => {
+            under(ceilings).reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us))
         }
         Step::Commit { id, costs, number, .. } => {
             script.commit(&taken.key, id, costs.clone(), *number, Some(taken.now_us))
@@ -392,7 +409,9 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
     for taken in &taken {
         let script = Script::new(taken.policies.clone());
         let ceilings = match &taken.step {
-            Step::Check { ceilings, .. } | Step::RefundDecision { ceilings, .. } => ceilings.clone(),
+            Step::Check { ceilings, .. } | Step::Reserve { ceilings, .. } | Step::RefundDecision { ceilings, .. } => {
+                ceilings.clone()
+            }
             _ => None,
         };
         let script = script.under(ceilings);
@@ -433,7 +452,7 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
                 Ok(decision) if figures(&decision) == *expected => {}
                 other => return Err(format!("{}: looked {other:?}", place())),
             },
-            Step::Reserve { expected, .. } => match reserved(&script, &reply) {
+            Step::Reserve { ceilings, expected, .. } => match reserved(&script.under(ceilings.clone()), &reply) {
                 Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
                 other => return Err(format!("{}: reserved {other:?}", place())),
             },

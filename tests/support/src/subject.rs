@@ -23,6 +23,8 @@ pub trait Subject {
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
+    /// Refunds what a decision spent at `spent_us`.
+    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, spent_us: u64);
     /// Reserves costs under an id for some microseconds.
     fn reserve(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, life_us: u64)
     -> Decision;
@@ -92,14 +94,22 @@ impl InMemory {
 }
 
 impl InMemory {
-    /// Refunds what a decision spent.
+    /// Reserves costs under an id and a ceiling for each policy, for some microseconds.
     ///
     /// # Panics
     ///
     /// When the costs do not name the policies.
-    pub fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision) {
-        let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
-        testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
+    pub fn reserve_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+        life_us: u64,
+    ) -> Decision {
+        let reserve = |check: Check<'_>| testing::reserve(&self.store, check, id, life_us);
+        testing::with_check_under(policies, key, costs, ceilings, reserve)
     }
 
     /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
@@ -142,6 +152,11 @@ impl Subject for InMemory {
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
+    }
+
+    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, _spent_us: u64) {
+        let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
+        testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
     }
 
     fn reserve(
@@ -292,6 +307,13 @@ impl Subject for InRedis {
         self.load(script.refund_text());
         let reply = self.run(&script.refund(key, costs.clone(), Some(self.now_us), spent_us));
         assert_eq!(reply.int(), 1);
+    }
+
+    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, spent_us: u64) {
+        let script = Script::new(policies.clone());
+        self.load(script.refund_text());
+        let call = script.refund_decision(key, costs.clone(), Some(self.now_us), decision, spent_us);
+        assert_eq!(self.run(&call).int(), 1);
     }
 
     fn reserve(

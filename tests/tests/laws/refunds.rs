@@ -1,11 +1,12 @@
-//! Law 12: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent.
+//! Laws 12 and 20: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent as if it had
+//! been given back at once.
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Key, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
 use tollgate_test_support::{Subject, policies, stream::figures};
 
-use crate::{drain, key, least_burst, on_both_stores, remaining, wander};
+use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
 
 #[test]
 fn law_12_a_peek_changes_nothing() {
@@ -44,7 +45,7 @@ fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
         let look = subject.peek(&set, &key());
         for state in look.states() {
             assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
-            assert_eq!(subject.stored(state.policy(), &key()), None, "{state:?}");
+            assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
         // Nothing was spent, so nothing is given back.
         subject.refund(&set, &Key::from("stranger"), 1, spent_us);
@@ -80,6 +81,246 @@ fn law_12_a_reset_makes_the_state_fresh() {
             assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
+    });
+}
+
+/// Sixty reservations of the whole burst, one in each period, are cancelled at one instant, with a check after each.
+#[test]
+fn law_20_late_refunds_give_no_unit_twice() {
+    on_both_stores(|subject, _, algorithm| {
+        let period = Duration::from_secs(10);
+        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::new(10, period)).expect("a policy"));
+        let (all, life_us) = (Costs::new(Cost::new(10)), 3_600_000_000);
+        for at in 0..60 {
+            if let Some(wait) = subject.reserve(&set, &key(), &id(at), &all, life_us).retry_after() {
+                subject.advance(micros(Some(wait)));
+                assert!(subject.reserve(&set, &key(), &id(at), &all, life_us).is_allowed());
+            }
+            subject.advance(if at < 59 { 10_000_000 } else { 0 });
+        }
+        let mut net = 10;
+        for at in 0..60 {
+            assert_eq!(subject.commit(&set, &key(), &id(at), &Costs::new(Cost::ZERO), 1), Settlement::Settled);
+            net += if subject.check(&set, &key(), 10).is_allowed() { 10 } else { 0 };
+        }
+        // The last reservation was cancelled as well.
+        assert!(net <= 20, "{algorithm:?}: {net}");
+    });
+}
+
+fn id(at: usize) -> ReservationId {
+    ReservationId::try_new(at.to_string()).expect("an id")
+}
+
+fn costs(units: u64) -> Costs {
+    Costs::new(Cost::new(units))
+}
+
+/// The units of a check or a reservation that were not returned.
+struct Charge {
+    at_us: u64,
+    units: u64,
+    by: By,
+}
+
+enum By {
+    Check(Decision),
+    Reservation(ReservationId),
+    Settled,
+}
+
+#[test]
+fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
+    on_both_stores(|subject, dice, algorithm| {
+        let period_us = dice.pick(&[1_000_000, 10_000_000, 7_000_003, 600_000_000]);
+        let mut quota = Quota::new(1 + dice.below(12), Duration::from_micros(period_us));
+        if policies::has_burst(algorithm) {
+            quota = quota.with_burst(1 + dice.below(3 * quota.amount()));
+        }
+        let policy = Policy::try_new("p", algorithm, quota).expect("a policy");
+        let set = PolicySet::from(policy.clone());
+        let mut charges: Vec<Charge> = Vec::new();
+        for step in 0..60 {
+            let (cost, at_us) = (1 + dice.below(quota.burst()), subject.now());
+            match dice.below(8) {
+                0 | 1 => {
+                    let decision = subject.check(&set, &key(), cost);
+                    if decision.is_allowed() {
+                        charges.push(Charge { at_us, units: cost, by: By::Check(decision) });
+                    }
+                }
+                2 | 3 => {
+                    if subject.reserve(&set, &key(), &id(step), &costs(cost), 3_600_000_000).is_allowed() {
+                        charges.push(Charge { at_us, units: cost, by: By::Reservation(id(step)) });
+                    }
+                }
+                4..=6 if !charges.is_empty() => {
+                    let at = dice.below(charges.len() as u64) as usize;
+                    let charge = &mut charges[at];
+                    let back = dice.below(charge.units + 1);
+                    match &charge.by {
+                        By::Check(decision) => {
+                            subject.refund_decision(&set, &key(), &costs(back), decision, charge.at_us);
+                            charge.units -= back;
+                        }
+                        By::Reservation(id) => {
+                            charge.units -= back;
+                            let _ = subject.commit(&set, &key(), id, &costs(charge.units), 1);
+                        }
+                        By::Settled => {}
+                    }
+                    charge.by = By::Settled;
+                }
+                4..=6 => {}
+                _ => subject.advance(dice.below(2 * period_us)),
+            }
+            let mut net = 0;
+            for charge in charges.iter().rev() {
+                net += charge.units;
+                let most = policies::net_bound(&policy, subject.now() - charge.at_us + 1);
+                assert!(net <= most, "{policy:?}, step {step}: {net} in {} us", subject.now() - charge.at_us);
+            }
+        }
+    });
+}
+
+/// Other requests keep the bucket empty while one works for 20 seconds, which is two times the drain time.
+#[test]
+fn law_20_a_token_bucket_that_was_busy_gets_everything_back() {
+    on_both_stores(|subject, _, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
+        assert!(subject.reserve(&set, &key(), &id(0), &costs(40), 600_000_000).is_allowed());
+        for _ in 0..200 {
+            drain(subject, &set);
+            subject.advance(100_000);
+        }
+        drain(subject, &set);
+        assert_eq!(subject.commit(&set, &key(), &id(0), &costs(15), 1), Settlement::Settled);
+        assert_eq!(remaining(&subject.peek(&set, &key())), 25);
+    });
+}
+
+/// Nobody reserved. What was spent before is still missing, so the bucket cannot have been full.
+#[test]
+fn law_20_a_token_bucket_that_was_drained_gets_everything_back_without_a_reservation() {
+    on_both_stores(|subject, _, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
+        let _ = subject.check(&set, &key(), 60);
+        let spent: Vec<_> = (0..4).map(|_| (subject.check(&set, &key(), 10), subject.now())).collect();
+        subject.advance(5_000_000);
+        drain(subject, &set);
+        for (decision, spent_us) in &spent {
+            subject.refund_decision(&set, &key(), &costs(10), decision, *spent_us);
+        }
+        assert_eq!(remaining(&subject.peek(&set, &key())), 40);
+        // The bucket is full after a while, and then nobody gets a unit back.
+        subject.advance(60_000_000);
+        let late = (subject.check(&set, &key(), 10), subject.now());
+        subject.advance(1_000_000);
+        drain(subject, &set);
+        subject.refund_decision(&set, &key(), &costs(10), &late.0, late.1);
+        assert_eq!(remaining(&subject.peek(&set, &key())), 0);
+    });
+}
+
+/// Half of the burst is missing at least, whatever was spent and returned before, and however long the work takes.
+#[test]
+fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
+    on_both_stores(|subject, dice, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(80, Duration::from_secs(10))));
+        let (unit_us, half_us, life_us) = (125_000, 5_000_000, 3_600_000_000);
+        let missing_us = |subject: &mut dyn Subject| {
+            micros(subject.peek(&set, &key()).states().next().map(|state| state.reset_after()))
+        };
+        for at in 0..dice.below(12) as usize {
+            let _ = subject.reserve(&set, &key(), &id(at), &costs(1 + dice.below(30)), life_us);
+            subject.advance(dice.below(6_000_000));
+            let back = dice.below(at as u64 + 1) as usize;
+            let _ = subject.commit(&set, &key(), &id(back), &costs(0), 1);
+        }
+        let units = 1 + dice.below(10);
+        while missing_us(subject) < half_us || remaining(&subject.peek(&set, &key())) < units {
+            let is_low = missing_us(subject) < half_us;
+            if is_low { drop(subject.check(&set, &key(), 1)) } else { subject.advance(unit_us) }
+        }
+        assert!(subject.reserve(&set, &key(), &id(100), &costs(units), life_us).is_allowed());
+        for at in 0..dice.below(60) as usize {
+            let above_us = missing_us(subject) - half_us;
+            subject.advance(dice.below(above_us + 1));
+            let cost = 1 + dice.below(30);
+            let _ = match dice.below(2) {
+                0 => subject.check(&set, &key(), cost),
+                _ => subject.reserve(&set, &key(), &id(200 + at), &costs(cost), life_us),
+            };
+        }
+        let before_us = missing_us(subject);
+        assert_eq!(subject.commit(&set, &key(), &id(100), &costs(0), 1), Settlement::Settled);
+        assert_eq!(before_us - missing_us(subject), units * unit_us);
+    });
+}
+
+/// The trace keeps two times. It returns nothing of an older reservation, and no more than was missing since.
+#[test]
+fn law_20_a_token_bucket_remembers_two_times() {
+    on_both_stores(|subject, dice, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
+        let reserve = |subject: &mut dyn Subject, at, units| {
+            assert!(subject.reserve(&set, &key(), &id(at), &costs(units), 600_000_000).is_allowed());
+        };
+        reserve(subject, 0, 10);
+        subject.advance(100_000);
+        assert!(subject.check(&set, &key(), 51).is_allowed());
+        reserve(subject, 1, 10);
+        subject.advance(3_000_000);
+        // Since the second reservation 40 were missing at least, and since the third one 90.
+        assert!(subject.check(&set, &key(), 60).is_allowed());
+        subject.advance(1_000_000);
+        reserve(subject, 2, 5);
+        for _ in 0..20 {
+            subject.advance(500_000);
+            drain(subject, &set);
+        }
+        // Sometimes only five were missing for a moment.
+        let least = dice.pick(&[5, 95]);
+        subject.advance((100 - least) * 100_000);
+        drain(subject, &set);
+        for (at, back) in [(0, 0), (1, least.min(10)), (2, if least < 10 { 0 } else { 5 })] {
+            assert_eq!(subject.commit(&set, &key(), &id(at), &costs(0), 1), Settlement::Settled);
+            assert_eq!(drain(subject, &set), back, "reservation {at}, {least} missing");
+        }
+    });
+}
+
+/// A bucket of 10 was full after 10 seconds, whatever a request before the change has spent.
+#[test]
+fn law_20_a_lowered_burst_bounds_what_earlier_requests_return() {
+    on_both_stores(|subject, _, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let of_burst = |burst| {
+            let quota = Quota::new(10, Duration::from_secs(10)).with_burst(burst);
+            PolicySet::from(Policy::token_bucket("p", quota))
+        };
+        let (high, low) = (of_burst(100), of_burst(10));
+        let (decision, spent_us) = (subject.check(&high, &key(), 100), subject.now());
+        assert!(subject.check(&low, &key(), 1).is_denied());
+        subject.advance(50_000_000);
+        assert_eq!(drain(subject, &low), 10);
+        subject.refund_decision(&low, &key(), &costs(10), &decision, spent_us);
+        assert_eq!(remaining(&subject.peek(&low, &key())), 0);
     });
 }
 

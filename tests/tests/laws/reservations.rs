@@ -1,5 +1,6 @@
 //! Laws 14 to 16 and 18: reservations, their settlement, and debts.
 
+use tollgate::testing::{Stored, Value};
 use tollgate::{Cost, Costs, Decision, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
 use tollgate_test_support::{Dice, Subject, policies};
 
@@ -28,6 +29,16 @@ fn stored(subject: &mut dyn Subject, set: &PolicySet) -> Vec<Option<tollgate::te
     set.iter().map(|policy| subject.stored(policy, &key())).collect()
 }
 
+/// Returns a state without what a token bucket remembers for a late refund.
+fn without_trace(mut stored: Stored) -> Stored {
+    if let Value::Bytes(bytes) = &mut stored.value
+        && bytes.len() == 64
+    {
+        bytes.truncate(24);
+    }
+    stored
+}
+
 #[test]
 fn law_14_a_reservation_charges_what_a_check_charges_and_the_same_id_charges_nothing() {
     on_both_stores(|subject, dice, algorithm| {
@@ -41,7 +52,9 @@ fn law_14_a_reservation_charges_what_a_check_charges_and_the_same_id_charges_not
         let other = Key::from("other");
         let checked = subject.check(&set, &other, cost);
         assert_eq!(format!("{reserved:?}"), format!("{checked:?}"));
-        assert_eq!(set.iter().map(|policy| subject.stored(policy, &other)).collect::<Vec<_>>(), state);
+        for (policy, state) in set.iter().zip(state) {
+            assert_eq!(subject.stored(policy, &other), state.map(without_trace), "{policy:?}");
+        }
     });
 }
 

@@ -147,7 +147,13 @@ const MUTANTS: &[Mutant] = &[
         "local admitted = fits_1",
         "local admitted = fits_1 or fits_1",
     ),
-    mutant("a refund makes more than the burst", TokenBucket, "if ahead_1 < step_1 or", "if false or"),
+    mutant(
+        "a refund makes more than the burst",
+        TokenBucket,
+        "if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <",
+        "if false and part_1 <",
+    ),
+    mutant("a refund empties the queue twice", LeakyBucket, "if ahead_1 < step_1 or", "if false or"),
     mutant(
         "a window that never ends under load",
         FixedWindow,
@@ -333,7 +339,12 @@ const CAPPED: &[Mutant] = &[
     mutant("the ceiling of a bucket is its burst", TokenBucket, "next_1 < limits.ceiling_1", "next_1 < top_1"),
     mutant("the ceiling of a queue is its burst", LeakyBucket, "next_1 < limits.ceiling_1", "next_1 < top_1"),
     mutant("the part of a ceiling is left out", TokenBucket, "next_part_1 <= limits.ceiling_part_1", "false"),
-    mutant("a debt of a waiter is not marked", TokenBucket, "part_1 + 1000000000000000, pace_1", "part_1, pace_1"),
+    mutant(
+        "a debt of a waiter is not marked",
+        TokenBucket,
+        "local part = part_1 + 1000000000000000",
+        "local part = part_1",
+    ),
     mutant(
         "a fill that comes just in time is too late",
         IntervalBucket,

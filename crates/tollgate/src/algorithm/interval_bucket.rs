@@ -87,7 +87,7 @@ impl State {
         })
     }
 
-    /// Returns units that were spent since the last refill. A refill has returned older ones, in whole or in part.
+    /// Returns units that were spent since the last refill. A refill may have returned older ones.
     pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
         if spent_us >= self.start_us {
             self.used = self.used.saturating_sub(cost);

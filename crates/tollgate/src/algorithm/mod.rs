@@ -9,7 +9,8 @@
 //! 4. *refund* returns a cost;
 //! 5. *words* returns the few integers from which [`numbers()`] derives what the caller sees.
 //!
-//! A sixth step belongs to reservations: *owe* charges a cost that does not fit. See [`debt`].
+//! Two more steps belong to reservations: *owe* charges a cost that does not fit, see [`debt`], and *remember* keeps what a late
+//! refund has to know, see [`trace`].
 //!
 //! A settled state is stored when it was charged, and when it had to be *mended*: when it was
 //! impossibly far ahead of the clock, or was written under another quota. In all other cases it is
@@ -37,6 +38,7 @@ mod stored;
 mod tests;
 mod text;
 mod token_bucket;
+mod trace;
 
 pub(crate) use debt::MARK;
 #[cfg(feature = "redis")]

@@ -9,13 +9,16 @@ use super::{
     kind::Algorithm,
     level::{PolicyLevel, Words},
     sliding_buckets, sliding_log, sliding_window, token_bucket,
+    trace::Traced,
 };
 use crate::{Policy, cost::Ask, quota::Span};
 
-/// The state of one policy for one key. The token bucket and the leaky bucket share a form, and so do both windows.
+/// The state of one policy for one key. The token bucket and the leaky bucket share a form, and so do both windows. A token
+/// bucket has a trace after a reservation or a refund.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
+    Traced(Box<Traced>),
     IntervalBucket(interval_bucket::State),
     Window(fixed_window::State),
     #[cfg(feature = "calendar")]
@@ -58,6 +61,11 @@ impl State {
             Self::TokenBucket(mut state) => {
                 let mended = state.settle(quota, wrote.quota_ref(), now_us);
                 (Self::TokenBucket(state), mended)
+            }
+            Self::Traced(ref state) => {
+                let mut state = **state;
+                let mended = state.settle(quota, wrote.quota_ref(), now_us);
+                (state.into(), mended)
             }
             Self::IntervalBucket(mut state) => {
                 let mended = state.settle(quota, now_us);
@@ -115,6 +123,19 @@ impl State {
                     }
                 },
                 |state| state.words(now_us),
+            ),
+            Self::Traced(state) => decide(
+                &mut **state,
+                cost,
+                |state| state.settle(quota, wrote.quota_ref(), now_us),
+                |state| state.bucket.fits(quota, now_us, cost, quota.span(quota.burst())),
+                |state| state.bucket.charge(quota, cost),
+                |state, is_charged| {
+                    if !is_charged {
+                        state.bucket.mark_debt(quota, now_us);
+                    }
+                },
+                |state| state.bucket.words(now_us),
             ),
             Self::IntervalBucket(state) => decide(
                 state,
@@ -192,7 +213,11 @@ impl State {
         match self {
             Self::SlidingBuckets(state) => state.is_some(),
             Self::SlidingLog(state) => state.is_some(),
-            Self::TokenBucket(_) | Self::IntervalBucket(_) | Self::Window(_) | Self::SlidingWindow(_) => false,
+            Self::TokenBucket(_)
+            | Self::Traced(_)
+            | Self::IntervalBucket(_)
+            | Self::Window(_)
+            | Self::SlidingWindow(_) => false,
             #[cfg(feature = "calendar")]
             Self::CalendarWindow(_) => false,
         }
@@ -205,6 +230,7 @@ impl State {
         let limit = ask.limit(quota.amount());
         match self {
             Self::TokenBucket(state) => state.fits(quota, now_us, cost, token_bucket::ceiling_span(policy, ask)),
+            Self::Traced(state) => state.bucket.fits(quota, now_us, cost, token_bucket::ceiling_span(policy, ask)),
             Self::IntervalBucket(state) => state.fits_within(quota, now_us, ask),
             Self::Window(state) => state.fits(limit, cost),
             #[cfg(feature = "calendar")]
@@ -219,6 +245,7 @@ impl State {
     pub(crate) fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         match self {
             Self::TokenBucket(state) => state.charge(policy.quota_ref(), cost),
+            Self::Traced(state) => state.bucket.charge(policy.quota_ref(), cost),
             Self::IntervalBucket(state) => state.charge(cost),
             Self::Window(state) => state.charge(cost),
             #[cfg(feature = "calendar")]
@@ -232,8 +259,8 @@ impl State {
     /// Charges `cost` to a settled state although it need not fit, up to [the most](debt::most) that is spent in debt.
     /// Returns whether the state is written.
     pub(crate) fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        if let Self::TokenBucket(state) = self {
-            state.owe(policy.quota_ref(), now_us, cost);
+        if let Some(bucket) = self.bucket_mut() {
+            bucket.owe(policy.quota_ref(), now_us, cost);
             return true;
         }
         let cost = cost.min(debt::most(policy).saturating_sub(self.spent()));
@@ -243,10 +270,36 @@ impl State {
         cost > 0 || matches!(self, Self::IntervalBucket(_))
     }
 
+    /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
+    pub(crate) fn remember(&mut self, policy: &Policy, now_us: u64) {
+        if policy.algorithm() == Algorithm::TokenBucket {
+            self.with_trace(|state| state.remember(now_us));
+        }
+    }
+
+    /// Changes a token bucket and its trace.
+    fn with_trace(&mut self, change: impl FnOnce(&mut Traced)) {
+        let mut state = match self {
+            Self::TokenBucket(bucket) => Traced { bucket: *bucket, trace: None },
+            Self::Traced(state) => **state,
+            _ => return,
+        };
+        change(&mut state);
+        *self = state.into();
+    }
+
+    fn bucket_mut(&mut self) -> Option<&mut token_bucket::State> {
+        match self {
+            Self::TokenBucket(state) => Some(state),
+            Self::Traced(state) => Some(&mut state.bucket),
+            _ => None,
+        }
+    }
+
     /// Returns the units that a settled state counts, of which a debt has a greatest number.
     fn spent(&self) -> u64 {
         match self {
-            Self::TokenBucket(_) => 0,
+            Self::TokenBucket(_) | Self::Traced(_) => 0,
             Self::IntervalBucket(state) => state.used(),
             Self::Window(state) => state.count,
             #[cfg(feature = "calendar")]
@@ -261,6 +314,7 @@ impl State {
     pub(crate) fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
         match self {
             Self::TokenBucket(state) => state.mark_debt(policy.quota_ref(), now_us),
+            Self::Traced(state) => state.bucket.mark_debt(policy.quota_ref(), now_us),
             Self::IntervalBucket(state) => state.mark_debt(policy.quota_ref()),
             Self::SlidingWindow(state) => state.mark_debt(policy.quota_ref()),
             _ => {}
@@ -273,6 +327,7 @@ impl State {
         let mut state = self.clone();
         match &mut state {
             Self::TokenBucket(state) => state.mark_as_debt(),
+            Self::Traced(state) => state.bucket.mark_as_debt(),
             Self::IntervalBucket(state) => state.mark_as_debt(),
             Self::SlidingWindow(state) => state.mark_as_debt(),
             _ => {}
@@ -282,14 +337,17 @@ impl State {
 
     /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
     ///
-    /// `end` is the end of the places that a request has in a queue, or in a debt. Only the last places are taken back: the
-    /// requests behind keep their turns, and a place between them would be given to two requests. `None` returns the last
-    /// places.
+    /// `end` is the end of the places that a request has in a queue or in a debt, or the time at which a token bucket would
+    /// have been full. Only the last places are taken back: the requests behind keep their turns, and a place between them
+    /// would be given to two requests. `None` returns the last places.
     pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
         match self {
-            Self::TokenBucket(state) => {
+            Self::TokenBucket(state) if policy.algorithm() == Algorithm::LeakyBucket => {
                 let is_last = end.is_none_or(|end| state.ends_at(end));
                 state.refund(policy.quota_ref(), now_us, if is_last { cost } else { 0 });
+            }
+            Self::TokenBucket(_) | Self::Traced(_) => {
+                self.with_trace(|state| state.refund(policy.quota_ref(), now_us, spent_us, cost, end));
             }
             Self::IntervalBucket(state) => {
                 let is_last = end.is_none_or(|end| state.ends_at(policy.quota_ref(), end));
@@ -310,6 +368,7 @@ impl State {
         let quota = policy.quota_ref();
         match self {
             Self::TokenBucket(state) => state.words(now_us),
+            Self::Traced(state) => state.bucket.words(now_us),
             Self::IntervalBucket(state) => state.words(quota, now_us),
             Self::Window(state) => state.words(quota, now_us),
             #[cfg(feature = "calendar")]
@@ -320,10 +379,12 @@ impl State {
         }
     }
 
-    /// Returns the time at which the state equals a fresh one. It is not after the current time when the state is fresh.
+    /// Returns the time at which the state equals a fresh one. It is not after the current time when the state is fresh. A
+    /// trace stays until nobody can claim a unit.
     pub(crate) fn fresh_at(&self, policy: &Policy) -> u64 {
         match self {
             Self::TokenBucket(state) => state.fresh_at(),
+            Self::Traced(state) => state.fresh_at(),
             Self::IntervalBucket(state) => state.fresh_at(policy.quota_ref()),
             Self::Window(state) => state.fresh_at(policy.quota_ref()),
             #[cfg(feature = "calendar")]
@@ -340,6 +401,7 @@ impl State {
         match self {
             // The end of the second, so that further charges within it do not change the expiry.
             Self::TokenBucket(state) => (state.full_us() / 1_000_000 + 1) * 1_000,
+            Self::Traced(state) => (state.ends_us() / 1_000_000 + 1) * 1_000,
             _ => self.fresh_at(policy) / 1_000 + 1,
         }
     }
@@ -349,6 +411,10 @@ impl State {
     pub(crate) fn to_value(&self, policy: &Policy) -> Value {
         match self {
             Self::TokenBucket(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
+            Self::Traced(state) => {
+                let trace = state.trace.map(|trace| super::stored::doubles(&trace.words()));
+                Value::Bytes([state.bucket.to_bytes(policy.quota_ref()), trace.unwrap_or_default()].concat())
+            }
             Self::IntervalBucket(state) => Value::Bytes(state.to_bytes()),
             Self::Window(state) => Value::Bytes(state.to_bytes(policy.quota_ref())),
             #[cfg(feature = "calendar")]
@@ -356,6 +422,15 @@ impl State {
             Self::SlidingWindow(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingBuckets(state) => Value::Bytes(state.to_bytes()),
             Self::SlidingLog(state) => Value::List(state.to_list()),
+        }
+    }
+}
+
+impl From<Traced> for State {
+    fn from(state: Traced) -> Self {
+        match state.trace {
+            Some(_) => Self::Traced(Box::new(state)),
+            None => Self::TokenBucket(state.bucket),
         }
     }
 }

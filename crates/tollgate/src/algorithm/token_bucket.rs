@@ -96,17 +96,17 @@ impl State {
         (self.full_us, self.part) == end
     }
 
+    /// Returns up to `cost` units, whenever they were spent.
     pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
         // No more than this is spent, and the time of more units may exceed 64 bits.
-        let (whole, part) = quota.span(cost.min(quota.burst() * MOST_BURSTS));
-        let ahead = self.ahead(now_us);
-        if ahead <= (whole, part) {
-            (self.full_us, self.part) = (now_us, 0);
-        } else {
-            let borrow = u64::from(ahead.1 < part);
-            self.full_us -= whole + borrow;
-            self.part = ahead.1 + borrow * quota.amount() - part;
-        }
+        self.subtract(quota, quota.span(cost.min(quota.burst() * MOST_BURSTS)).min(self.ahead(now_us)));
+    }
+
+    /// Makes a time of units that are spent accrue at once.
+    pub(super) fn subtract(&mut self, quota: &Quota, given: Span) {
+        let borrow = u64::from(self.part < given.1);
+        self.full_us -= given.0 + borrow;
+        self.part = self.part + borrow * quota.amount() - given.1;
     }
 
     /// Returns the state that has these words at `now_us`.
@@ -124,11 +124,10 @@ impl State {
         self.full_us + u64::from(!self.part.is_multiple_of(MARK))
     }
 
-    fn ahead(&self, now_us: u64) -> Span {
+    pub(super) fn ahead(&self, now_us: u64) -> Span {
         (self.full_us - now_us, self.part)
     }
 
-    #[cfg(feature = "testing")]
     pub(crate) fn full_us(&self) -> u64 {
         self.full_us
     }

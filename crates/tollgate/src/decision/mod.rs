@@ -6,6 +6,8 @@ mod policy_state;
 mod scripted;
 
 use std::{fmt, time::Duration};
+#[cfg(feature = "redis")]
+use std::{sync::LazyLock, time::Instant};
 
 pub use denied::Denied;
 pub use key_state::KeyState;
@@ -18,6 +20,8 @@ use crate::{
     policy_levels::PolicyLevels,
     quota::Span,
 };
+#[cfg(feature = "redis")]
+use crate::{clock::micros, runtime};
 
 /// Holds the outcome of a check: allowed or denied, and what every policy has left.
 ///
@@ -50,6 +54,13 @@ pub struct Decision {
     /// `enum`, for the same reason.
     in_process: u8,
 }
+
+/// Marks the time of a decision that is on a clock of the process: the store did not say when it decided.
+const HERE: u64 = 1 << 63;
+
+/// The start of the clock of such times.
+#[cfg(feature = "redis")]
+static ORIGIN: LazyLock<Instant> = LazyLock::new(runtime::now);
 
 /// Marks a remembered denial.
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store remembers"))]
@@ -241,24 +252,44 @@ impl Decision {
         Duration::from_micros(turns.max().unwrap_or(0))
     }
 
-    /// Returns the end of the places that the request has in the queue of the policy at this place of the set, or in its
-    /// debt. `None` for a policy that has given out no places.
-    pub(crate) fn end_of(&self, at: usize) -> Option<Span> {
+    /// Returns the time from this decision until the token bucket at this place of the set is full, or the queue empty. Of an
+    /// interval bucket that the request left in debt, the time until the next fill and the missing units. `None` for every
+    /// other policy.
+    ///
+    /// The level of a leased policy counts units that replicas held, which may have come back. So the time is that of the
+    /// units of the request alone.
+    pub(crate) fn ahead_of(&self, at: usize) -> Option<Span> {
         let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
         let charge = self.charge();
+        let units = charge.of(at).units();
         // Only a check under ceilings goes into debt.
-        let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, charge.of(at).units()) > 0;
+        let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, units) > 0;
         match policy.algorithm() {
-            Algorithm::LeakyBucket => Some((self.at_us + level.words[0], level.words[1])),
-            Algorithm::TokenBucket if is_owed() => Some((self.at_us + level.words[0], level.words[1])),
-            Algorithm::IntervalBucket if is_owed() => Some((self.at_us + level.words[1], level.words[0])),
+            Algorithm::TokenBucket if policy.lease().is_some() => {
+                let quota = policy.quota_ref();
+                Some(quota.span(units.min(quota.burst())))
+            }
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Some((level.words[0], level.words[1])),
+            Algorithm::IntervalBucket if is_owed() => Some((level.words[1], level.words[0])),
             _ => None,
         }
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.
     pub(crate) fn at_us(&self) -> u64 {
-        self.at_us
+        if self.at_us & HERE == 0 { self.at_us } else { 0 }
+    }
+
+    /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at `sent`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn here_us(sent: Instant) -> u64 {
+        HERE | micros(sent.saturating_duration_since(*ORIGIN))
+    }
+
+    /// Returns how long ago the request was sent to a store that did not say when it decided.
+    #[cfg(feature = "redis")]
+    pub(crate) fn age_us(&self) -> Option<u64> {
+        (self.at_us & HERE > 0).then(|| Self::here_us(runtime::now()).saturating_sub(self.at_us))
     }
 }
 
@@ -270,5 +301,22 @@ impl fmt::Debug for Decision {
             .field("cost", &self.cost.units())
             .field("states", &self.states().collect::<Vec<_>>())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lease, Policy, Quota};
+
+    #[test]
+    fn what_replicas_held_is_not_missing_after_the_decision() {
+        let policy = Policy::token_bucket("bucket", Quota::per_hour(3_600));
+        let ahead = |policy: Policy| {
+            let levels = PolicyLevels::one(PolicyLevel { fits: true, words: [900_000_000, 0, 0, 0] });
+            Decision::from_levels(&PolicySet::from(policy), levels, Cost::new(5).into(), 1).ahead_of(0)
+        };
+        assert_eq!(ahead(policy.clone()), Some((900_000_000, 0)));
+        assert_eq!(ahead(policy.leased(Lease::new())), Some((5_000_000, 0)));
     }
 }

@@ -184,6 +184,11 @@ impl Account {
         }
     }
 
+    /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
+    pub fn remember(&mut self, policy: &Policy, now_us: u64) {
+        self.state.remember(policy, now_us);
+    }
+
     /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled state.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
         self.state.refund(policy, now_us, spent_us, cost, None);

@@ -70,12 +70,13 @@ impl Tables for BranchTables<'_> {
 pub(super) fn check_in(table: &mut StateTable, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
     match check.policies.shared() {
         [policy] if !check.charge().is_capped() => PolicyLevels::one(table.check_one(hash, check, policy, now_us)),
-        _ => check_all(&mut OneTable { table, hash, key: check.key }, check, now_us),
+        _ => check_all(&mut OneTable { table, hash, key: check.key }, check, now_us, false),
     }
 }
 
-/// Decides over all policies of the check, wherever their states are, and charges all or none.
-pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
+/// Decides over all policies of the check, wherever their states are, and charges all or none. The charge of a reservation
+/// is remembered, because its commit may return units late.
+pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64, is_reserved: bool) -> PolicyLevels {
     let mut loaded = load(tables, check, |at| check.charge().ask(at), now_us);
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
     let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
@@ -85,6 +86,9 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64)
         let is_charged = is_admitted && cost > 0;
         if is_charged {
             state.charge(policy, now_us, cost, check.tag);
+            if is_reserved {
+                state.remember(policy, now_us);
+            }
         }
         // A peek changes no stored state.
         *is_written = is_charged || (*mended && cost > 0);
@@ -120,7 +124,8 @@ pub(super) fn refund(
 ) {
     change(tables, check, now_us, spent_us, |at| {
         let cost = check.cost_of(at).units();
-        let end = || decision.and_then(|decision| decision.end_of(at));
+        let ahead = || decision.and_then(|decision| decision.ahead_of(at));
+        let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
         if cost == 0 { Change::None } else { Change::Refund(cost, end()) }
     });
 }
@@ -136,7 +141,7 @@ pub(super) fn reserve(
     if let Some(record) = tables.records().get_mut(check.policies, check.key, id, now_us) {
         return record.repeated(check.policies);
     }
-    let levels = check_all(tables, check, now_us);
+    let levels = check_all(tables, check, now_us, true);
     if levels.fit() {
         tables.records().insert(check.policies, check.key, id, Record::new(check, &levels, now_us, life_us));
     }

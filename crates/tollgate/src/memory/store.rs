@@ -127,7 +127,7 @@ impl MemoryStore {
     #[cold]
     fn decide_branches(&self, check: Check<'_>) -> Decision {
         let (levels, now_us) =
-            self.locked(check.key, |tables, now_us| (decision::check_all(tables, check, now_us), now_us));
+            self.locked(check.key, |tables, now_us| (decision::check_all(tables, check, now_us, false), now_us));
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 

@@ -7,7 +7,8 @@ impl Policy {
     /// Limits requests by a token bucket: an average rate with bursts.
     ///
     /// The bucket holds up to b units (the burst) and gains n units per period W continuously.
-    /// Admits at most b + ⌊n·L/W⌋ units in any interval of length L. The value in Redis has 24 bytes.
+    /// Admits at most b + ⌊n·L/W⌋ units in any interval of length L. The value in Redis has 24 bytes, and 64 after
+    /// reservations and late refunds.
     ///
     /// This is the right choice for most limits. Use [`sliding_buckets`](Self::sliding_buckets)
     /// when a client must never get more than n units in any period.

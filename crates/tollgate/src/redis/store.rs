@@ -18,8 +18,8 @@ use super::{
     server::Server,
 };
 use crate::{
-    Check, CheckFuture, Cost, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
-    ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT,
+    Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet,
+    ReplicaCount, ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT, runtime,
 };
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
@@ -186,6 +186,7 @@ impl Store for RedisStore {
         let charge = if is_held { Cost::ZERO.into() } else { check.charge().to_owned() };
         let (inner, policies, key) = (Arc::clone(inner), check.policies.clone(), check.key.clone());
         let deadline = check.deadline;
+        let sent = deadline.map_or_else(runtime::now, Deadline::start);
         StoreFuture::pending(async move {
             let (script, keys) = (policies.shape().look(), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
@@ -195,7 +196,7 @@ impl Store for RedisStore {
                     command.arg("");
                 }
             });
-            protocol::decision(&policies, charge.borrow(), &reply.await?)
+            protocol::decision(&policies, charge.borrow(), sent, &reply.await?)
         })
     }
 
@@ -213,19 +214,21 @@ impl Store for RedisStore {
         }
         let inner = Arc::clone(&self.0);
         let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
-        let end = |at| decision.and_then(|decision| decision.end_of(at));
+        let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
         // A refund to the end of a debt has the script of a check under ceilings.
         let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
-        let ends: SmallVec<[_; 1]> =
-            if is_capped || policies.is_queued() { (0..policies.len()).map(end).collect() } else { SmallVec::new() };
+        let ahead: SmallVec<[_; 1]> =
+            if is_capped || policies.is_queued() { (0..policies.len()).map(ahead).collect() } else { SmallVec::new() };
+        // A time below zero counts back from the time of the refund.
+        let since = decision.and_then(Decision::age_us).unwrap_or(0);
         let deadline = check.deadline;
         StoreFuture::pending(async move {
             let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
-                let spent = spent_us.map_or(-1.0, |at_us| at_us as f64);
-                let end = |at: usize| ends.get(at).copied().flatten();
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, is_capped, end));
+                let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
+                let ahead = |at: usize| ahead.get(at).copied().flatten();
+                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, is_capped, ahead));
             });
             let reply = reply.await;
             inner.forget(&key);

@@ -86,8 +86,8 @@ impl Record {
             Some(0) => Change::None,
             Some(more) => Change::Owe(more),
             None => {
-                let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
-                let end = is_queue.then(|| (self.at_us + charged.words[0], charged.words[1]));
+                let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+                let end = is_bucket.then(|| (self.at_us + charged.words[0], charged.words[1]));
                 Change::Refund(charged.cost - cost.units(), end)
             }
         }

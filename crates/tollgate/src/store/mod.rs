@@ -66,8 +66,10 @@ use crate::{
 /// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
 ///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
 ///     8 times the time from exhausted to fresh.
-/// 20. **Ceiling.** A check under a [ceiling](crate::Ceiling) is denied when more would be spent than the ceiling allows, and
+/// 19. **Ceiling.** A check under a [ceiling](crate::Ceiling) is denied when more would be spent than the ceiling allows, and
 ///     3 and 5 hold for it. The stored state is the same under every ceiling.
+/// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token bucket may
+///     return less, and returns what was spent last in full.
 ///
 /// # Permits
 ///

@@ -123,7 +123,7 @@ impl Script {
         let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
-        let is_queued = |policy: &&crate::Policy| policy.algorithm() == crate::Algorithm::LeakyBucket;
+        let is_queued = |policy: &&crate::Policy| protocol::is_queued(policy.algorithm(), self.is_capped());
         let ends = self.policies.iter().filter(is_queued).flat_map(|_| ["-1".to_owned(), "0".to_owned()]);
         call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).chain(ends).collect()
     }
@@ -184,7 +184,7 @@ impl Script {
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
-    /// Returns the words of `EVALSHA` for a refund of what a decision spent.
+    /// Returns the words of `EVALSHA` for a refund of what a decision spent at `spent_us`.
     #[must_use]
     pub fn refund_decision(
         &self,
@@ -192,10 +192,12 @@ impl Script {
         costs: impl Into<Costs>,
         now_us: Option<u64>,
         decision: &Decision,
+        spent_us: u64,
     ) -> Vec<Vec<u8>> {
-        let (charge, spent) = (self.charge(costs), decision.at_us() as f64);
-        let end = |at| decision.end_of(at);
-        let packed = protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, self.is_capped(), end);
+        let (charge, spent) = (self.charge(costs), spent_us as f64);
+        let ahead = |at| decision.ahead_of(at);
+        let packed =
+            protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, self.is_capped(), ahead);
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
@@ -218,7 +220,7 @@ impl Script {
     ///
     /// The reply is not one that the script makes.
     pub fn read(&self, costs: impl Into<Costs>, reply: &Value) -> Result<Decision, Error> {
-        protocol::decision(&self.policies, self.charge(costs).borrow(), reply)
+        protocol::decision(&self.policies, self.charge(costs).borrow(), crate::runtime::now(), reply)
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.

@@ -239,6 +239,9 @@ impl LeaseStream<'_> {
         if decision.is_denied() {
             return Ok(0);
         }
+        if cost > 0 {
+            self.pure.remember(&self.policies, key, self.now_us);
+        }
         let last = [0, cost, self.dice.below(100), self.dice.below(4_000)][self.dice.below(4) as usize];
         let words = script.commit(&subject, &id, Cost::new(last), number, Some(self.now_us));
         self.run(script.commit_sha(), script.commit_text(), words)?;

@@ -60,6 +60,14 @@ impl PureServer {
         (format!("{decision:?}"), grant)
     }
 
+    /// Lets the states that a reservation has charged remember what a late refund has to know.
+    pub(super) fn remember(&mut self, policies: &PolicySet, key: u64, now_us: u64) {
+        for policy in policies.iter() {
+            let held = self.0.get_mut(&name(key, policy)).expect("stored as it was charged");
+            held.account.remember(policy, now_us);
+        }
+    }
+
     /// Refunds units that were spent at a time.
     pub(super) fn refund(&mut self, policies: &PolicySet, key: u64, now_us: u64, spent_us: u64, cost: u64) {
         let (accounts, _) = self.settled(policies, key, now_us);

@@ -26,10 +26,13 @@ fn a_refund_returns_at_most_the_spent_units_and_creates_no_state() {
         let bench = Bench::new(policy);
         bench.refund(1, None);
         assert!(bench.store.is_empty());
+        let decision = bench.check(1);
+        bench.refund(u64::MAX, Some(&decision));
+        assert_eq!(bench.remaining(), bench.policy().quota().burst());
+        assert!(bench.store.is_empty(), "{:?}", bench.policy());
         let _ = bench.check(1);
         bench.refund(u64::MAX, None);
         assert_eq!(bench.remaining(), bench.policy().quota().burst());
-        assert!(bench.store.is_empty(), "{:?}", bench.policy());
     }
 }
 

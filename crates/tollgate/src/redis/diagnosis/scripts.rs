@@ -11,6 +11,7 @@ use crate::{
         replicas,
         server::Server,
     },
+    runtime,
 };
 
 /// The amount per minute of the policies that are tried.
@@ -84,7 +85,7 @@ pub(super) async fn try_policies(
                 break;
             };
             if script.sha == shape.check(false).sha {
-                let decision = protocol::decision(&set, charge.borrow(), &reply)?;
+                let decision = protocol::decision(&set, charge.borrow(), runtime::now(), &reply)?;
                 left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
             }
         }

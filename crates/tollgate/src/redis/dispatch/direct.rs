@@ -95,7 +95,7 @@ async fn call(
         Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true, None).await,
     };
     match answer {
-        Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), &value)),
+        Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value)),
         Err(CallError::NotExecuted(not_executed)) => Err(NoReply::NotExecuted(not_executed)),
         Err(CallError::Failed(error)) => Ok(Err(error)),
     }

@@ -258,7 +258,10 @@ impl Group {
             _ if self.is_leased() => self.reply_leasing(&value),
             (1, _) => {
                 let request = Arc::clone(self.request(0));
-                reply_all(self.subjects, &protocol::decision(&request.policies, request.charge.borrow(), &value));
+                reply_all(
+                    self.subjects,
+                    &protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value),
+                );
                 return;
             }
             (_, true) => self.reply_uniform(&value),

@@ -23,22 +23,23 @@ pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &P
     packed(now, seen, charge, None, policies)
 }
 
-/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund.
+/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x for
+/// x microseconds before.
 ///
-/// `end` returns the end of the places of the request in the queue of a policy: only the last places can be returned.
-/// Without one, the last places are returned. `is_capped` tells whether the buckets that may be in debt have such places, too.
+/// `ahead` returns the time from the request until the bucket of a policy is full, or its queue empty.
+/// `is_capped` tells whether the request had a ceiling: an interval bucket that went into debt has given out places, too.
 pub(crate) fn pack_refund(
     now: f64,
     charge: ChargeRef<'_>,
     spent: f64,
     policies: &PolicySet,
     is_capped: bool,
-    end: impl Fn(usize) -> Option<Span>,
+    ahead: impl Fn(usize) -> Option<Span>,
 ) -> SmallVec<[u8; PACKED]> {
     let mut packed = packed(now, now, charge, Some(spent), policies);
     for (at, policy) in policies.iter().enumerate() {
         if script::is_queued(policy.algorithm(), is_capped) {
-            let (whole, part) = end(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
+            let (whole, part) = ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
             packed.extend_from_slice(&whole.to_le_bytes());
             packed.extend_from_slice(&part.to_le_bytes());
         }
@@ -252,7 +253,8 @@ mod tests {
         assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
         assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
         let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), false, |_| None);
-        assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..]].concat());
+        // A token bucket takes the words of the request, which are not known here.
+        assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..], &[-1.0, 0.0]].concat());
     }
 
     #[test]

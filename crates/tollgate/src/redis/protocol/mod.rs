@@ -18,6 +18,6 @@ pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes, reserve
 pub(crate) use script::Script;
 #[cfg(feature = "testing")]
 pub(crate) use script::numbers;
-pub(crate) use script::{is_short, is_tagged};
+pub(crate) use script::{is_queued, is_short, is_tagged};
 pub(in crate::redis) use script_error::unwrapped;
 pub(crate) use shape::Shape;

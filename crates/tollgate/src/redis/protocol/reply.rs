@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -15,11 +17,16 @@ use crate::{
 const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
-/// denies is sent as −1 − word. A bare integer is the first word of a single policy.
-pub(crate) fn decision(policies: &PolicySet, charge: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
+/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `sent` stands for it.
+pub(crate) fn decision(
+    policies: &PolicySet,
+    charge: ChargeRef<'_>,
+    sent: Instant,
+    reply: &Value,
+) -> Result<Decision, Error> {
     let (words, at_us) = match reply {
         Value::Array(reply) => timed(reply)?,
-        bare => (std::slice::from_ref(bare), 0),
+        bare => (std::slice::from_ref(bare), Decision::here_us(sent)),
     };
     let count = words_of_check(policies, charge.is_capped());
     if words.len() != count {

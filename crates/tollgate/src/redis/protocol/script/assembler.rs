@@ -211,7 +211,9 @@ fn held_lines(parts: &[Part]) -> Vec<String> {
         lines.push("do".to_owned());
         lines.push(format!("  local held, first, second = unpack('<ddd', record, {})", HEAD + (at - 1) * ENTRY + 1));
         if part.queued {
-            lines.push("  last_1, last_part_1 = spent + first, second".to_owned());
+            // The words of a leased policy count what replicas held, which may have come back.
+            let words = if part.leased { "-1, 0" } else { "first, second" };
+            lines.push(format!("  last_1, last_part_1 = {words}"));
         }
         lines.push("  more_1, cost_1 = cost_1 > held, math.min(math.abs(held - cost_1), 9007199254740991)".to_owned());
         lines.push("end".to_owned());

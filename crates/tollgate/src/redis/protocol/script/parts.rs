@@ -14,7 +14,7 @@ pub(super) struct Part {
     pub(super) parted: bool,
     /// Tells whether the tag of the request is stored.
     pub(super) tagged: bool,
-    /// Tells whether each unit has a place in a queue, so that only the last place can be returned.
+    /// Tells whether a refund depends on the time until the bucket is full, as it was after the request.
     pub(super) queued: bool,
     /// Set when the words are the used units and three times.
     pub(super) is_counted: bool,
@@ -161,10 +161,10 @@ pub(crate) fn is_short(policy: &Policy) -> bool {
     part(policy.algorithm(), form).parted && quota.period_us().is_multiple_of(quota.amount())
 }
 
-/// Returns whether each unit has a place in a queue, so that a refund names the places. `is_capped` tells whether the request
-/// had a ceiling: a bucket that went into debt has given out places, too.
+/// Returns whether a refund depends on the time until the bucket is full, as it was after the request. `is_capped` tells
+/// whether the request had a ceiling: an interval bucket that went into debt has given out places.
 pub(crate) fn is_queued(algorithm: Algorithm, is_capped: bool) -> bool {
-    algorithm == Algorithm::LeakyBucket || is_capped && algorithm.has_burst()
+    matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) || is_capped && algorithm.has_burst()
 }
 
 /// Returns whether a check over this algorithm has a tag argument.
