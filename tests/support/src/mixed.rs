@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollgate::{
-    Algorithm, Cost, Costs, Key, Policy, PolicySet,
+    Algorithm, Ceiling, Cost, Costs, Key, Policy, PolicySet,
     testing::{self, MixedBatch, MixedSubject, Script},
 };
 
@@ -18,6 +18,8 @@ pub struct MixedStream {
     dice: Dice,
     first: Algorithm,
     algorithms: Vec<Algorithm>,
+    /// Tells whether every second batch has ceilings.
+    is_capped: bool,
     /// The policies of each key at its last check.
     held: HashMap<u64, PolicySet>,
 }
@@ -26,7 +28,33 @@ impl MixedStream {
     /// Creates the stream of this seed. The first policy of its sets is of this algorithm.
     #[must_use]
     pub fn new(seed: u64, first: Algorithm) -> Self {
-        Self { dice: Dice::new(seed), first, algorithms: Vec::new(), held: HashMap::new() }
+        Self { dice: Dice::new(seed), first, algorithms: Vec::new(), is_capped: false, held: HashMap::new() }
+    }
+
+    /// Creates a stream in which every second batch has ceilings, below the burst and above.
+    #[must_use]
+    pub fn capped(seed: u64, first: Algorithm) -> Self {
+        Self { is_capped: true, ..Self::new(seed, first) }
+    }
+
+    /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks under ceilings have no tag.
+    fn draw_ceilings(&mut self, subjects: &mut [MixedSubject]) -> Option<Vec<Vec<Ceiling>>> {
+        if !self.is_capped || self.dice.below(2) == 0 {
+            return None;
+        }
+        let draw = |subject: &mut MixedSubject| {
+            subject.tag.clear();
+            let most = |policy: &Policy| {
+                let of_run = |(costs, _): &(Costs, usize)| costs.cost_of(policy.name()).unwrap_or(Cost::ZERO);
+                subject.runs.iter().map(of_run).max().unwrap_or(Cost::ZERO)
+            };
+            let costs = subject
+                .policies
+                .iter()
+                .fold(Costs::new(Cost::ZERO), |costs, policy| costs.with(policy.name().to_owned(), most(policy)));
+            policies::ceilings(&mut self.dice, &subject.policies, &costs)
+        };
+        Some(subjects.iter_mut().map(draw).collect())
     }
 
     fn draw(&mut self) -> Vec<MixedSubject> {
@@ -122,7 +150,8 @@ pub fn compare(
     let mut names: HashMap<String, String> = HashMap::new();
     let mut checks = 0;
     for round in 0..rounds {
-        let subjects = stream.draw();
+        let mut subjects = stream.draw();
+        let ceilings = stream.draw_ceilings(&mut subjects);
         let Some(first) = subjects.first() else { continue };
         let (step, back) = stream.step(&first.policies);
         let now = (single.now() + step - back).min(START_US + 1_000_000_000_000_000);
@@ -141,7 +170,7 @@ pub fn compare(
             redis.owe(&first.policies, &first.key, units);
             single.owe(&first.policies, &first.key, units);
         }
-        let batch = MixedBatch::new(subjects.clone());
+        let batch = MixedBatch::new(subjects.clone()).under(ceilings.clone());
         let mut call = batch.call(Some(now));
         let sha = names.entry(batch.sha().to_owned()).or_insert_with(|| {
             let reply = redis.run(&["SCRIPT", "LOAD", &alter(batch.text())]);
@@ -154,12 +183,16 @@ pub fn compare(
             return Err(format!("round {round}: {}", reply.text()));
         }
         let decided = batch.decisions(reply.bytes()).map_err(|error| format!("round {round}: {error}"))?;
-        for (subject, decided) in subjects.iter().zip(decided) {
-            let place = || format!("round {round} at {now}: {subject:?}");
+        for (at, (subject, decided)) in subjects.iter().zip(decided).enumerate() {
+            let ceilings = ceilings.as_ref().map(|ceilings| &*ceilings[at]);
+            let place = || format!("round {round} at {now}: {subject:?} under {ceilings:?}");
             for ((costs, count), decided) in subject.runs.iter().zip(decided) {
                 assert_eq!(decided.len(), *count);
                 for (at, decision) in decided.iter().enumerate() {
-                    let expected = single.check_costs(&subject.policies, &subject.key, costs, &subject.tag);
+                    let expected = match ceilings {
+                        Some(ceilings) => single.check_under(&subject.policies, &subject.key, costs, ceilings),
+                        None => single.check_costs(&subject.policies, &subject.key, costs, &subject.tag),
+                    };
                     checks += 1;
                     let is_alike = figures(decision) == figures(&expected) && decision.delay() == expected.delay();
                     if !is_alike || testing::at_us(decision) != now {

@@ -1,7 +1,7 @@
 //! A batch decides as the same checks one by one: for every algorithm, for sets, and for equal keys.
 
 use tollgate::{
-    Cost, Key,
+    Cost, Costs, Key,
     testing::{ALGORITHMS, Script},
 };
 use tollgate_test_support::{
@@ -10,6 +10,16 @@ use tollgate_test_support::{
 
 #[test]
 fn a_batch_decides_as_the_same_checks_one_by_one() {
+    agree(false);
+}
+
+#[test]
+fn a_batch_under_ceilings_decides_as_the_same_checks_one_by_one() {
+    agree(true);
+}
+
+/// Compares batches with the same checks in process. `is_capped` gives every second batch ceilings.
+fn agree(is_capped: bool) {
     let mut redis = InRedis::new();
     let mut checks = 0;
     for algorithm in ALGORITHMS {
@@ -22,8 +32,6 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 if dice.below(20) == 0 {
                     set = policies::set(&mut dice, algorithm, 4);
                 }
-                let script = Script::new(set.clone());
-                redis.load(script.batch_text());
                 let quota = set.iter().next().expect("a policy").quota();
                 let period = quota.period().as_micros() as u64;
                 let step = dice.pick(&[0, 1, period / quota.amount(), period, dice.clone().below(period)]);
@@ -31,6 +39,10 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 oracle.set_now((oracle.now() + step - back).min(START_US + 1_000_000_000_000_000));
                 let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a policy");
                 let cost = dice.pick(&[0, 1, 1, 1, least, 1 + dice.clone().below(least)]);
+                let costs = Costs::new(Cost::new(cost));
+                let ceilings = (is_capped && dice.below(2) == 0).then(|| policies::ceilings(&mut dice, &set, &costs));
+                let script = Script::new(set.clone()).under(ceilings.clone());
+                redis.load(script.batch_text());
                 let most = dice.pick(&[1, 1, 4, 30]);
                 let keys: Vec<(Key, usize)> = (0..10_u64)
                     .filter(|_| dice.below(2) == 0)
@@ -55,7 +67,10 @@ fn a_batch_decides_as_the_same_checks_one_by_one() {
                 for ((key, count), decisions) in keys.iter().zip(decisions) {
                     assert_eq!(decisions.len(), *count);
                     for (at, decision) in decisions.iter().enumerate() {
-                        let expected = oracle.check(&set, key, cost);
+                        let expected = match &ceilings {
+                            Some(ceilings) => oracle.check_under(&set, key, &costs, ceilings),
+                            None => oracle.check(&set, key, cost),
+                        };
                         assert_eq!(figures(decision), figures(&expected), "{} check {at} of {count}", place());
                         assert_eq!(decision.delay(), expected.delay(), "{}", place());
                         checks += 1;

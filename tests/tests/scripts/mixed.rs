@@ -13,12 +13,18 @@ use tollgate_test_support::{
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
-fn agree(redis: &mut InRedis, single: impl Fn() -> Box<dyn Subject>, seeds: u64, rounds: usize) {
+fn agree(
+    redis: &mut InRedis,
+    single: impl Fn() -> Box<dyn Subject>,
+    seeds: u64,
+    rounds: usize,
+    stream: fn(u64, Algorithm) -> MixedStream,
+) {
     let mut checks = 0;
     let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
     for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
         for seed in 0..seeds {
-            let mut stream = MixedStream::new(seed, algorithm);
+            let mut stream = stream(seed, algorithm);
             match compare(redis, &mut *single(), &mut stream, rounds, &str::to_owned) {
                 Ok(count) => checks += count,
                 Err(disagreement) => panic!("{algorithm:?} seed {seed}: {disagreement}"),
@@ -30,19 +36,24 @@ fn agree(redis: &mut InRedis, single: impl Fn() -> Box<dyn Subject>, seeds: u64,
 
 #[test]
 fn a_mixed_batch_decides_as_the_same_checks_in_process() {
-    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 30, 60);
+    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 30, 60, MixedStream::new);
 }
 
 #[test]
 fn a_mixed_batch_decides_as_the_same_checks_one_by_one_at_a_server() {
-    agree(&mut InRedis::new(), || Box::new(InRedis::new()), 2, 40);
+    agree(&mut InRedis::new(), || Box::new(InRedis::new()), 2, 40, MixedStream::new);
+}
+
+#[test]
+fn a_mixed_batch_under_ceilings_decides_as_the_same_checks_in_process() {
+    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 20, 60, MixedStream::capped);
 }
 
 #[test]
 fn a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process() {
     let deployment = Deployment::start(Kind::Valkey, "a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process");
     let Some(Deployment::Single(server)) = deployment else { return };
-    agree(&mut InRedis::on(server), || Box::new(InMemory::new()), 3, 60);
+    agree(&mut InRedis::on(server), || Box::new(InMemory::new()), 3, 60, MixedStream::new);
 }
 
 /// A mistake: the algorithm, the text of its script, and the wrong text in its place.

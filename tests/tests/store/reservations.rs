@@ -8,7 +8,7 @@ use tollgate::{
     Settlement,
 };
 use tollgate_test_support::{
-    Deployment, Kind, PATIENCE, lost_settlements::LostSettlements, patient_limiter, remaining_of_each,
+    Deployment, Kind, PATIENCE, START_US, lost_settlements::LostSettlements, patient_limiter, remaining_of_each,
 };
 use tollgate_tests::RedisServer;
 
@@ -115,6 +115,40 @@ async fn the_same_id_is_charged_once_and_answers_the_same() {
         assert_eq!(remaining_of_each(&other, "acme").await, [0]);
         assert_eq!(reservation.commit(Cost::new(4)).await.expect("settled"), Settlement::Settled);
         assert_eq!(remaining_of_each(&other, "acme").await, [1]);
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_that_would_wait_too_long_is_denied_by_the_decision_itself() {
+    let deployment = Deployment::start(Kind::Server, "a_reservation_that_would_wait_too_long_is_denied");
+    let deployment = deployment.expect("redis is always there");
+    let clock = Clock::manual(START_US);
+    let redis = deployment.builder("held").clock(clock.clone()).connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let calls = Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100));
+    let millis = Duration::from_millis;
+    let over_redis = patient_limiter(redis, [calls.clone(), TOKENS]);
+    for (trips, limiter) in [(4, over_redis), (0, patient_limiter(memory, [calls, TOKENS]))] {
+        let reserve = async |max_wait| {
+            let reserve = limiter.reserve("acme", [("calls", 1), ("tokens", 70)]).max_wait(max_wait);
+            reserve.await.expect("a decision").decision().clone()
+        };
+        for delay in [0, 100] {
+            assert_eq!(reserve(millis(150)).await.delay(), millis(delay));
+        }
+        let before = deployment.calls(&["eval", "evalsha"]);
+        for wait in [0, 1, 150, 199] {
+            let denied = reserve(millis(wait)).await;
+            assert_eq!(denied.retry_after(), Some(millis(200 - wait)), "{denied:?}");
+        }
+        let sent = deployment.calls(&["eval", "evalsha"]) - before;
+        assert_eq!(sent, trips, "one call for each, and no place is given back");
+        // Nothing was charged by any policy, and the place in the queue is the next one's.
+        assert_eq!(remaining_of_each(&limiter, "acme").await, [98, 9_860]);
+        assert_eq!(reserve(millis(200)).await.delay(), millis(200));
+        clock.advance(millis(150));
+        assert_eq!(reserve(millis(150)).await.delay(), millis(150));
+        assert_eq!(remaining_of_each(&limiter, "acme").await[1], 9_720);
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MixedBatch {
     subjects: Vec<MixedSubject>,
-    ceilings: Option<Vec<Ceiling>>,
+    /// A ceiling for each policy of each subject.
+    ceilings: Option<Vec<Vec<Ceiling>>>,
 }
 
 /// Holds a key of a [`MixedBatch`] and its checks.
@@ -42,16 +43,17 @@ impl MixedBatch {
         Self { subjects, ceilings: None }
     }
 
-    /// Returns the call for checks under a ceiling for each policy, if there are any.
+    /// Returns the call for checks under a ceiling for each policy of each subject, if there are any.
     #[must_use]
-    pub fn under(self, ceilings: Option<Vec<Ceiling>>) -> Self {
+    pub fn under(self, ceilings: Option<Vec<Vec<Ceiling>>>) -> Self {
         Self { ceilings, ..self }
     }
 
-    fn charge(&self, costs: &Costs, policies: &PolicySet) -> Charge {
-        let charge = charge(costs.clone(), policies);
+    /// Returns the charge of a run of the subject at this place.
+    fn charge(&self, at: usize, costs: &Costs) -> Charge {
+        let charge = charge(costs.clone(), &self.subjects[at].policies);
         match &self.ceilings {
-            Some(ceilings) => charge.under(ceilings.iter().copied()),
+            Some(ceilings) => charge.under(ceilings[at].iter().copied()),
             None => charge,
         }
     }
@@ -72,10 +74,10 @@ impl MixedBatch {
     #[must_use]
     pub fn call(&self, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let mut args = MixedArgs::new(time(now_us), self.subjects.len());
-        for subject in &self.subjects {
+        for (at, subject) in self.subjects.iter().enumerate() {
             args.subject(&subject.policies);
             for (costs, count) in &subject.runs {
-                let charge = self.charge(costs, &subject.policies);
+                let charge = self.charge(at, costs);
                 args.run(charge.borrow(), &subject.policies, *count);
             }
         }
@@ -104,15 +106,15 @@ impl MixedBatch {
     pub fn read(&self, reply: &Value) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
         let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
         let mut reply = MixedReply::new(self.subjects[0].policies.shape(), runs, reply)?;
-        let decisions = |subject: &MixedSubject| {
+        let decisions = |(at, subject): (usize, &MixedSubject)| {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;
-                let charge = self.charge(costs, &subject.policies);
-                Ok((0..*count).map(|at| outcome.decision(at, &subject.policies, charge.borrow())).collect())
+                let charge = self.charge(at, costs);
+                Ok((0..*count).map(|check| outcome.decision(check, &subject.policies, charge.borrow())).collect())
             };
             subject.runs.iter().map(decisions).collect()
         };
-        self.subjects.iter().map(decisions).collect()
+        self.subjects.iter().enumerate().map(decisions).collect()
     }
 }
 
