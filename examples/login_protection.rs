@@ -8,7 +8,7 @@
 //! curl -i http://127.0.0.1:3000/login --json '{"user": "berta", "password": "secret"}'
 //! ```
 //!
-//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After` and a problem document.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After`, and nothing else.
 //! `ANNA` is the same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one
 //! address, for any users, also lead to 429, and so do thirty for one user from all addresses. A right password costs
 //! nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once all pass.
@@ -22,7 +22,11 @@
 //! each other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges
 //! every attempt at once and refunds the right ones, and so denies right log-ins while too many others are under way.
 //!
-//! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins.
+//! The answers name no policy and count nothing down (`HeaderFormat::None`, `Empty`): an attacker would read from the fields which
+//! limit to go around, and how many guesses are left before the next user. A person needs `Retry-After` alone.
+//!
+//! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins. A log-in waits
+//! one second for a decision and not 50 ms, so that a machine which is busy for a moment turns nobody away.
 
 use std::{env, time::Duration};
 
@@ -37,8 +41,9 @@ use axum::{
 use tollgate::{Key, KeySecret, Limiter, Outage, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
-    HandlerLimiter, RateLimitLayer, Rejected,
+    HandlerLimiter, HeaderFormat, RateLimitLayer, Rejected,
     key::{KeyExtractor, PeerIp},
+    rejection::Empty,
 };
 
 /// Limits the guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
@@ -97,7 +102,8 @@ fn is_right(user: &str, password: &str) -> bool {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    // Without a decision nobody can log in, so a log-in waits longer for one than other requests do.
+    // Without a decision nobody can log in, so a log-in waits longer for one than other requests do. While Redis is well, no
+    // log-in waits; when it is silent, the first three do.
     let closed = |policies: Vec<Policy>| {
         Limiter::builder(store.clone())
             .policies(policies)
@@ -107,6 +113,8 @@ async fn main() -> Result<(), Failure> {
     };
     let by_address = RateLimitLayer::builder(closed(vec![ADDRESS]), PeerIp::new())
         .charge_after(|status| status == StatusCode::UNAUTHORIZED)
+        .header_format(HeaderFormat::None)
+        .respond_with(Empty)
         .build();
     let guesses = by_address.handler_limiter(closed(vec![GUESSES, USER]));
     let secret = KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));

@@ -10,7 +10,10 @@
 //! that one more passes for each 200 ms that the loop takes. After one second of rest five more pass. `curl -i` shows
 //! the header fields that report the limits to the client.
 //!
-//! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both.
+//! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both, such as
+//! `redis://127.0.0.1/?prefix=shop`.
+
+use std::time::Duration;
 
 use axum::{
     Router,
@@ -29,8 +32,9 @@ async fn main() -> Result<(), Failure> {
     let store = store()?;
     // Both policies are decided in one step: both are charged, or none.
     let search = Limiter::new(store.clone(), [BURST, DAILY]);
-    // While Redis is away, log-ins get a 503 instead of unlimited attempts.
-    let login = Limiter::builder(store).policies(LOGIN).on_outage(Outage::Closed).build();
+    // While Redis is away, log-ins get a 503 instead of unlimited attempts. So they wait longer for a decision than the 50 ms.
+    let closed = Limiter::builder(store).on_outage(Outage::Closed).deadline(Duration::from_secs(1));
+    let login = closed.policies(LOGIN).build();
 
     let router = Router::new()
         .route("/search", get(|| async { "found\n" }).layer(RateLimitLayer::new(search, PeerIp::new())))

@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 use tollgate::{
     Check, CheckFuture, Cost, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
-    ReservationId, Settlement, Store, StoreFuture,
+    ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
 };
 
 /// The number of decisions that a summary describes.
@@ -107,8 +107,8 @@ impl Store for TimedStore {
         self.store.keeps_deadline()
     }
 
-    fn replicas(&self) -> Option<ReplicaCount> {
-        self.store.replicas()
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        self.store.replicas(group)
     }
 }
 

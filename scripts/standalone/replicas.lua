@@ -7,8 +7,12 @@ else
   now = now + 0
 end
 local lapse = ARGV[3] + 0
-redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - lapse))
-redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('%.0f', now + lapse), '+inf')
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lapse / 1000))
-return redis.call('ZCARD', KEYS[1])
+local counts = {}
+for at = 1, #KEYS do
+  redis.call('ZADD', KEYS[at], string.format('%.0f', now), ARGV[2])
+  redis.call('ZREMRANGEBYSCORE', KEYS[at], '-inf', string.format('%.0f', now - lapse))
+  redis.call('ZREMRANGEBYSCORE', KEYS[at], string.format('%.0f', now + lapse), '+inf')
+  redis.call('PEXPIRE', KEYS[at], string.format('%.0f', lapse / 1000))
+  counts[at] = redis.call('ZCARD', KEYS[at])
+end
+return counts

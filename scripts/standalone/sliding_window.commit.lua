@@ -33,7 +33,9 @@ if state_1 and #state_1 == 24 then
     if current > amount_1 or previous > amount_1 then
       local most = amount_1
       local is_owed = current >= 1000000000000000
-      current = current % 1000000000000000
+      if current >= 1000000000000000 then
+        current = current - 1000000000000000
+      end
       if is_owed then
         most = math.min(amount_1 * 8, 4294967295)
       end

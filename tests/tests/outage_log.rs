@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
     Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore,
-    Store, StoreFuture,
+    ReplicaGroup, Store, StoreFuture,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
@@ -208,10 +208,11 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
     };
     acl(&["on", ">secret", "~tollgate:*", "+@all"]);
     let store = RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
-    let (limiter, count) = (limiter(store.clone()), store.replicas().expect("a store that counts"));
+    let group = ReplicaGroup::new("hourly", &HOURLY.into());
+    let (limiter, count) = (limiter(store.clone()), store.replicas(group).expect("a store that counts"));
     wait::until_async("both processes to be counted", PATIENCE, async || {
         let seconds = server.command(&["TIME"]).items()[0].text();
-        server.command(&["ZADD", "tollgate:{replicas}", &format!("{seconds}000000"), "another"]);
+        server.command(&["ZADD", &format!("tollgate:{{replicas}}:{group}"), &format!("{seconds}000000"), "another"]);
         count.get() == NonZeroU32::new(2)
     })
     .await;

@@ -24,11 +24,11 @@ fn panics_in<T>(run: impl FnOnce() -> T + UnwindSafe) -> String {
 fn a_refused_literal_names_the_line_of_the_caller() {
     const QUOTA: Quota = Quota::per_second(1);
     let files = [
-        panics_in(|| Quota::new(0, Duration::from_secs(1))),
-        panics_in(|| Quota::per_second(0)),
-        panics_in(|| Quota::per_minute(0)),
-        panics_in(|| Quota::per_hour(0)),
-        panics_in(|| Quota::per_day(0)),
+        panics_in(|| Quota::new(u64::MAX, Duration::from_secs(1))),
+        panics_in(|| Quota::per_second(u64::MAX)),
+        panics_in(|| Quota::per_minute(u64::MAX)),
+        panics_in(|| Quota::per_hour(u64::MAX)),
+        panics_in(|| Quota::per_day(u64::MAX)),
         panics_in(|| Quota::one_every(Duration::ZERO)),
         panics_in(|| QUOTA.with_burst(0)),
         panics_in(|| QUOTA.with_margin(Duration::MAX)),

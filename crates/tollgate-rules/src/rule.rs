@@ -31,9 +31,10 @@ pub type Metadata = serde_json::Map<String, serde_json::Value>;
 pub enum Limit {
     /// Every request passes, and nothing is counted.
     Unlimited,
-    /// Every request is denied (`requests_per_unit: 0`), and nothing is counted.
+    /// Every request is denied, and nothing is counted: a quota of the rule has an amount of 0, as in `requests_per_unit: 0`
+    /// and `quota: 0/min`.
     Blocked {
-        /// The window that the rule names.
+        /// The period of that quota.
         period: Duration,
     },
     /// Requests are counted against these policies. All of them have to allow a request.
@@ -73,9 +74,18 @@ impl Limit {
         let period = unit.duration();
         let quota = Quota::try_new(requests, period);
         match quota.and_then(|quota| Policy::try_new(name, Algorithm::FixedWindow, quota)) {
-            Ok(policy) => Self::Policies(policy.into()),
-            // The one quota of 32 bits that is refused has no requests.
+            Ok(policy) => Self::of(policy.into()),
+            // No quota of 32 bits is refused.
             Err(_) => Self::Blocked { period },
+        }
+    }
+
+    /// Returns the limit of policies that are checked together.
+    pub(crate) fn of(policies: PolicySet) -> Self {
+        let blocked = policies.iter().map(Policy::quota).find(Quota::is_blocked);
+        match blocked {
+            Some(quota) => Self::Blocked { period: quota.period() },
+            None => Self::Policies(policies),
         }
     }
 }

@@ -101,7 +101,7 @@ fn the_layer_allocates_only_the_header_value_that_it_writes() {
     let policies = limiter().policies().clone();
     let tenants = TenantLimiters::new(limiter(), move |_: u64| std::future::ready(Ok::<_, String>(policies.clone())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert!(runtime.block_on(tenants.limiter_for(&7)).unwrap().is_some());
+    assert!(runtime.block_on(tenants.limiter_for(&7)).unwrap().into_limiter().is_some());
     let tenants = LimiterSource::by_tenant(tenants, |_| Some(7));
     assert_eq!(allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)), 1);
     let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).header_format(HeaderFormat::None).build();

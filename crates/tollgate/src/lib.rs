@@ -162,7 +162,7 @@ pub use key::{Key, KeySecret};
 pub use lease::Lease;
 pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use outage::{Outage, ReplicaCount, Replicas};
+pub use outage::{Outage, ReplicaCount, ReplicaGroup, Replicas};
 pub use permits::{
     Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss, Permit, PermitDenied, PermitGrant, PermitOutcome,
     PermitRequest,
@@ -173,7 +173,7 @@ pub use quota::Quota;
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
 pub use reservation::{Reservation, ReservationId, Settlement};
-pub use selection::Selection;
+pub use selection::{Limited, Selection};
 pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
 pub use stored_state::StoredState;
 pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};

@@ -199,7 +199,8 @@ impl Limiter {
         self.inner.look(&self.policies, &key.into(), charge.borrow()).await.map(KeyState::new)
     }
 
-    /// Refunds up to `cost` units of every policy, and never more than is spent now.
+    /// Refunds up to `cost` units of every policy, and never more than is spent now. A limiter that
+    /// [blocks](PolicySet::is_blocked) refunds nothing.
     ///
     /// The units count as spent at this moment. Prefer [`refund_decision`](Self::refund_decision) when the decision is at
     /// hand: it names the time at which the units were spent, and gives no unit back that has accrued again.

@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::{Algorithm, Error, Quota, algorithm::Buckets, lease::Terms};
 use name::Name;
+pub(crate) use name::hash as hash_name;
 use validity::check;
 
 /// The most policies of a set. With more, one script call would block the Redis server for too long.
@@ -76,6 +77,8 @@ impl Policy {
 
     /// Returns this policy with another quota: the same name, algorithm, level and branch.
     ///
+    /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
+    ///
     /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
     /// policy takes less than 200 bytes. A key that has spent under one quota continues under the other: the state is
     /// that of the policy's name.
@@ -104,11 +107,20 @@ impl Policy {
     /// "Panics".
     pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
         match check(self.name().as_bytes(), self.algorithm, quota) {
-            Ok(()) => self
-                .lease()
-                .map_or(Ok(Self { quota, ..self.clone() }), |lease| Self { quota, ..self.clone() }.try_leased(lease)),
+            Ok(()) => {
+                let policy = Self { quota, ..self.clone() };
+                match self.lease() {
+                    Some(lease) => policy.try_leased(lease),
+                    None => Ok(policy),
+                }
+            }
             Err(invalid) => Err(invalid.error(self.name(), self.algorithm, quota)),
         }
+    }
+
+    /// Returns this policy with a quota that blocks.
+    pub(crate) fn blocked(&self) -> Self {
+        Self { quota: self.quota.blocked(), ..self.clone() }
     }
 
     /// Creates a policy from literals.

@@ -45,7 +45,7 @@ pub struct PolicySet(Arc<Set>);
 struct Set {
     /// Shared one by one: the in-process store keeps the policy that wrote a state.
     policies: Policies,
-    /// The smallest burst of the policies, and so the greatest cost that fits all of them.
+    /// The smallest burst of the policies, and so the greatest cost that fits all of them. 0 when a policy blocks.
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
     reach: u8,
@@ -127,6 +127,18 @@ impl PolicySet {
     #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
         self.0.policies.len()
+    }
+
+    /// Returns whether a policy has an amount of 0, so that every check of the set is [blocked](crate::Decision::is_blocked).
+    #[must_use]
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.0.max_cost == 0
+    }
+
+    /// Returns the same policies with quotas that block.
+    pub(crate) fn blocked(&self) -> Self {
+        Self::of(self.iter().map(|policy| Arc::new(policy.blocked())).collect())
     }
 
     /// Returns whether replicas take units in advance.

@@ -9,6 +9,9 @@ use crate::Error;
 /// The burst equals the amount unless [`with_burst`](Self::with_burst) sets another. Only the
 /// bucket algorithms have a burst of their own: the window algorithms admit the amount.
 ///
+/// An amount of 0 *blocks*: every check is denied, without a wait and without a call of the store. See
+/// [`Decision::is_blocked`](crate::Decision::is_blocked). The burst of such a quota is 0, whatever was asked for.
+///
 /// The amount and the burst are at most 999 999 999 999 999 (10¹⁵ − 1), the greatest integer of an
 /// HTTP header field (RFC 9651, section 3.3.1). Some algorithms have a lower limit, see
 /// [`Algorithm`](crate::Algorithm).
@@ -36,8 +39,8 @@ use crate::Error;
 /// ```
 ///
 /// ```compile_fail
-/// const NOTHING: tollgate::Quota = tollgate::Quota::per_second(0);
-/// # fn main() { let _ = NOTHING; }
+/// const NEVER: tollgate::Quota = tollgate::Quota::per_second(10).with_burst(0);
+/// # fn main() { let _ = NEVER; }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
@@ -66,7 +69,6 @@ const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 /// The reasons for which a quota is refused.
 #[derive(Clone, Copy)]
 enum InvalidQuota {
-    ZeroAmount,
     LargeAmount,
     ShortPeriod,
     LongPeriod,
@@ -78,7 +80,6 @@ enum InvalidQuota {
 impl InvalidQuota {
     const fn text(self) -> &'static str {
         match self {
-            Self::ZeroAmount => "quota amount must be at least 1",
             Self::LargeAmount => "quota amount must be at most 999999999999999",
             Self::ShortPeriod => "quota period must be at least 1 µs",
             Self::LongPeriod => "quota period must be at most 10 years (3650 days)",
@@ -108,16 +109,17 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is 0 or above
-    /// 999 999 999 999 999, or when the period is shorter than 1 µs or longer than 10 years
-    /// (3650 days).
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is above 999 999 999 999 999, or when
+    /// the period is shorter than 1 µs or longer than 10 years (3650 days).
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::Quota;
     ///
-    /// let error = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "quota amount must be at least 1, got 0");
+    /// let error = Quota::try_new(1, Duration::ZERO).unwrap_err();
+    /// assert_eq!(error.to_string(), "quota period must be at least 1 µs, got 0ns");
+    /// assert!(Quota::try_new(0, Duration::from_secs(1))?.is_blocked());
+    /// # Ok::<(), tollgate::Error>(())
     /// ```
     pub fn try_new(amount: u64, period: Duration) -> Result<Self, Error> {
         Self::checked(amount, period, amount).map_err(|invalid| Self::error(invalid, amount, period, amount))
@@ -180,7 +182,8 @@ impl Quota {
         Self::new(1, interval)
     }
 
-    /// Sets the burst: the units that can be spent at once after a rest.
+    /// Sets the burst: the units that can be spent at once after a rest. A [blocked](Self::is_blocked) quota stays
+    /// blocked.
     ///
     /// In a leaky bucket it is the most units that wait, so it also bounds the wait: see
     /// [`Limiter::until_ready`](crate::Limiter::until_ready).
@@ -201,8 +204,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0 or above
-    /// 999 999 999 999 999, or when it takes more than 10 years to refill.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0 and the amount is not, when the burst
+    /// is above 999 999 999 999 999, and when it takes more than 10 years to refill.
     pub fn try_with_burst(self, burst: u64) -> Result<Self, Error> {
         Self::checked(self.amount, self.period(), burst)
             .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
@@ -271,14 +274,30 @@ impl Quota {
         self.burst
     }
 
+    /// Returns whether the amount is 0, so that every check is denied.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    ///
+    /// assert!(Quota::per_minute(0).is_blocked());
+    /// assert_eq!(Quota::per_minute(0).with_burst(20), Quota::per_minute(0));
+    /// assert!(!Quota::per_minute(1).is_blocked());
+    /// ```
+    #[must_use]
+    pub const fn is_blocked(&self) -> bool {
+        self.amount == 0
+    }
+
+    /// Returns a quota of the same period that blocks.
+    pub(crate) const fn blocked(self) -> Self {
+        Self::of(0, 0, self.period_us)
+    }
+
     const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, InvalidQuota> {
-        if amount == 0 {
-            return Err(InvalidQuota::ZeroAmount);
-        }
         if amount > MAX_AMOUNT {
             return Err(InvalidQuota::LargeAmount);
         }
-        if burst == 0 {
+        if burst == 0 && amount > 0 {
             return Err(InvalidQuota::ZeroBurst);
         }
         if burst > MAX_AMOUNT {
@@ -291,6 +310,9 @@ impl Quota {
         if period_us > MAX_PERIOD_US as u128 {
             return Err(InvalidQuota::LongPeriod);
         }
+        if amount == 0 {
+            return Ok(Self::of(0, 0, period_us as u64));
+        }
         if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
             return Err(InvalidQuota::LongDrain);
         }
@@ -298,13 +320,17 @@ impl Quota {
     }
 
     const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
+        if amount == 0 {
+            // No algorithm sees a quota that blocks.
+            return Self { amount, burst, period_us, unit_us: 0, full_us: 0 };
+        }
         let unit = (period_us / amount, period_us % amount);
         Self { amount, burst, period_us, unit_us: unit.0, full_us: span(unit, amount, burst).0 }
     }
 
     fn error(invalid: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
         let got = match invalid {
-            InvalidQuota::ZeroAmount | InvalidQuota::LargeAmount => format!("got {amount}"),
+            InvalidQuota::LargeAmount => format!("got {amount}"),
             InvalidQuota::ShortPeriod | InvalidQuota::LongPeriod => format!("got {period:?}"),
             InvalidQuota::ZeroBurst | InvalidQuota::LargeBurst => format!("got {burst}"),
             InvalidQuota::LongDrain => format!("got burst {burst} at {amount} per {period:?}"),
@@ -315,8 +341,11 @@ impl Quota {
     /// Returns the share of this quota that each of `replicas` may admit alone.
     ///
     /// The amount is divided where it divides evenly. Otherwise, when `stretch` is set, the period
-    /// is multiplied, so that the shares add up to the quota. Each share is at least one unit.
+    /// is multiplied, so that the shares add up to the quota. Each share is at least one unit, unless the quota blocks.
     pub(crate) fn share(&self, replicas: u32, stretch: bool) -> Self {
+        if self.is_blocked() {
+            return *self;
+        }
         let burst = (self.burst / u64::from(replicas)).max(1);
         let stretched = if stretch && !self.amount.is_multiple_of(replicas.into()) {
             let period = self.period().checked_mul(replicas);

@@ -1,21 +1,26 @@
-use crate::{Limiter, Policy, PolicySet};
+use crate::{Error, Limiter, Policy, PolicySet};
 
 /// Says which limits apply to a tenant or to a request.
 ///
-/// A function that looks limits up returns it, or a value that converts into it: a [`Policy`], a [`PolicySet`], a
-/// [`Limiter`], or an `Option` of one of them. `None` selects the default limiter, so that a missing entry never lifts a
-/// limit.
+/// A function that looks limits up returns it, or a value that converts into it: policies in every form that
+/// [`Limiter::new`] takes (a [`Policy`], an array, a `Vec`, a [`PolicySet`]), a [`Limiter`], or an `Option` of one of them.
+/// `None` means that no limits were found. It selects the default limiter, so that a missing entry never lifts a limit.
 ///
 /// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, Selection};
+/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, Selection};
 ///
-/// let default = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
-/// let pro = Selection::from(Policy::token_bucket("api", Quota::per_minute(500)));
-/// assert_eq!(pro.limiter(&default).unwrap().policies().iter().next().unwrap().quota(), Quota::per_minute(500));
-///
-/// let unknown = Selection::from(None::<Policy>);
-/// assert_eq!(unknown.limiter(&default).unwrap().policies(), default.policies());
-/// assert!(Selection::Exempt.limiter(&default).is_none());
+/// let api = |amount| Policy::token_bucket("api", Quota::per_minute(amount));
+/// let default = Limiter::new(MemoryStore::new(), api(10));
+/// let policies = |selection: Selection| match selection.limiter(&default) {
+///     Ok(Limited::By(limiter)) => limiter.policies().clone(),
+///     other => panic!("{other:?}"),
+/// };
+/// // A plan of a rate and a day.
+/// let pro = Selection::from([api(500), Policy::fixed_window("day", Quota::per_day(100_000))]);
+/// assert_eq!(policies(pro).len(), 2);
+/// assert_eq!(policies(Selection::from(None::<Policy>)), api(10).into());
+/// assert!(policies(Selection::Blocked).is_blocked());
+/// assert!(matches!(Selection::Exempt.limiter(&default), Ok(Limited::Exempt)));
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -27,26 +32,86 @@ pub enum Selection {
     Policies(PolicySet),
     /// Selects this limiter.
     Limiter(Limiter),
+    /// Denies every request, without a wait and without a call of the store: see
+    /// [`Decision::is_blocked`](crate::Decision::is_blocked). Use it for a tenant that is suspended.
+    Blocked,
     /// Selects no limit.
+    Exempt,
+    /// Holds the reason for which policies make no set: see [`PolicySet::try_new`]. A fetch that returns it has failed.
+    Invalid(Error),
+}
+
+/// Says what limits a tenant or a request, or that nothing does.
+///
+/// [`TenantLimiters::limiter_for`](crate::TenantLimiters::limiter_for) returns it. An exemption has a name of its own,
+/// because `None` means that nothing was found: see [`Selection`].
+///
+/// ```
+/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, Selection};
+///
+/// let default = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
+/// assert!(Selection::Default.limiter(&default)?.into_limiter().is_some());
+/// assert!(Selection::Exempt.limiter(&default)?.into_limiter().is_none());
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub enum Limited {
+    /// The limiter decides.
+    By(Limiter),
+    /// No limit applies.
     Exempt,
 }
 
-impl Selection {
-    /// Returns the selected limiter. `None` when no limit applies.
+impl Limited {
+    /// Returns the limiter. `None` for an exemption.
     #[must_use]
-    pub fn limiter(self, default: &Limiter) -> Option<Limiter> {
+    pub fn into_limiter(self) -> Option<Limiter> {
         match self {
-            Self::Default => Some(default.clone()),
-            Self::Policies(policies) => Some(default.with_policies(policies)),
-            Self::Limiter(limiter) => Some(limiter),
+            Self::By(limiter) => Some(limiter),
             Self::Exempt => None,
         }
+    }
+}
+
+impl Selection {
+    /// Returns the selected limiter, or the exemption.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of [`Selection::Invalid`].
+    pub fn limiter(self, default: &Limiter) -> Result<Limited, Error> {
+        match self {
+            Self::Default => Ok(Limited::By(default.clone())),
+            Self::Policies(policies) => Ok(Limited::By(default.with_policies(policies))),
+            Self::Limiter(limiter) => Ok(Limited::By(limiter)),
+            Self::Blocked => Ok(Limited::By(default.with_policies(default.policies().blocked()))),
+            Self::Exempt => Ok(Limited::Exempt),
+            Self::Invalid(error) => Err(error),
+        }
+    }
+
+    fn of(policies: impl IntoIterator<Item = Policy>) -> Self {
+        PolicySet::try_new(policies).map_or_else(Self::Invalid, Self::Policies)
     }
 }
 
 impl From<Policy> for Selection {
     fn from(policy: Policy) -> Self {
         Self::Policies(policy.into())
+    }
+}
+
+impl<const N: usize> From<[Policy; N]> for Selection {
+    /// Selects the policies of an array.
+    fn from(policies: [Policy; N]) -> Self {
+        Self::of(policies)
+    }
+}
+
+impl From<Vec<Policy>> for Selection {
+    /// Selects the policies of a vector.
+    fn from(policies: Vec<Policy>) -> Self {
+        Self::of(policies)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{Error, MemoryStore, Store};
 /// | `memory:` | a new [`MemoryStore`] |
 /// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::RedisSource) for each form |
 ///
-/// For the options of a store use its own builder.
+/// Options of a Redis store may stand in the URL, as in `redis://127.0.0.1/?prefix=shop`: see
+/// [`RedisSource`](crate::RedisSource). Give each application a prefix of its own. Other options have a builder.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -113,12 +114,19 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn every_form_of_redis_url_opens_a_store_that_keeps_deadlines() {
-        let urls = ["redis://h", "redis+unix:///s", "unix:///s", "redis+sentinel://h/m", "redis+cluster://h,i"];
+        let urls = [
+            "redis://h",
+            "redis://h/?prefix=shop",
+            "redis+unix:///s",
+            "unix:///s",
+            "redis+sentinel://h/m",
+            "redis+cluster://h,i",
+        ];
         for url in urls {
             let store = open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert!(store.keeps_deadline() && !store.is_in_process(), "{url}");
         }
-        for url in ["http://h", "h:6379", "", "redis+cluster://", "redis+sentinel://h"] {
+        for url in ["http://h", "h:6379", "", "redis+cluster://", "redis+sentinel://h", "redis://h/?prefx=shop"] {
             assert!(open(url).is_err(), "{url}");
         }
     }

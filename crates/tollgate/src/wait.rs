@@ -109,6 +109,9 @@ impl Limiter {
     ) -> Result<Decision, Error> {
         runtime::current()?;
         let charge = costs.into().charge(self.policies())?;
+        if self.policies().is_blocked() {
+            return self.check_charge(&key.into(), charge.borrow()).await;
+        }
         let deadline = Instant::now().checked_add(max_wait);
         let waiter = Waiter { limiter: self, key: key.into(), charge, max_wait, deadline };
         let decision = waiter.admit().await?;

@@ -15,4 +15,5 @@ mod playground;
 mod prometheus;
 mod queue;
 mod quickstart;
+mod replicas;
 mod tenants;

@@ -78,6 +78,24 @@ fn the_quickstart_serves_each_path_that_the_readme_calls() {
 }
 
 #[test]
+fn what_fails_closed_has_one_recommended_deadline() {
+    let texts = [
+        ("README.md", include_str!("../../../README.md")),
+        ("quickstart", include_str!("../../../examples/quickstart.rs")),
+        ("login_protection", include_str!("../../../examples/login_protection.rs")),
+        ("outages", include_str!("../../../crates/tollgate/src/guide/outages.md")),
+        ("in_production", include_str!("../../../crates/tollgate/src/guide/in_production.md")),
+    ];
+    for (name, text) in texts {
+        let closed: Vec<_> = text.split(';').filter(|code| code.contains(".on_outage(Outage::Closed)")).collect();
+        assert!(!closed.is_empty(), "{name}");
+        for code in closed {
+            assert!(code.contains(".deadline(Duration::from_secs(1))"), "{name}: {code}");
+        }
+    }
+}
+
+#[test]
 fn two_instances_with_one_redis_share_one_limit() {
     let redis = RedisServer::start();
     let ((mut one, at_one), (mut other, at_other)) = (quickstart(Some(&redis)), quickstart(Some(&redis)));

@@ -1,6 +1,7 @@
 //! Stores as an application uses them: on every deployment of Redis, in process, and through faults.
 
 mod batches;
+mod blocked;
 mod blocking;
 mod branches;
 mod breaker;

@@ -1,23 +1,31 @@
-//! The processes of a prefix count themselves in Redis, and an outage divides by the last count.
+//! The processes with the same limits count themselves in Redis, and an outage divides by the last count.
 
 use std::{num::NonZeroU32, sync::Arc};
 
 use tokio::runtime::{Builder, Handle, Runtime};
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, ReplicaCount, Store};
+use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, ReplicaCount, ReplicaGroup, Store};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{RedisServer, wait};
 
 /// So slow that no unit accrues while a test runs.
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(24));
 
-const KEY: &str = "tollgate:{replicas}";
+/// Returns the group of the processes that have [`DAILY`].
+fn group() -> ReplicaGroup {
+    ReplicaGroup::new("daily", &DAILY.into())
+}
+
+/// Returns the key of the set of these processes.
+fn key() -> String {
+    format!("tollgate:{{replicas}}:{}", group())
+}
 
 fn limiter(store: impl Store) -> Limiter {
     Limiter::builder(store).policies(DAILY).deadline(PATIENCE).build()
 }
 
 fn counted(store: &RedisStore) -> ReplicaCount {
-    store.replicas().expect("a store that counts")
+    store.replicas(group()).expect("a store that counts")
 }
 
 async fn until(count: &ReplicaCount, number: u32) {
@@ -30,7 +38,7 @@ fn add(server: &RedisServer, names: &[&str], ago_us: u64) {
     let [seconds, micros] = [0, 1].map(|at| time.items()[at].text().parse::<u64>().expect("a number"));
     let called = (seconds * 1_000_000 + micros - ago_us).to_string();
     for name in names {
-        assert!(!server.command(&["ZADD", KEY, &called, name]).is_error());
+        assert!(!server.command(&["ZADD", &key(), &called, name]).is_error());
     }
 }
 
@@ -64,13 +72,14 @@ async fn an_outage_divides_the_quota_by_the_processes_that_were_counted_last() {
         count.get() == NonZeroU32::new(3)
     })
     .await;
-    assert!(server.command(&["ZSCORE", KEY, "gone"]).is_nil(), "a lapsed process is dropped");
+    assert!(server.command(&["ZSCORE", &key(), "gone"]).is_nil(), "a lapsed process is dropped");
     server.kill();
     assert_eq!(spend_locally(&counting, "acme").await, 24 / 3);
     assert_eq!(spend_locally(&fixed, "acme").await, 24 / 2);
     // The server comes back without data. The other processes have not called yet.
     server.restart();
-    wait::until_async("the store to count again", PATIENCE, async || server.command(&["ZCARD", KEY]).int() == 1).await;
+    wait::until_async("the store to count again", PATIENCE, async || server.command(&["ZCARD", &key()]).int() == 1)
+        .await;
     assert_eq!(count.get(), NonZeroU32::new(3), "one small count after an outage is not believed");
     server.kill();
     assert_eq!(spend_locally(&counting, "other").await, 24 / 3);
@@ -86,14 +95,73 @@ async fn a_process_counts_once_for_each_prefix_whatever_it_has_of_stores_and_lim
     for count in &counts {
         until(count, 1).await;
     }
-    let named = |key| {
+    let named = |key: &str| {
         let names = server.command(&["ZRANGE", key, "0", "-1"]);
         names.items().iter().map(|name| name.text().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(named(KEY), named("other:{replicas}"));
-    assert_eq!(named(KEY).len(), 1);
-    let expiry: i64 = server.command(&["PTTL", KEY]).int();
+    assert_eq!(named(&key()), named(&key().replace("tollgate", "other")));
+    assert_eq!(named(&key()).len(), 1);
+    let expiry: i64 = server.command(&["PTTL", &key()]).int();
     assert!((1..=8_000).contains(&expiry), "{expiry} ms");
+}
+
+/// Returns the sets in which processes count themselves.
+fn sets(server: &RedisServer) -> Vec<String> {
+    server.command(&["KEYS", "tollgate:{replicas}*"]).items().iter().map(|key| key.text().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn each_limiter_counts_the_replicas_of_its_own_limits_in_one_call() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let named = |name: &'static str| {
+        let limiter = Limiter::builder(store.clone()).policies(DAILY).name(name).deadline(PATIENCE).build();
+        (limiter, store.replicas(ReplicaGroup::new(name, &DAILY.into())).expect("a store that counts"))
+    };
+    let ((shared, of_shared), (own, of_own)) = (named("shared"), named("own"));
+    let set = format!("tollgate:{{replicas}}:{}", ReplicaGroup::new("shared", &DAILY.into()));
+    wait::until_async("a second process with one of two limits", PATIENCE, async || {
+        let now = server.command(&["TIME"]).items()[0].text().to_owned() + "000000";
+        server.command(&["ZADD", &set, &now, "second"]);
+        of_shared.get() == NonZeroU32::new(2) && of_own.get() == NonZeroU32::new(1)
+    })
+    .await;
+    // No script may run between the two numbers.
+    let scripts = || server.calls("evalsha") + server.calls("eval");
+    let numbers = || loop {
+        let (before, counts) = (scripts(), server.calls("zcard"));
+        if scripts() == before {
+            break (before, counts);
+        }
+    };
+    let (calls, counts) = numbers();
+    wait::until_async("another call", PATIENCE, async || server.calls("zcard") > counts).await;
+    let (calls_after, counts_after) = numbers();
+    assert_eq!(counts_after - counts, 2 * (calls_after - calls), "one call for both limiters");
+    // A limiter that is added later is counted too.
+    let (_added, of_added) = named("added");
+    until(&of_added, 1).await;
+    server.kill();
+    assert_eq!((spend_locally(&shared, "acme").await, spend_locally(&own, "acme").await), (24 / 2, 24));
+}
+
+#[tokio::test]
+async fn a_process_with_very_many_limiters_has_a_bounded_number_of_sets() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let name = |at: usize| format!("limiter-{at}");
+    let limiters: Vec<_> = (0..100)
+        .map(|at| Limiter::builder(store.clone()).policies(DAILY).name(name(at)).deadline(PATIENCE).build())
+        .collect();
+    let count = |at| store.replicas(ReplicaGroup::new(&name(at), &DAILY.into())).expect("a store that counts");
+    until(&count(0), 1).await;
+    until(&count(99), 1).await;
+    assert_eq!(sets(&server).len(), 32 + 1, "the last of them have one set together");
+    drop(limiters);
+    // The sets of the limiters that were dropped expire.
+    let (_limiter, kept) = (limiter(store.clone()), counted(&store));
+    until(&kept, 1).await;
+    wait::until_async("the other sets to expire", PATIENCE, async || sets(&server) == [key()]).await;
 }
 
 #[tokio::test]
@@ -108,7 +176,7 @@ async fn no_process_is_counted_that_has_no_use_for_it_and_no_task_is_left() {
     for limiter in &others {
         assert!(limiter.check("acme").await.expect("a decision").is_allowed());
     }
-    assert_eq!(server.command(&["EXISTS", KEY]).int(), 0);
+    assert_eq!(server.command(&["EXISTS", &key()]).int(), 0);
     drop((others, store));
     wait::until_async("all tasks to end with the store", PATIENCE, async || tasks() == 0).await;
 
@@ -139,11 +207,11 @@ fn a_store_goes_on_counting_on_the_next_runtime() {
     let (limiter, count) = (limiter(store.clone()), counted(&store));
     assert_eq!(count.get(), None);
     for _ in 0..2 {
-        server.command(&["DEL", KEY]);
+        server.command(&["DEL", &key()]);
         runtime().block_on(async {
             let _ = limiter.check("acme").await.expect("a decision");
             wait::until_async("the process to be counted", PATIENCE, async || {
-                server.command(&["EXISTS", KEY]).int() == 1
+                server.command(&["EXISTS", &key()]).int() == 1
             })
             .await;
         });

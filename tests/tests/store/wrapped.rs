@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate::{
     Check, CheckFuture, Cost, Decision, Entry, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore,
-    ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
+    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
@@ -51,8 +51,8 @@ impl Store for Wrapper {
         self.0.keeps_deadline()
     }
 
-    fn replicas(&self) -> Option<ReplicaCount> {
-        self.0.replicas()
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        self.0.replicas(group)
     }
 }
 
@@ -72,7 +72,7 @@ async fn every_method_reaches_the_store_inside() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for (form, wrapped) in forms(&store) {
         assert!(wrapped.keeps_deadline() && !wrapped.is_in_process(), "{form}");
-        let count = wrapped.replicas().expect("the store counts");
+        let count = wrapped.replicas(ReplicaGroup::new("log", &LOG.into())).expect("the store counts");
         wait::until_async("a count", PATIENCE, async || count.get().is_some()).await;
         let limiter = patient_limiter(wrapped, LOG);
         let decision = limiter.check_tagged(form, Cost::ONE, "ann").await.expect("a decision");

@@ -3,7 +3,7 @@
 use tokio::{task::JoinSet, time::advance};
 use tollgate::{Policy, Quota, Selection, TenantLimiters};
 
-use crate::source::{LATENCY, MINUTE, Mood, Source, amount, amount_at_once};
+use crate::source::{API, LATENCY, MINUTE, Mood, Source, amount, amount_at_once};
 
 /// Lets a fetch in the background end.
 async fn settle() {
@@ -72,7 +72,7 @@ async fn each_kind_of_selection_is_cached() {
 async fn a_limiter_of_another_store_may_be_selected() {
     let (source, other) = (Source::new(), Source::new());
     source.set(7, other.tenants().default_limiter().with_policies(Policy::fixed_window("own", Quota::per_day(3))));
-    let limiter = source.tenants().limiter_for(&7).await.expect("limits").expect("a limiter");
+    let limiter = source.tenants().limiter_for(&7).await.expect("limits").into_limiter().expect("a limiter");
     assert_eq!(limiter.check("a").await.expect("a decision").state("own").expect("a state").remaining(), 2);
 }
 
@@ -127,8 +127,13 @@ async fn a_refresh_that_finds_equal_limits_keeps_the_policy_set() {
     source.set_amount(7, 500);
     let tenants = source.tenants();
     let policy = |tenants: &TenantLimiters<u64>| {
-        let limiter =
-            tenants.limiter_for(&7).into_ready().expect("limits at once").expect("limits").expect("a limiter");
+        let limiter = tenants
+            .limiter_for(&7)
+            .into_ready()
+            .expect("limits at once")
+            .expect("limits")
+            .into_limiter()
+            .expect("a limiter");
         std::ptr::from_ref(limiter.policies().iter().next().expect("a policy")).addr()
     };
     assert_eq!(amount(&tenants, 7).await, Some(500));
@@ -188,7 +193,35 @@ async fn a_fetch_from_before_an_invalidation_is_not_kept() {
     tokio::task::yield_now().await;
     source.set_mood(Mood::Answers);
     tenants.invalidate(&7);
-    assert!(before.await.expect("limits").is_some());
+    assert!(before.await.expect("limits").into_limiter().is_some());
     source.set_amount(7, 600);
     assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(600), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_returns_policies_in_every_form_that_a_limiter_takes() {
+    const DAY: Policy = Policy::fixed_window("day", Quota::per_day(100));
+    let source = Source::new();
+    source.set(1, API);
+    source.set(2, [API, DAY]);
+    source.set(3, vec![API, DAY]);
+    source.set(4, Some(vec![DAY]));
+    source.set(5, None::<[Policy; 2]>);
+    // No set has two policies of one name, or none: the fetch has failed, and nothing panics.
+    source.set(6, vec![DAY, DAY]);
+    source.set(7, Vec::new());
+    let tenants = source.tenants();
+    let names = async |tenant| {
+        let limiter = tenants.limiter_for(&tenant).await.expect("limits").into_limiter().expect("a limiter");
+        limiter.policies().iter().map(|policy| policy.name().to_owned()).collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    for tenant in 1..=7 {
+        all.push(names(tenant).await.join("+"));
+    }
+    assert_eq!(all, ["api", "api+day", "api+day", "day", "api", "api", "api"]);
+    // What has failed is fetched again.
+    source.set(6, DAY);
+    advance(MINUTE).await;
+    assert_eq!(names(6).await, ["day"]);
 }

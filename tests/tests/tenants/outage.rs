@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, advance},
 };
-use tollgate::{ErrorKind, SourceOutage, TenantLimiters};
+use tollgate::{ErrorKind, Limited, SourceOutage, TenantLimiters};
 use tollgate_tests::Log;
 
 use crate::source::{API, LATENCY, MINUTE, Mood, SECOND, Source, amount, amount_at_once};
@@ -39,8 +39,8 @@ async fn a_source_that_does_not_answer_gets_the_stated_answer_in_bounded_time() 
             }
             for answer in requests.join_all().await {
                 match (outage, answer) {
-                    (SourceOutage::Default, Ok(Some(limiter))) => assert_eq!(limiter.policies(), &API.into()),
-                    (SourceOutage::Open, Ok(None)) => {}
+                    (SourceOutage::Default, Ok(Limited::By(limiter))) => assert_eq!(limiter.policies(), &API.into()),
+                    (SourceOutage::Open, Ok(Limited::Exempt)) => {}
                     (SourceOutage::Closed, Err(error)) => assert_eq!(error.kind(), ErrorKind::SourceUnavailable),
                     (_, answer) => panic!("{outage:?}: {answer:?}"),
                 }
@@ -223,7 +223,7 @@ fn without_a_runtime_cached_limits_are_known_and_a_fetch_is_an_error() {
     // The call may stand outside of the runtime in which the future is polled.
     let answer = tenants.limiter_for(&8);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    assert!(runtime.block_on(answer).expect("limits").is_some());
+    assert!(runtime.block_on(answer).expect("limits").into_limiter().is_some());
     assert_eq!(runtime.block_on(amount(&tenants, 7)), Some(500));
     assert_eq!(amount_at_once(&tenants, 7), Some(500));
     assert_eq!(source.fetches(), 2);
@@ -249,7 +249,7 @@ fn a_fetch_whose_runtime_ends_is_a_failure_for_the_requests_on_others() {
     };
     drop(first);
     assert_eq!(second.block_on(amount(&tenants, 7)), Some(10));
-    assert!(second.block_on(waiting).expect("limits").is_some());
+    assert!(second.block_on(waiting).expect("limits").into_limiter().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,13 +116,13 @@ impl Source {
 
 /// Returns the amount of a tenant, or `None` when it has no limit.
 pub(crate) async fn amount(tenants: &TenantLimiters<u64>, tenant: u64) -> Option<u64> {
-    tenants.limiter_for(&tenant).await.expect("limits").map(|limiter| amount_of(&limiter))
+    tenants.limiter_for(&tenant).await.expect("limits").into_limiter().map(|limiter| amount_of(&limiter))
 }
 
 /// Returns the amount of a tenant that is known at once.
 pub(crate) fn amount_at_once(tenants: &TenantLimiters<u64>, tenant: u64) -> Option<u64> {
     let limiter = tenants.limiter_for(&tenant).into_ready().ok()?;
-    limiter.expect("limits").map(|limiter| amount_of(&limiter))
+    limiter.expect("limits").into_limiter().map(|limiter| amount_of(&limiter))
 }
 
 fn amount_of(limiter: &Limiter) -> u64 {

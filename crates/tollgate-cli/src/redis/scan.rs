@@ -72,6 +72,7 @@ impl<'a> Scan<'a> {
         let mut report = ScanReport::default();
         let total: u64 = self.server.command(&redis::cmd("DBSIZE")).await?;
         let pattern = wanted.pattern(self.server.prefix());
+        // The sets in which the replicas count themselves.
         let replicas = format!("{}:{{replicas}}", self.server.prefix());
         let mut progress = options.progress.start();
         // The server does not tell how many keys it looked at.
@@ -83,10 +84,11 @@ impl<'a> Scan<'a> {
             let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
             looked_at = total.min(looked_at + options.count);
             let mut states = Vec::new();
-            for key in keys.iter().filter(|key| **key != *replicas.as_bytes()) {
+            for key in &keys {
                 match StateKey::parse(self.server.prefix(), key) {
                     Some(key) if wanted.has(&key) => states.push(key),
                     Some(_) => {}
+                    None if key.starts_with(replicas.as_bytes()) => {}
                     None => report.other_keys += 1,
                 }
             }

@@ -17,9 +17,9 @@ pub(crate) struct RedisOptions {
     #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true, required = true)]
     url: Option<String>,
 
-    /// Sets the prefix of the store's keys
-    #[arg(long, default_value = "tollgate")]
-    prefix: String,
+    /// Sets the prefix of the store's keys; by default that of the URL (`?prefix=`), or else `tollgate`
+    #[arg(long)]
+    prefix: Option<String>,
 
     /// Sets how long the server may take to connect and to answer, in seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
@@ -48,7 +48,10 @@ impl RedisOptions {
 
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
+        let query = || {
+            self.url.as_deref()?.split_once('?')?.1.split(['&', '#']).find_map(|option| option.strip_prefix("prefix="))
+        };
+        self.prefix.as_deref().or_else(query).unwrap_or("tollgate")
     }
 
     /// Returns how long a server may take to connect and to answer.
@@ -65,12 +68,13 @@ impl RedisOptions {
         let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
-        Ok(Server { connection, address, prefix: self.prefix.clone() })
+        Ok(Server { connection, address, prefix: self.prefix().to_owned() })
     }
 
     fn check_prefix(&self) -> Result<(), Failure> {
-        if self.prefix.is_empty() || !self.prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
-            let message = format!("--prefix must be printable ASCII without braces and spaces, got {:?}", self.prefix);
+        let prefix = self.prefix();
+        if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
+            let message = format!("--prefix must be printable ASCII without braces and spaces, got {prefix:?}");
             return Err(Failure::new(message));
         }
         Ok(())

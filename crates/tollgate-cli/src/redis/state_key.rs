@@ -104,6 +104,7 @@ mod tests {
     fn keys_of_other_programs_are_refused() {
         for text in [
             "tollgate:{replicas}",
+            "tollgate:{replicas}:0123456789abcdef",
             "tollgate:{acme}:api:t9",
             "tollgate:{acme}:t1",
             "tollgate:{}:api:t1",

@@ -45,8 +45,8 @@ impl Filled {
     }
 
     fn keys(&self) -> u64 {
-        // The set of the processes is a key too.
-        self.server.keys_and_expires().0 - self.server.command(&["EXISTS", "tollgate:{replicas}"]).int() as u64
+        // The sets of the processes are keys too.
+        self.server.keys_and_expires().0 - self.server.command(&["KEYS", "tollgate:{replicas}:*"]).items().len() as u64
     }
 }
 

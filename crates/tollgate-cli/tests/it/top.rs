@@ -60,7 +60,7 @@ fn keys_of_other_programs_are_left_out_and_counted() {
         &["SET", "tollgate:{acme}:log:s1", "no list"],
         &["SET", "tollgate:{no state", "x"],
         &["SET", "tollgate:{a\x1b[31m}:api:f1", "x"],
-        &["ZADD", "tollgate:{replicas}", "1", "process"],
+        &["ZADD", "tollgate:{replicas}:0123456789abcdef", "1", "process"],
     ] {
         let _ = server.command(words);
     }

@@ -71,10 +71,7 @@ impl Compiler {
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
         } else {
-            self.limit(&read, fields, trail, node.at, &policy_name(base)).map(|policy| match policy {
-                Metered::Policy(policy) => Limit::Policies(policy.into()),
-                Metered::Blocked(period) => Limit::Blocked { period },
-            })
+            self.limit(&read, fields, trail, node.at, &policy_name(base)).map(|policy| Limit::of(policy.into()))
         };
         limit.map(|limit| RateLimit { limit, name, replaces })
     }
@@ -197,20 +194,13 @@ impl Compiler {
             let named = read.name.take();
             let period = read.period_text();
             let name = policy_name(&named.map_or_else(|| format!("{base}.{period}"), String::from));
-            match self.limit(&read, fields, &trail, item.at, &name) {
-                Some(Metered::Policy(policy)) => policies.push(policy),
-                Some(Metered::Blocked(_)) => {
-                    let message = "must be at least 1 in a list of limits";
-                    self.errors.push_at(RuleErrorKind::Value, &trail.field("requests_per_unit"), item.at, message);
-                }
-                None => {}
-            }
+            policies.extend(self.limit(&read, fields, &trail, item.at, &name));
         }
         if self.errors.count() > before {
             return None;
         }
         match PolicySet::try_new(policies) {
-            Ok(set) => Some(Limit::Policies(set)),
+            Ok(set) => Some(Limit::of(set)),
             Err(error) => {
                 let mut message = error.to_string();
                 if message.contains("must differ in name") {
@@ -230,14 +220,14 @@ impl Compiler {
         trail: &Trail<'_>,
         at: Position,
         name: &str,
-    ) -> Option<Metered> {
+    ) -> Option<Policy> {
         if read.time_zone.is_some() {
             self.refuse_beside(fields, trail, "time_zone", &["quota", "window", "burst", "algorithm"]);
         }
         if let Some((quota, at)) = read.quota {
             self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
             let policy = self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at)?;
-            return self.leased(policy, read.lease.as_ref(), trail).map(Metered::Policy);
+            return self.leased(policy, read.lease.as_ref(), trail);
         }
         if read.is_broken {
             return None;
@@ -264,9 +254,6 @@ impl Compiler {
             }
             Some(requests) => requests,
         };
-        if requests == 0 {
-            return Some(Metered::Blocked(period));
-        }
         let algorithm = match &read.time_zone {
             Some((zone, at)) => Some((self.calendar(period, zone, &trail.field("time_zone"), *at)?, *at)),
             None => read.algorithm,
@@ -281,7 +268,7 @@ impl Compiler {
         match quota {
             Ok(quota) => {
                 let policy = self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
-                self.leased(policy, read.lease.as_ref(), trail).map(Metered::Policy)
+                self.leased(policy, read.lease.as_ref(), trail)
             }
             Err(error) => {
                 self.refuse(trail, at, &error);
@@ -351,12 +338,6 @@ impl Compiler {
         self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
         None
     }
-}
-
-/// One limit: a policy, or the denial of every request.
-enum Metered {
-    Policy(Policy),
-    Blocked(Duration),
 }
 
 impl LimitFields<'_> {

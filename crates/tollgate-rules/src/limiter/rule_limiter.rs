@@ -9,7 +9,7 @@ use super::{
     settle::settle,
     steps::{Steps, charge},
 };
-use crate::{Code, Descriptor, GlobalModes, Plan, Rule, Rules, Verdict};
+use crate::{Code, Descriptor, GlobalModes, Outcome, Plan, Rule, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -149,7 +149,7 @@ impl RuleLimiter {
         let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
         let outcomes = settle(plan, &charges, &self.0.exceeded).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
-        self.record(plan, &verdict);
+        self.record(plan, &outcomes, &verdict);
         if verdict.code() == Code::OverLimit && !plan.compat().is_envoy() {
             refund(&charges).await;
         }
@@ -157,11 +157,13 @@ impl RuleLimiter {
     }
 
     /// Counts the units of each rule, and the keys that are over a limit.
-    fn record(&self, plan: &Plan<'_>, verdict: &Verdict) {
-        for (planned, status) in plan.iter().zip(verdict.statuses()) {
+    fn record(&self, plan: &Plan<'_>, outcomes: &[Option<Outcome>], verdict: &Verdict) {
+        for ((planned, outcome), status) in plan.iter().zip(outcomes).zip(verdict.statuses()) {
             let Some(found) = planned.charged() else { continue };
             self.0.rules.record(found, status.usage());
-            if let Some(denied_keys) = self.0.denied_keys.as_ref().filter(|_| status.code() == Code::OverLimit) {
+            // Also in shadow mode, as a limiter in a layer in shadow mode does: see whom the rule would deny.
+            let is_over = outcome.is_some_and(|outcome| outcome.is_over());
+            if let Some(denied_keys) = self.0.denied_keys.as_ref().filter(|_| is_over) {
                 denied_keys.record(&found.key());
             }
         }

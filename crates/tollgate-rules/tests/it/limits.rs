@@ -64,13 +64,30 @@ fn several_limits_make_one_set_with_a_name_for_each_period() {
          limits of one period need a name each"
     );
     assert!(error("{limits: []}").contains("policies must be 1 to 8 in a set, got 0"));
-    assert!(error("{limits: [{unit: day, requests_per_unit: 0}]}").contains("must be at least 1 in a list of limits"));
     assert_eq!(
         error("{limits: [{quota: x}]}").lines().count(),
         1,
         "one mistake is reported once: {}",
         error("{limits: [{quota: x}]}")
     );
+}
+
+#[test]
+fn an_amount_of_zero_blocks_in_every_form() {
+    for limit in [
+        "{unit: day, requests_per_unit: 0}",
+        "{window: 1d, requests_per_unit: 0, burst: 5}",
+        "{quota: 0/d}",
+        "{quota: 0/d burst 5, lease: true}",
+        "{limits: [{quota: 10/s}, {unit: day, requests_per_unit: 0}]}",
+        "{limits: [{quota: 0/d, lease: true}, {quota: 9000/min, lease: true}]}",
+    ] {
+        let rules = rules(&format!("domain: d\ndescriptors:\n- key: a\n  value: x\n  rate_limit: {limit}\n"));
+        let descriptor = Descriptor::from([("a", "x")]);
+        let found = rules.find("d", &descriptor).unwrap();
+        let is_blocked = matches!(found.rule().limit(), Limit::Blocked { period } if period.as_secs() == 86_400);
+        assert!(is_blocked, "{limit}: {found:?}");
+    }
 }
 
 #[test]

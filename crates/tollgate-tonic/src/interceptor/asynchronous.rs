@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tollgate::{CheckFuture, Cost, Key, LimiterFuture};
+use tollgate::{CheckFuture, Cost, Key, Limited, LimiterFuture};
 use tollgate_tower::{KeyExtractor, LimiterSource};
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
@@ -101,11 +101,11 @@ impl Future for InterceptFuture {
         while let Some(step) = &mut self.step {
             let result = match step {
                 Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
-                    Ok(Some(limiter)) => {
+                    Ok(Limited::By(limiter)) => {
                         *step = Step::Check(limiter.check_key(key, Cost::ONE));
                         continue;
                     }
-                    Ok(None) => None,
+                    Ok(Limited::Exempt) => None,
                     Err(error) => Some(Err(error)),
                 },
                 Step::Check(check) => Some(ready!(Pin::new(check).poll(cx))),

@@ -145,7 +145,8 @@ impl Interceptor for RateLimitInterceptor {
             DecisionSource::OuterLayers => {
                 let decisions = request.extensions().get::<Decisions>();
                 let denied = decisions.into_iter().flat_map(Decisions::iter).filter(|decision| decision.is_denied());
-                return match denied.max_by_key(|decision| decision.retry_after()) {
+                // A denial that no wait ends comes before all others.
+                return match denied.max_by_key(|decision| (decision.is_blocked(), decision.retry_after())) {
                     Some(decision) => Err(self.responder.status(decision)),
                     None => Ok(request),
                 };

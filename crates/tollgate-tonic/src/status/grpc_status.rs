@@ -18,7 +18,7 @@ use crate::protocol::Protocol;
 /// |---|---|---|---|
 /// | denied | `RESOURCE_EXHAUSTED`, or [another code](Self::code) | `RetryInfo`, `QuotaFailure`, `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | the wait in milliseconds |
 /// | [no permit](tollgate_tower::concurrency) | the same | `RetryInfo` with an estimate, `QuotaFailure`, `ErrorInfo` with `CONCURRENCY_LIMIT_EXCEEDED` | the wait in milliseconds |
-/// | blocked by a rule of 0 requests | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
+/// | [blocked](tollgate::Decision::is_blocked): an amount of 0 | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
 /// | missing key | `INVALID_ARGUMENT` | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |

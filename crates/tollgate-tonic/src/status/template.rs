@@ -28,6 +28,9 @@ impl StatusTemplate {
     }
 
     pub(super) fn denied(&self, decision: &Decision) -> Status {
+        if decision.is_blocked() {
+            return self.blocked();
+        }
         let states: Vec<_> = decision.states().collect();
         self.denied_for(decision, &states, decision.retry_after().unwrap_or_default())
     }

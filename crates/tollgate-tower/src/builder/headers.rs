@@ -8,7 +8,8 @@ use super::RateLimitBuilder;
 use crate::headers::{HeaderFormat, HeaderFormats, HeaderOptions, QuotaUnit};
 
 impl<K, R> RateLimitBuilder<K, R> {
-    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`].
+    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`]. Hide the fields from attackers with
+    /// [`HeaderFormat::None`].
     pub fn header_format(mut self, format: HeaderFormat) -> Self {
         self.headers().formats = HeaderFormats::one(format);
         self

@@ -148,6 +148,11 @@ pub enum HeaderFormat {
     /// Source: [Response headers](https://platform.claude.com/docs/en/api/rate-limits#response-headers) of Anthropic.
     Anthropic,
     /// Writes `Retry-After` on denials and no other header.
+    ///
+    /// Use it where the client may be an attacker: for log-ins, password resets and codes. Rate limit headers name the
+    /// policies and count down, so a guesser sees which limit to go around, and when to change the user. The problem document
+    /// names the policies, too: use it together with [`Empty`](crate::rejection::Empty), or a response of your own. Everywhere
+    /// else, clients that see their limits keep them.
     None,
 }
 

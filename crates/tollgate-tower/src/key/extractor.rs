@@ -5,8 +5,11 @@ use tollgate::Key;
 
 use super::error::{KeyError, KeyErrorKind};
 
-/// Holds the result of an extractor: a key, `None` for an exempt request, or an error.
+/// Holds the result of an extractor: a key, [`EXEMPT`], or an error.
 pub type Extraction = Result<Option<Key>, KeyError>;
+
+/// Exempts a request, as the result of an extractor. A key that was not found is a [missing](KeyError::missing) one.
+pub const EXEMPT: Extraction = Ok(None);
 
 /// Finds keys by any extractor. [`KeyExtractor::boxed`] creates it. Clones share the extractor.
 ///
@@ -23,7 +26,7 @@ pub type BoxedKey = Arc<dyn KeyExtractor>;
 /// ```
 /// use http::{Request, request::Parts};
 /// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key::{Extraction, KeyError}};
+/// use tollgate_tower::{KeyExtractor, key::{EXEMPT, Extraction, KeyError}};
 ///
 /// /// Finds the tenant of the user that the authentication has inserted.
 /// struct Tenant;
@@ -34,7 +37,7 @@ pub type BoxedKey = Arc<dyn KeyExtractor>;
 /// impl KeyExtractor for Tenant {
 ///     fn extract(&self, parts: &Parts) -> Extraction {
 ///         match parts.extensions.get::<User>() {
-///             Some(user) if user.is_staff => Ok(None),
+///             Some(user) if user.is_staff => EXEMPT,
 ///             Some(user) => Ok(Some(Key::new(user.tenant))),
 ///             None => Err(KeyError::misconfigured("the rate limit is not inside the authentication layer")),
 ///         }
@@ -50,7 +53,7 @@ pub type BoxedKey = Arc<dyn KeyExtractor>;
     note = "choose one of `tollgate_tower::key`, wrap a closure in `key_fn(|parts| …)`, or implement `KeyExtractor`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Returns the key of the request with this head, or `None` if the request is exempt.
+    /// Returns the key of the request with this head, or [`EXEMPT`].
     ///
     /// # Errors
     ///
@@ -190,7 +193,7 @@ pub struct Beside<A, B> {
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Beside<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         let (Some(first), Some(second)) = (self.first.extract(parts)?, self.second.extract(parts)?) else {
-            return Ok(None);
+            return EXEMPT;
         };
         Ok(Some(first.beside(second)))
     }
@@ -206,7 +209,7 @@ pub struct OrExempt<K> {
 impl<K: KeyExtractor> KeyExtractor for OrExempt<K> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.inner.extract(parts) {
-            Err(error) if error.kind() == KeyErrorKind::Missing => Ok(None),
+            Err(error) if error.kind() == KeyErrorKind::Missing => EXEMPT,
             found => found,
         }
     }
@@ -230,7 +233,7 @@ macro_rules! tuple {
             #[allow(non_snake_case, reason = "the variables are named like their types")]
             fn extract(&self, parts: &Parts) -> Extraction {
                 let ($($extractor,)+) = self;
-                $(let Some($extractor) = $extractor.extract(parts)? else { return Ok(None) };)+
+                $(let Some($extractor) = $extractor.extract(parts)? else { return EXEMPT };)+
                 Ok(Some(Key::from(($($extractor),+))))
             }
         }

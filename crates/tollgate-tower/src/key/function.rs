@@ -10,19 +10,26 @@ use super::{
 
 /// Creates an extractor from a closure.
 ///
-/// The closure returns a [`Key`], an `Option<Key>` (`None` exempts the request), or a `Result` of
-/// either with [`KeyError`].
+/// The closure returns a [`Key`], an `Option<Key>`, a `Result` with [`KeyError`], or an [`Extraction`].
+///
+/// `None` of an `Option<Key>` means that the request has no key. The response is 400, as with any other extractor, unless
+/// [`or`](KeyExtractor::or) finds another key or [`or_exempt`](KeyExtractor::or_exempt) lifts the limit. A closure that exempts
+/// requests by itself returns [`EXEMPT`](super::EXEMPT).
 ///
 /// ```
 /// use http::Request;
 /// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key_fn};
+/// use tollgate_tower::{KeyExtractor, key::EXEMPT, key_fn};
 ///
 /// let by_host = key_fn(|parts| Key::new(parts.uri.host().unwrap_or_default()));
 /// let (parts, ()) = Request::get("http://example.com/").body(()).unwrap().into_parts();
 /// assert_eq!(by_host.extract(&parts).unwrap(), Some(Key::new("example.com")));
 ///
-/// let only_writes = key_fn(|parts| (!parts.method.is_safe()).then(|| Key::new("write")));
+/// let by_tenant = key_fn(|parts| parts.extensions.get::<u64>().map(|tenant| Key::new(*tenant)));
+/// assert_eq!(by_tenant.extract(&parts).unwrap_err().to_string(), "the request has no key");
+/// assert_eq!(by_tenant.or(by_host).extract(&parts).unwrap(), Some(Key::new("example.com")));
+///
+/// let only_writes = key_fn(|parts| if parts.method.is_safe() { EXEMPT } else { Ok(Some(Key::new("write"))) });
 /// assert_eq!(only_writes.extract(&parts).unwrap(), None);
 /// ```
 pub const fn key_fn<F, O>(function: F) -> KeyFn<F>
@@ -55,10 +62,10 @@ impl<F> fmt::Debug for KeyFn<F> {
 
 /// Converts the result of a [`key_fn`] closure.
 ///
-/// `Key`, `Option<Key>`, `Result<Key, KeyError>` and `Result<Option<Key>, KeyError>` implement it.
+/// `Key`, `Option<Key>`, `Result<Key, KeyError>` and [`Extraction`] implement it.
 #[diagnostic::on_unimplemented(
     message = "the closure of `key_fn` must return a `Key`, not `{Self}`",
-    note = "it may return `Key`, `Option<Key>`, `Result<Key, KeyError>` or `Result<Option<Key>, KeyError>`; `Key::new(…)` makes a key of text, numbers and addresses"
+    note = "it may return `Key`, `Option<Key>`, `Result<Key, KeyError>` or `Extraction`; `Key::new(…)` makes a key of text, numbers and addresses"
 )]
 pub trait IntoExtraction {
     /// Converts the result.
@@ -76,8 +83,9 @@ impl IntoExtraction for Key {
 }
 
 impl IntoExtraction for Option<Key> {
+    /// Takes `None` for a missing key.
     fn into_extraction(self) -> Extraction {
-        Ok(self)
+        self.map(Some).ok_or_else(|| KeyError::missing("the request has no key"))
     }
 }
 

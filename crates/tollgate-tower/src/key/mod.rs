@@ -33,7 +33,7 @@ mod route;
 
 pub use error::{KeyError, KeyErrorKind};
 pub use extension::Extension;
-pub use extractor::{Beside, BoxedKey, Extraction, KeyExtractor, Or, OrExempt};
+pub use extractor::{Beside, BoxedKey, EXEMPT, Extraction, KeyExtractor, Or, OrExempt};
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;

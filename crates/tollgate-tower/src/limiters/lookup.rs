@@ -1,7 +1,7 @@
 use std::{fmt, hash::Hash};
 
 use http::request::Parts;
-use tollgate::{Limiter, LimiterFuture, LimiterHandle, Selection, StoreFuture, TenantLimiters};
+use tollgate::{Limited, Limiter, LimiterFuture, LimiterHandle, Selection, StoreFuture, TenantLimiters};
 
 use crate::key::KeyError;
 
@@ -11,13 +11,13 @@ pub(crate) trait Lookup: fmt::Debug + Send + Sync {
     fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError>;
 }
 
-pub(super) fn ready(limiter: Option<Limiter>) -> Result<LimiterFuture, KeyError> {
+pub(super) fn ready(limiter: Limited) -> Result<LimiterFuture, KeyError> {
     Ok(StoreFuture::ready(Ok(limiter)))
 }
 
 impl Lookup for LimiterHandle {
     fn limiter_for(&self, _: &Parts) -> Result<LimiterFuture, KeyError> {
-        ready(Some(self.load()))
+        ready(Limited::By(self.load()))
     }
 }
 
@@ -32,7 +32,8 @@ where
     F: Fn(&Parts) -> Selection + Send + Sync,
 {
     fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
-        ready((self.select)(parts).limiter(&self.default))
+        let selected = (self.select)(parts).limiter(&self.default);
+        ready(selected.map_err(|error| KeyError::misconfigured(error.to_string()))?)
     }
 }
 
@@ -56,7 +57,7 @@ where
     fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
         match (self.find)(parts) {
             Some(tenant) => Ok(self.tenants.limiter_for(&tenant)),
-            None => ready(Some(self.tenants.default_limiter().clone())),
+            None => ready(Limited::By(self.tenants.default_limiter().clone())),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::{fmt, hash::Hash};
 
 use http::request::Parts;
-use tollgate::{Limiter, LimiterFuture, LimiterHandle, Selection, TenantLimiters};
+use tollgate::{Limited, Limiter, LimiterFuture, LimiterHandle, Selection, TenantLimiters};
 
 use super::{
     lookup::{ByFunction, ByTenant, Lookup, ready},
@@ -50,8 +50,10 @@ pub struct LimiterSource {
 impl LimiterSource {
     /// Selects the limits of each request by a function.
     ///
-    /// The function returns policies, a limiter, an `Option` of one of them, or a [`Selection`]. Policies have the store
-    /// and all options of `default`. `None` selects `default`. Make that one the strictest.
+    /// The function returns policies in every form that [`Limiter::new`] takes, a limiter, an `Option` of one of them, or a
+    /// [`Selection`]. Policies have the store and all options of `default`. `None` selects `default`. Make that one the
+    /// strictest. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request. Policies that make no
+    /// set are a wrong set-up: the response is 500.
     ///
     /// The layer keeps the headers of 1024 policy sets. Further sets cost some allocations for each request.
     ///
@@ -90,7 +92,7 @@ impl LimiterSource {
 
     /// Limits each request by the limits of its tenant, which are fetched and cached.
     ///
-    /// `find` returns the tenant of a request. A request without a tenant is limited by the
+    /// `find` returns the tenant of a request. A request without one (`None`) is limited by the
     /// [default limiter](TenantLimiters::default_limiter). Find the tenant in what an authentication has verified: a
     /// client that chooses its tenant chooses its limits.
     ///
@@ -156,7 +158,7 @@ impl LimiterSource {
         self
     }
 
-    /// Returns the limiter of a request, for code that limits requests without a layer. `None` when no limit applies.
+    /// Returns the limiter of a request, or its exemption, for code that limits requests without a layer.
     ///
     /// # Errors
     ///
@@ -191,13 +193,13 @@ impl Lookup for LimiterSource {
             Selector::By(select) => select(parts)?,
         };
         match target {
-            Target::Fixed(at) => ready(Some(self.limiters.fixed[at].clone())),
+            Target::Fixed(at) => ready(Limited::By(self.limiters.fixed[at].clone())),
             Target::Lookup(at) => self.limiters.lookups[at].limiter_for(parts),
             Target::Decider(_) => Err(KeyError::misconfigured(
                 "several limiters decide this request together, and only a layer can do that: give the source to a layer, or \
                  to one level of tiers",
             )),
-            Target::Exempt => ready(None),
+            Target::Exempt => ready(Limited::Exempt),
         }
     }
 }

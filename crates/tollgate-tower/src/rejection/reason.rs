@@ -29,7 +29,8 @@ pub struct Rejection<'a> {
 pub enum Reason<'a> {
     /// The quota is spent. Of several limits that deny, this is the one that the client waits for longest.
     Denied(&'a Decision),
-    /// A limit allows no requests at all, such as a rule with 0 requests.
+    /// A limit has an [amount of 0](tollgate::Quota::is_blocked): a tenant that is
+    /// [suspended](tollgate::Selection::Blocked), or a rule of 0 requests.
     Blocked,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, LimiterFuture};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limited, Limiter, LimiterFuture};
 
-use super::{Shared, reason_of};
+use super::{Shared, reason_of, reason_of_denial};
 use crate::{
     answer::{Admission, Extras, RequestContext, Step, Verdict},
     charge::{Charge, Charged, Due},
@@ -65,20 +65,16 @@ impl<K: KeyExtractor, R> Shared<K, R> {
 
     /// Checks a limiter that was looked up.
     #[inline(never)]
-    pub(crate) fn check_looked_up<B>(
-        self: &Arc<Self>,
-        limiter: Result<Option<Limiter>, Error>,
-        parts: &mut Parts,
-    ) -> Verdict<B>
+    pub(crate) fn check_looked_up<B>(self: &Arc<Self>, limiter: Result<Limited, Error>, parts: &mut Parts) -> Verdict<B>
     where
         R: Respond<B>,
     {
         match limiter {
-            Ok(Some(limiter)) => {
+            Ok(Limited::By(limiter)) => {
                 let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
-            Ok(None) => Verdict::Admit(Admission::EXEMPT),
+            Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
             Err(error) if self.options.is_shadow => {
                 tracing::debug!(%error, "no limits, the request passes in shadow mode");
                 Verdict::Admit(Admission::EXEMPT)
@@ -199,13 +195,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
         self.record_decision(limit.profile, decision, labels, &self.rpc_name(parts));
         if decision.is_denied() && !options.is_shadow {
-            return Verdict::Reject(self.reject(
-                Reason::Denied(decision),
-                Some(limit.profile),
-                &details,
-                parts,
-                labels,
-            ));
+            let reason = reason_of_denial(decision);
+            return Verdict::Reject(self.reject(reason, Some(limit.profile), &details, parts, labels));
         }
         if let (Some(source), Some(key)) = (options.request_limiter, &*key) {
             let limiter = self.request_limiter(source, limit_ref, key, parts, labels);

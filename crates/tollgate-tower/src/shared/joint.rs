@@ -112,7 +112,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         R: Respond<B>,
     {
         let awaited = joint.decisions().enumerate().max_by_key(|(_, decision)| wait_of(decision));
-        let Some((at, awaited)) = awaited else {
+        // A limit that blocks is not waited for.
+        let Some((at, awaited)) = awaited.filter(|_| !joint.decisions().any(Decision::is_blocked)) else {
             return self.reject(Reason::Blocked, None, details, parts, labels);
         };
         let others: Vec<_> =

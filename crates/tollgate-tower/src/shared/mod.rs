@@ -224,7 +224,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
                 if decision.is_allowed() {
                     return true;
                 }
-                Reason::Denied(decision)
+                reason_of_denial(decision)
             }
             Err(error) => reason_of(error),
         };
@@ -233,6 +233,12 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
         }
         self.options.is_shadow
     }
+}
+
+/// Returns why a denial rejects the request.
+#[inline]
+fn reason_of_denial(decision: &Decision) -> Reason<'_> {
+    if decision.is_blocked() { Reason::Blocked } else { Reason::Denied(decision) }
 }
 
 /// Returns why a check without a decision rejects the request.

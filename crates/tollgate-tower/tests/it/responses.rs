@@ -5,7 +5,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use tollgate::{Clock, Cost, Key, Limiter, MemoryStore, Outage, Policy, Quota};
 use tollgate_tower::{
     HeaderFormat, RateLimitLayer,
-    key::{Global, Header, KeyError, PeerIp},
+    key::{BoxedKey, EXEMPT, Global, Header, KeyError, KeyExtractor, PeerIp},
     key_fn,
     rejection::{Empty, Problem, Reason},
     respond_fn,
@@ -135,9 +135,20 @@ async fn during_an_outage_the_headers_show_the_share_of_the_replica() {
 #[tokio::test]
 async fn an_exempt_request_passes_without_rate_limit_headers() {
     let limiter = Limiter::new(still(), TWO);
-    let layer = RateLimitLayer::new(limiter.clone(), key_fn(|_| None::<Key>));
+    let layer = RateLimitLayer::new(limiter.clone(), key_fn(|_| EXEMPT));
     assert_eq!(statuses(&layer, 5).await, [StatusCode::OK; 5]);
     assert_eq!(header(&send(&layer, request()).await, "ratelimit"), None);
+}
+
+#[tokio::test]
+async fn a_closure_that_finds_no_key_lifts_no_limit() {
+    let none = key_fn(|_| None::<Key>);
+    let answers = async |layer: RateLimitLayer<BoxedKey>| statuses(&layer, 3).await;
+    let limited = || Limiter::new(still(), TWO);
+    assert_eq!(answers(RateLimitLayer::new(limited(), none.boxed())).await, [StatusCode::BAD_REQUEST; 3]);
+    let by_another = [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS];
+    assert_eq!(answers(RateLimitLayer::new(limited(), none.or(Global).boxed())).await, by_another);
+    assert_eq!(answers(RateLimitLayer::new(limited(), none.or_exempt().boxed())).await, [StatusCode::OK; 3]);
 }
 
 #[tokio::test]

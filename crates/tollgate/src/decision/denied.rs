@@ -44,7 +44,7 @@ impl Denied {
 
     /// Returns how long until the same request would pass, if no other request spends from this key.
     ///
-    /// A denial always has a wait, so this is `Some`.
+    /// `None` when a policy [blocks](Decision::is_blocked). Any other denial has a wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
@@ -53,6 +53,10 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_blocked() {
+            let name = self.0.binding().map_or("", |state| state.policy().name());
+            return write!(f, "rate limit {name} blocks all requests");
+        }
         f.write_str("rate limit")?;
         if let Some(state) = self.0.binding() {
             write!(f, " {}", state.policy().name())?;

@@ -14,8 +14,8 @@ pub use key_state::KeyState;
 pub use policy_state::PolicyState;
 
 use crate::{
-    Algorithm, Cost, ErrorKind, PolicySet,
-    algorithm::{PolicyLevel, delay_us, numbers},
+    Algorithm, Cost, ErrorKind, Policy, PolicySet,
+    algorithm::{Numbers, PolicyLevel, delay_us, numbers},
     cost::ChargeRef,
     policy_levels::PolicyLevels,
     quota::Span,
@@ -50,8 +50,8 @@ pub struct Decision {
     /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum around a decision, and the
     /// decision would be copied in uneven pieces: an in-process check took 1.49 × governor's time instead of 1.40 ×.
     degraded: u8,
-    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 0 for every other one. No
-    /// `enum`, for the same reason.
+    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for a denial by a policy
+    /// that blocks, 0 for every other one. No `enum`, for the same reason.
     in_process: u8,
 }
 
@@ -68,6 +68,9 @@ const REMEMBERED: u8 = 1;
 
 /// Marks a decision over leased units.
 const LEASED: u8 = 2;
+
+/// Marks a denial by a policy that blocks.
+const BLOCKED: u8 = 3;
 
 impl Decision {
     #[inline]
@@ -91,6 +94,14 @@ impl Decision {
             self.levels.forget_costs();
         }
         self
+    }
+
+    /// Denies a request because a policy blocks.
+    #[cold]
+    pub(crate) fn blocked(policies: &PolicySet, charge: ChargeRef<'_>) -> Self {
+        let level = |policy: &Policy| PolicyLevel { fits: !policy.quota_ref().is_blocked(), words: [0; 4] };
+        let levels = PolicyLevels::collect(policies.iter().map(|policy| (policy, level(policy))));
+        Self { in_process: BLOCKED, ..Self::from_levels(policies, levels, charge, 0) }
     }
 
     pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
@@ -123,6 +134,29 @@ impl Decision {
         self.in_process == LEASED
     }
 
+    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked): such as that of
+    /// a tenant that is suspended.
+    ///
+    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: each policy has
+    /// nothing left, and those that block are [exceeded](PolicyState::is_exceeded).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let suspended = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(0)));
+    /// let decision = suspended.check("acme").await?;
+    /// assert!(decision.is_denied() && decision.is_blocked());
+    /// assert_eq!(decision.retry_after(), None);
+    /// assert_eq!(decision.into_result().unwrap_err().to_string(), "rate limit api blocks all requests");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.in_process == BLOCKED
+    }
+
     /// Returns whether the decision tells nothing about the store, because it was not asked.
     #[inline]
     pub(crate) fn is_in_process(&self) -> bool {
@@ -143,7 +177,7 @@ impl Decision {
     }
 
     /// Returns how long until the same request would pass, if no other request spends from this key. `None` when the
-    /// request is allowed.
+    /// request is allowed, and when no wait helps because a policy [blocks](Self::is_blocked).
     ///
     /// The time is exact. Of several policies that deny, it is the longest wait.
     #[must_use]
@@ -203,6 +237,9 @@ impl Decision {
         let (charge, is_allowed) = (self.charge(), self.is_allowed());
         self.levels.iter(&self.policies).enumerate().map(move |(at, (policy, level))| {
             let cost = charge.of(at).units();
+            if self.is_blocked() {
+                return PolicyState::new(policy, !level.fits, Numbers::default(), 0, cost);
+            }
             let numbers = numbers(policy, &level, charge.ask(at));
             #[cfg(feature = "test-util")]
             let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
@@ -217,7 +254,8 @@ impl Decision {
         self.states().find(|state| state.policy().name() == name)
     }
 
-    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait. For an allowed
+    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait, or the one that
+    /// [blocks](Self::is_blocked). For an allowed
     /// request: the policy with the smallest remaining share of its burst, and of equal shares the one that waits longest
     /// for one more unit.
     #[must_use]
@@ -232,7 +270,8 @@ impl Decision {
             };
             let by_share = || share(b, a).cmp(&share(a, b));
             let by_more = || a.more_after().cmp(&b.more_after());
-            a.retry_after().cmp(&b.retry_after()).then_with(by_share).then_with(by_more)
+            let by_wait = || a.retry_after().cmp(&b.retry_after());
+            a.is_exceeded().cmp(&b.is_exceeded()).then_with(by_wait).then_with(by_share).then_with(by_more)
         })
     }
 

@@ -43,11 +43,13 @@ impl<'a> PolicyState<'a> {
 
     /// Returns how long until the denied request would fit, if no other request spends.
     ///
-    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded).
+    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded) and the quota does not
+    /// [block](crate::Quota::is_blocked).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         // A state that another program wrote may deny although the arithmetic finds no wait.
-        self.is_exceeded.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
+        let can_wait = self.is_exceeded && !self.policy.quota_ref().is_blocked();
+        can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
     /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it went.

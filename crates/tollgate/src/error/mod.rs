@@ -13,9 +13,9 @@ pub use kind::ErrorKind;
 /// use std::time::Duration;
 /// use tollgate::{ErrorKind, Quota};
 ///
-/// let error = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
+/// let error = Quota::try_new(1, Duration::ZERO).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Config);
-/// assert_eq!(error.to_string(), "quota amount must be at least 1, got 0");
+/// assert_eq!(error.to_string(), "quota period must be at least 1 µs, got 0ns");
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);

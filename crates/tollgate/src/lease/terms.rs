@@ -102,7 +102,7 @@ impl Lease {
         if matches!(algorithm, Algorithm::LeakyBucket) {
             return Err(InvalidLease::Algorithm);
         }
-        if self.most(quota) < LEAST_UNITS {
+        if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
             return Err(InvalidLease::Burst);
         }
         Ok(Terms { generation_ms: (ms as u16).to_be_bytes(), share: self.share })

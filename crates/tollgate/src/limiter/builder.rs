@@ -4,7 +4,9 @@ use super::{
     Limiter,
     inner::{DEADLINE, Inner},
 };
-use crate::{Clock, DeniedKeys, Outage, Policy, PolicySet, Store, outage::Fallback, wait::queue::WaitQueues};
+use crate::{
+    Clock, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store, outage::Fallback, wait::queue::WaitQueues,
+};
 
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;
@@ -18,7 +20,7 @@ const MAX_WAITING: usize = 10_000;
 /// let login = Limiter::builder(MemoryStore::new())
 ///     .policies(Policy::token_bucket("login", Quota::per_minute(5)))
 ///     .on_outage(Outage::Closed)
-///     .deadline(Duration::from_millis(20))
+///     .deadline(Duration::from_secs(1))
 ///     .build();
 /// assert_eq!(login.policies().len(), 1);
 /// ```
@@ -89,7 +91,8 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets the name of the limiter in log lines and metrics. By default the names of its policies, joined by `+`.
     ///
-    /// The name becomes the value of a metric label. Do not form it from requests.
+    /// The name becomes the value of a metric label. Do not form it from requests. The replicas of a limiter
+    /// [count](crate::Replicas::Counted) those with the same name and policies.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -116,7 +119,8 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// After the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
+    /// Set 1 s for a limiter that is [closed](Outage::Closed) in an outage: a late decision is better than none. After the
+    /// deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
     /// While it takes more, checks are decided by the `Outage` at once, with
     /// [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a longer deadline for a far server. A store in the
     /// process answers at once, so no deadline applies to it.
@@ -170,14 +174,19 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl<P> LimiterBuilder<P> {
-    /// Builds all but the policies, which are returned. `name` returns the default name.
-    pub(crate) fn build_inner(self, name: impl FnOnce(&P) -> String) -> (Arc<Inner>, P) {
+    /// Builds all but the policies, which are returned. `name` returns the default name, and `group` the group of replicas.
+    pub(crate) fn build_inner(
+        self,
+        name: impl FnOnce(&P) -> String,
+        group: impl FnOnce(&str, &P) -> ReplicaGroup,
+    ) -> (Arc<Inner>, P) {
         let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys, outage_clock } = self;
         let name = given.unwrap_or_else(|| name(&policies).into());
+        let group = group(&name, &policies);
         let inner = Inner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, outage, &*store, denied_keys, outage_clock),
+            fallback: Fallback::new(name, group, outage, &*store, denied_keys, outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
@@ -191,7 +200,7 @@ impl LimiterBuilder<PolicySet> {
     #[must_use]
     pub fn build(self) -> Limiter {
         let joined = |policies: &PolicySet| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
-        let (inner, policies) = self.build_inner(joined);
+        let (inner, policies) = self.build_inner(joined, ReplicaGroup::new);
         if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
             tracing::warn!(
                 limiter = inner.fallback.name(),

@@ -34,6 +34,9 @@ impl Inner {
             return self
                 .refuse(policies, Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
         }
+        if policies.is_blocked() {
+            return StoreFuture::ready(Ok(self.block(policies, key, charge)));
+        }
         if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
             return self.refuse(policies, error);
         }
@@ -62,6 +65,14 @@ impl Inner {
             None => return self.wait(answer_by(Some(deadline), answer), check),
         }
         answer
+    }
+
+    /// Denies a check because a policy blocks, without the store.
+    #[cold]
+    pub(super) fn block(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Decision {
+        let decision = Decision::blocked(policies, charge);
+        self.fallback.answered_in_process(policies, key, Some(Ok(&decision)));
+        decision
     }
 
     /// Answers a check that is not valid, without the store.
@@ -95,6 +106,9 @@ impl Inner {
 
     /// Tells what a check would decide. It is neither charged nor counted.
     pub(super) async fn look(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Result<Decision, Error> {
+        if policies.is_blocked() {
+            return Ok(Decision::blocked(policies, charge));
+        }
         policies.admits(charge).and_then(|()| policies.reaches(key))?;
         let check = Check { deadline: self.deadline(), ..Check::of(policies, key, charge) };
         match self.call(check, |check| self.store.look(check)).await {
@@ -116,7 +130,7 @@ impl Inner {
         charge: ChargeRef<'_>,
         decision: Option<&Decision>,
     ) -> Result<(), Error> {
-        if charge.cost == Cost::ZERO {
+        if charge.cost == Cost::ZERO || policies.is_blocked() {
             return Ok(());
         }
         policies.reaches(key)?;

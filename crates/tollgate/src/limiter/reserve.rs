@@ -17,7 +17,8 @@ impl Limiter {
     /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
     ///
     /// The estimate is charged on all policies or on none, as by [`check_costs`](Self::check_costs).
-    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is always allowed, also in debt.
+    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is allowed, also in debt, unless a policy
+    /// [blocks](Decision::is_blocked).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,7 +69,8 @@ impl Limiter {
     /// Settles the reservation of this key and id, which another task or process may have made.
     ///
     /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order: an id
-    /// belongs to a key and its policies, and under other policies there is no such reservation. Their quotas may differ.
+    /// belongs to a key and its policies, and under other policies there is no such reservation. Their quotas may differ. A
+    /// limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers [`Settlement::Lapsed`].
     ///
     /// # Errors
     ///
@@ -80,6 +82,9 @@ impl Limiter {
         costs: impl Into<Costs>,
     ) -> Result<Settlement, Error> {
         let (key, policies, inner) = (key.into(), self.policies(), &self.inner);
+        if policies.is_blocked() {
+            return Ok(Settlement::Lapsed);
+        }
         let charge = costs.into().charge(policies)?;
         policies.reaches(&key)?;
         let check = Check::of(policies, &key, charge.borrow());
@@ -215,6 +220,14 @@ impl IntoFuture for Reserve {
 
     /// Reserves. A store in the process charges at once, also when the future is not polled.
     fn into_future(self) -> StoreFuture<Reservation> {
+        let policies = self.limiter.policies();
+        if policies.is_blocked() {
+            let decision = self.estimate.charge(policies);
+            let decision = decision.map(|charge| self.limiter.inner.block(policies, &self.key, charge.borrow()));
+            let id = self.id.unwrap_or_else(ReservationId::random);
+            let held = decision.map(|decision| Reservation::new(self.limiter, self.key, id, decision));
+            return StoreFuture::ready(held);
+        }
         let charge = self.charge();
         let Self { limiter, key, id, time_to_live, .. } = self;
         let id = id.unwrap_or_else(ReservationId::random);

@@ -210,24 +210,33 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
         StoreFuture::ready(Ok(self.decide(check)))
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Ok(self.look_now(check)))
+        StoreFuture::ready(Ok(check.blocked().unwrap_or_else(|| self.look_now(check))))
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.refund_at(check, decision.map(Decision::at_us), decision);
+        if !check.policies.is_blocked() {
+            self.refund_at(check, decision.map(Decision::at_us), decision);
+        }
         StoreFuture::ready(Ok(()))
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        StoreFuture::ready(Ok(self.reserve_now(check, id, micros(time_to_live))))
+        let decision = check.blocked().unwrap_or_else(|| self.reserve_now(check, id, micros(time_to_live)));
+        StoreFuture::ready(Ok(decision))
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        StoreFuture::ready(Ok(self.commit_now(check, id, 1)))
+        StoreFuture::ready(Ok(match check.policies.is_blocked() {
+            true => Settlement::Lapsed,
+            false => self.commit_now(check, id, 1),
+        }))
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {

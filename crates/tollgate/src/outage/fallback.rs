@@ -6,8 +6,8 @@ use std::{
 
 use super::{Outage, phase::Phase, replicas::Replicas, share::LocalShare};
 use crate::{
-    Check, Clock, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReservationId, Settlement, Store,
-    metrics::LimiterMetrics, runtime::now,
+    Check, Clock, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReplicaGroup, ReservationId,
+    Settlement, Store, metrics::LimiterMetrics, runtime::now,
 };
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
@@ -29,6 +29,7 @@ pub(crate) struct Fallback {
 impl Fallback {
     pub(crate) fn new(
         name: Cow<'static, str>,
+        group: ReplicaGroup,
         outage: Outage,
         store: &dyn Store,
         denied_keys: Option<DeniedKeys>,
@@ -37,7 +38,7 @@ impl Fallback {
         let local = match outage {
             Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None, clock)),
             Outage::Local { replicas: Replicas::Counted } => {
-                Some(LocalShare::new(NonZeroU32::MIN, store.replicas(), clock))
+                Some(LocalShare::new(NonZeroU32::MIN, store.replicas(group), clock))
             }
             Outage::Open | Outage::Closed => None,
         };
@@ -257,7 +258,14 @@ mod tests {
             Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
-        let fallback = Fallback::new("levels".into(), Outage::local(2), &MemoryStore::new(), None, None);
+        let fallback = Fallback::new(
+            "levels".into(),
+            ReplicaGroup::new("levels", &policies),
+            Outage::local(2),
+            &MemoryStore::new(),
+            None,
+            None,
+        );
         let store = fallback.local.as_ref().expect("a local share").store();
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
@@ -271,7 +279,14 @@ mod tests {
     #[test]
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
-        let fallback = Fallback::new("day".into(), Outage::default(), &MemoryStore::new(), None, None);
+        let fallback = Fallback::new(
+            "day".into(),
+            ReplicaGroup::new("day", &policies),
+            Outage::default(),
+            &MemoryStore::new(),
+            None,
+            None,
+        );
         let store = fallback.local.as_ref().expect("a local share").store();
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);

@@ -9,7 +9,7 @@ pub(crate) use fallback::Fallback;
 pub(crate) use phase::Phase;
 #[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
-pub use replicas::{ReplicaCount, Replicas};
+pub use replicas::{ReplicaCount, ReplicaGroup, Replicas};
 
 /// Selects the answer to a check that the store cannot decide in time.
 ///
@@ -23,7 +23,8 @@ pub enum Outage {
     /// Allows every request. For limits that shape traffic.
     Open,
     /// Fails every check with an [`Error`](crate::Error). The middleware answers 503. For limits that protect something,
-    /// a log-in for example.
+    /// a log-in for example. Give such a limiter a [deadline](crate::LimiterBuilder::deadline) of 1 s, because a check that is
+    /// late fails too.
     Closed,
     /// Decides in this process, on this replica's share of the quota. The default, with counted replicas.
     ///

@@ -1,12 +1,15 @@
 #[cfg(feature = "redis")]
 use std::sync::Weak;
 use std::{
+    fmt,
     num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
+
+use crate::{PolicySet, policy::hash_name};
 
 /// Selects the number of replicas that share the quota in an [outage](crate::Outage::Local).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,50 @@ pub enum Replicas {
     Counted,
     /// Takes this number.
     Fixed(NonZeroU32),
+}
+
+/// Names limits whose replicas are counted together: those of limiters that have the same name, and policies of the same
+/// names, levels and algorithms in the same order.
+///
+/// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and nothing
+/// else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
+/// [`RedisStore`](crate::RedisStore).
+///
+/// ```
+/// use tollgate::{Policy, PolicySet, Quota, ReplicaGroup};
+///
+/// let group = |limiter, amount| {
+///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(amount)));
+///     ReplicaGroup::new(limiter, &policies)
+/// };
+/// assert_eq!(group("search", 10), group("search", 20));
+/// assert_ne!(group("search", 10), group("upload", 10));
+/// assert_eq!(group("search", 10).to_string().len(), 16);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplicaGroup(u64);
+
+impl ReplicaGroup {
+    /// Counts the limits of a process together that have no group of their own, because it has very many.
+    #[cfg(feature = "redis")]
+    pub(crate) const FURTHER: Self = Self(0);
+
+    /// Creates the group of a limiter with this [name](crate::Limiter::name) and these policies.
+    #[must_use]
+    pub fn new(limiter: &str, policies: &PolicySet) -> Self {
+        Self((hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Creates the group of a limiter of permits.
+    pub(crate) fn of_permits(name: &str) -> Self {
+        Self(!hash_name(name.as_bytes()))
+    }
+}
+
+impl fmt::Display for ReplicaGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 /// Holds the number of replicas that a [`Store`](crate::Store) counted last. Clones share the number.

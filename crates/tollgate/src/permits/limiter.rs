@@ -12,7 +12,8 @@ use super::{
     shared::{KeyState, PoolRef, Shared},
 };
 use crate::{
-    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, Store, limiter::Inner, runtime, store::answer_by,
+    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, ReplicaGroup, Store, limiter::Inner, runtime,
+    store::answer_by,
 };
 
 /// Limits how many permits of a key are held at the same time, over all replicas that share a store.
@@ -77,7 +78,8 @@ impl ConcurrencyLimiter {
     #[must_use]
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
         let name = policy.name().to_owned();
-        Self::on(Limiter::builder(store).build_inner(|()| name).0, policy, Clock::since_boot())
+        let group = |name: &str, (): &()| ReplicaGroup::of_permits(name);
+        Self::on(Limiter::builder(store).build_inner(|()| name, group).0, policy, Clock::since_boot())
     }
 
     pub(crate) fn on(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Self {

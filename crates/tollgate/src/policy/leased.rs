@@ -57,7 +57,8 @@ impl Policy {
     /// # Errors
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms to 60 s in whole
-    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket.
+    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket. A
+    /// [blocked](crate::Quota::is_blocked) policy may be leased: no unit of it ever is.
     pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
         self.lease = lease
             .checked(self.algorithm, &self.quota)

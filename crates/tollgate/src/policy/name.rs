@@ -61,7 +61,7 @@ impl Hash for Name {
 }
 
 /// Hashes a name by repeated multiplication. That is enough, because names are short and clients do not choose them.
-const fn hash(name: &[u8]) -> u64 {
+pub(crate) const fn hash(name: &[u8]) -> u64 {
     let (mut hash, mut at) = (0, 0);
     while at < name.len() {
         hash = (hash ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -4,7 +4,7 @@ use super::*;
 fn every_error_names_the_field_and_the_value() {
     let second = Duration::from_secs(1);
     let cases = [
-        (Quota::try_new(0, second), "quota amount must be at least 1, got 0"),
+        (Quota::try_new(0, Duration::ZERO), "quota period must be at least 1 µs, got 0ns"),
         (Quota::try_new(1, Duration::ZERO), "quota period must be at least 1 µs, got 0ns"),
         (Quota::try_new(1, Duration::from_nanos(999)), "quota period must be at least 1 µs, got 999ns"),
         (
@@ -70,6 +70,19 @@ fn the_time_of_the_burst_is_exact_where_its_product_is_large() {
             assert_span(&quota, units);
         }
     }
+}
+
+#[test]
+fn an_amount_of_zero_blocks_in_every_form() {
+    let second = Duration::from_secs(1);
+    let minute = Quota::per_minute(0);
+    for quota in [minute, minute.with_burst(7), minute.with_burst(0), "0/min".parse().unwrap(), minute.share(3, true)] {
+        assert!(quota.is_blocked());
+        assert_eq!((quota, quota.burst(), quota.to_string()), (minute, 0, "0/min".to_owned()));
+    }
+    assert_eq!("0/min burst 5".parse::<Quota>().unwrap(), minute);
+    assert_eq!(Quota::per_minute(9).with_burst(3).blocked(), minute);
+    assert!(minute.with_margin(second).is_blocked());
 }
 
 fn assert_span(quota: &Quota, units: u64) {

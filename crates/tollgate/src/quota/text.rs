@@ -38,7 +38,7 @@ impl FromStr for Quota {
     /// | day of 24 hours | `d`, `day` |
     /// | week of 7 days | `w`, `week` |
     ///
-    /// Months and years are no units, because their length varies: write `30d` or `365d`. Long names may end in `s`. Spaces
+    /// An amount of 0, as in `0/min`, [blocks](Self::is_blocked). Months and years are no units, because their length varies: write `30d` or `365d`. Long names may end in `s`. Spaces
     /// are allowed around the slash, and between numbers and words. Digits may be grouped as in `1_000_000`.
     ///
     /// ```
@@ -65,7 +65,7 @@ impl FromStr for Quota {
         }
         let period_at = reader.next_at();
         let period = reader.period()?;
-        let at = if amount == 0 || amount > super::MAX_AMOUNT { amount_at } else { period_at };
+        let at = if amount > super::MAX_AMOUNT { amount_at } else { period_at };
         let quota = Self::try_new(amount, period).map_err(|error| reader.error(at, &error))?;
         if reader.is_at_end() {
             return Ok(quota);

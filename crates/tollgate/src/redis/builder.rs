@@ -11,7 +11,8 @@ use super::{
     connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
     dispatch::{ServerHandle, StoreConfig},
-    source::{RedisSource, SourceKind, unreadable},
+    source::{RedisSource, SourceKind},
+    url_options::unreadable,
 };
 use crate::{Clock, Error};
 
@@ -87,9 +88,10 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets the first part of every key. `tollgate` by default.
+    /// Sets the first part of every key. `tollgate` by default. The [option `prefix`](RedisSource) of a URL wins.
     ///
-    /// Stores with the same prefix share the counters of policies with the same name.
+    /// Stores with the same prefix share the counters of policies with the same name. So give each application a prefix of
+    /// its own where several use one server.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -171,20 +173,22 @@ impl RedisStoreBuilder {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when
     ///
-    /// - a URL is not valid, or needs a feature that is not enabled;
+    /// - a URL is not valid, has an unknown [option](RedisSource), or needs a feature that is not enabled;
     /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control character;
     /// - certificates are not valid PEM, or are set without a `rediss://` URL;
     /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a socket, or differ in
     ///   more than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
+        let (kind, url) = self.source.0.clone().resolve()?;
+        let prefix = url.prefix.unwrap_or_else(|| self.prefix.clone());
+        let (connect_timeout, deny_cache_cap) =
+            (url.connect_timeout.unwrap_or(self.connect_timeout), url.deny_cache_cap.unwrap_or(self.deny_cache_cap));
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(is_allowed) {
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(is_allowed) {
             return Err(Error::config(format!(
-                "prefix must be 1 to 64 printable ASCII characters without braces, got {:?}",
-                self.prefix
+                "prefix must be 1 to 64 printable ASCII characters without braces, got {prefix:?}"
             )));
         }
-        let kind = self.source.0.clone().resolve()?;
         if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
             return Err(Error::config("server_url is set, but the servers are not found through sentinels"));
         }
@@ -194,7 +198,7 @@ impl RedisStoreBuilder {
                 "certificates need a rediss:// URL: a client or a pool has its own certificates",
             ));
         }
-        let config = StoreConfig::new(self.prefix.clone(), self.clock.clone(), self.deny_cache_cap);
+        let config = StoreConfig::new(prefix.clone(), self.clock.clone(), deny_cache_cap);
         let source = match kind {
             SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?.into()),
             SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
@@ -204,21 +208,21 @@ impl RedisStoreBuilder {
                 ConnectionSource::Sentinels(self.sentinels(&urls, &master, server_url.as_deref())?)
             }
             SourceKind::Cluster(urls) => {
-                let backend = Backend::Cluster(self.cluster(&urls, config.clone())?);
-                return Ok(RedisStore::new(backend, self.prefix, &config));
+                let backend = Backend::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
+                return Ok(RedisStore::new(backend, prefix, &config));
             }
         };
-        let shared = SharedConnection::new(source, self.connect_timeout);
+        let shared = SharedConnection::new(source, connect_timeout);
         let backend = Backend::One(ServerHandle::new(shared, &config, false));
-        Ok(RedisStore::new(backend, self.prefix, &config))
+        Ok(RedisStore::new(backend, prefix, &config))
     }
 
-    fn cluster(&self, urls: &[String], config: StoreConfig) -> Result<Cluster, Error> {
+    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Cluster, Error> {
         let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
         let addresses = cluster::addresses(&seeds)?;
         // Certificates that are not valid are reported now, not when a server is away.
         let template = self.template(seeds[0].clone(), true)?;
-        Ok(Cluster::new(template, addresses, config, self.connect_timeout))
+        Ok(Cluster::new(template, addresses, config, connect_timeout))
     }
 
     fn sentinels(&self, urls: &[String], master: &str, server_url: Option<&str>) -> Result<Arc<Sentinels>, Error> {

@@ -20,6 +20,7 @@ mod server;
 mod source;
 mod store;
 mod sync;
+mod url_options;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;

@@ -86,7 +86,11 @@ impl<S: Sampled> Drop for SampleTask<S> {
 
 fn state(store: &impl Sampled) -> StoreState {
     let counter = store.counter();
-    let mut state = StoreState { round_trip: counter.round_trip(), replicas: counter.last(), ..StoreState::default() };
+    let mut state = StoreState {
+        round_trip: counter.round_trip(),
+        replicas: counter.last().map(u32::from),
+        ..StoreState::default()
+    };
     for handle in store.backend().known_servers() {
         state.servers += 1;
         state.connected += usize::from(handle.server.is_connected());

@@ -2,7 +2,10 @@ use std::fmt;
 
 use redis::Client;
 
-use super::connect::Pool;
+use super::{
+    connect::Pool,
+    url_options::{UrlOptions, unreadable},
+};
 use crate::{Error, ErrorKind};
 
 /// Names the servers of a [`RedisStore`](crate::RedisStore): a URL, a client, or a connection pool.
@@ -21,6 +24,17 @@ use crate::{Error, ErrorKind};
 ///
 /// In a URL, user, password and database are those of the servers. Percent-encode special characters. Sentinels with
 /// credentials of their own need [`RedisSource::sentinel`].
+///
+/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They win over those
+/// of the [builder](crate::RedisStoreBuilder), so that an operator can change them. Any other option is refused.
+///
+/// | option | is |
+/// |---|---|
+/// | `prefix` | [`RedisStoreBuilder::prefix`](crate::RedisStoreBuilder::prefix): give each application one of its own |
+/// | `connect_timeout`, as in `500ms` | [`RedisStoreBuilder::connect_timeout`](crate::RedisStoreBuilder::connect_timeout) |
+/// | `deny_cache_cap`, as in `1m`, or `0` | [`RedisStoreBuilder::deny_cache_cap`](crate::RedisStoreBuilder::deny_cache_cap) |
+/// | `protocol` | `resp2` or `resp3` |
+/// | `db`, `user`, `pass` | those of a server behind a socket |
 ///
 /// A URL is read when the store is built. Its text is never shown: it may contain a password.
 ///
@@ -106,9 +120,17 @@ impl RedisSource {
 }
 
 impl SourceKind {
-    /// Takes URLs of several servers apart, and refuses an unknown scheme.
-    pub(super) fn resolve(self) -> Result<Self, Error> {
-        let Self::Url(url) = self else { return Ok(self) };
+    /// Takes the options out of a URL, takes URLs of several servers apart, and refuses an unknown scheme.
+    pub(super) fn resolve(self) -> Result<(Self, UrlOptions), Error> {
+        let Self::Url(url) = self else { return Ok((self, UrlOptions::default())) };
+        if !url.contains("://") {
+            return Err(unreadable());
+        }
+        let (url, options) = UrlOptions::take_from(&url)?;
+        Ok((Self::servers(url)?, options))
+    }
+
+    fn servers(url: String) -> Result<Self, Error> {
         let Some((scheme, rest)) = url.split_once("://") else { return Err(unreadable()) };
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if base == "rediss" && !cfg!(feature = "tls") {
@@ -178,14 +200,6 @@ impl<'a> Hosts<'a> {
         };
         self.hosts.split(',').filter(|host| !host.is_empty()).map(url).collect()
     }
-}
-
-/// Reports a URL that is not valid. Shows neither the URL nor the words of the parser: both may contain a password.
-pub(super) fn unreadable() -> Error {
-    Error::config(
-        "the redis URL is not valid: expected redis://[user:password@]host[:port][/db], rediss://…, \
-         redis+unix:///path, redis+sentinel://host,host/master or redis+cluster://host,host",
-    )
 }
 
 /// Reports a scheme that is not known. A password cannot stand before `://`, unless the URL is garbled.
@@ -258,7 +272,7 @@ mod tests {
     use super::*;
 
     fn resolved(url: &str) -> SourceKind {
-        RedisSource::from(url).0.resolve().unwrap_or_else(|error| panic!("{url}: {error}"))
+        RedisSource::from(url).0.resolve().unwrap_or_else(|error| panic!("{url}: {error}")).0
     }
 
     #[test]

@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet,
-    ReplicaCount, ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT, runtime,
+    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT,
+    runtime,
 };
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
@@ -42,8 +43,9 @@ use crate::{
 ///
 /// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///
-/// The processes of a prefix count themselves while a limiter has [`Replicas::Counted`](crate::Replicas::Counted), which
-/// is the default. Each process writes its random name into one sorted set, `prefix:{replicas}`, every two seconds. A
+/// The processes with the same limits count themselves while a limiter has
+/// [`Replicas::Counted`](crate::Replicas::Counted), which is the default. Each process writes its random name into one sorted
+/// set for each [group](crate::ReplicaGroup) of limits, `prefix:{replicas}:group`, every two seconds, in one call for all. A
 /// process that was silent for eight seconds is not counted any more. The task that writes is started when the limiter
 /// is built, or with its first check if that is the first use of a runtime.
 ///
@@ -140,6 +142,9 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
         let inner = &*self.0;
         if inner.counter.needs_task() {
             replicas::start(&self.0);
@@ -173,6 +178,9 @@ impl Store for RedisStore {
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
         let (inner, is_leased) = (&self.0, check.policies.is_leased());
         // A peek of leased policies reports what was spent of their units.
         if is_leased && check.cost == Cost::ZERO {
@@ -201,6 +209,9 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if check.policies.is_blocked() {
+            return StoreFuture::ready(Ok(()));
+        }
         let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
             let (hash, units) = (self.0.hash(check.key).whole, check.charge().cost.units());
@@ -304,6 +315,9 @@ impl Store for RedisStore {
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
         if let Some(refusal) = self.0.refusal_within(check) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -320,6 +334,9 @@ impl Store for RedisStore {
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        if check.policies.is_blocked() {
+            return StoreFuture::ready(Ok(Settlement::Lapsed));
+        }
         if let Some(refusal) = self.0.refusal(check.policies, check.key) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -349,8 +366,8 @@ impl Store for RedisStore {
         true
     }
 
-    fn replicas(&self) -> Option<ReplicaCount> {
-        let count = self.0.counter.count();
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        let count = self.0.counter.count(group);
         replicas::start(&self.0);
         Some(count)
     }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::Deadline;
 use crate::{
-    Ceiling, Cost, Key, PolicySet,
+    Ceiling, Cost, Decision, Key, PolicySet,
     cost::{Charge, ChargeRef, EachCost},
 };
 
@@ -10,7 +10,8 @@ use crate::{
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Check<'a> {
-    /// The policies that are checked together.
+    /// The policies that are checked together. A [`Limiter`](crate::Limiter) answers a check by itself when one of them
+    /// [blocks](crate::Quota::is_blocked).
     pub policies: &'a PolicySet,
     /// The key that is charged. It has the branch and at least as many levels as each policy meters: a
     /// [`Limiter`](crate::Limiter) refuses other keys. A policy charges the [branch](crate::Policy::at_branch) and the
@@ -61,6 +62,12 @@ impl<'a> Check<'a> {
     #[inline]
     pub(crate) fn charge(&self) -> ChargeRef<'a> {
         ChargeRef { cost: self.cost, each: self.each }
+    }
+
+    /// Returns the denial of a check under a policy that blocks, for a store that is called without a limiter.
+    #[inline]
+    pub(crate) fn blocked(&self) -> Option<Decision> {
+        self.policies.is_blocked().then(|| Decision::blocked(self.policies, self.charge()))
     }
 
     /// Returns the same check with another charge.

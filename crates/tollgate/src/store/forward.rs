@@ -1,7 +1,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Check, CheckFuture, Store, StoreFuture};
-use crate::{Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId, Settlement};
+use crate::{
+    Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReplicaGroup, ReservationId, Settlement,
+};
 
 /// Forwards every method to the store inside.
 macro_rules! forward {
@@ -55,8 +57,8 @@ macro_rules! forward {
                 (**self).keeps_deadline()
             }
 
-            fn replicas(&self) -> Option<ReplicaCount> {
-                (**self).replicas()
+            fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+                (**self).replicas(group)
             }
         }
     };

@@ -12,8 +12,8 @@ pub(crate) use future::{Guard, PendingCheck};
 use std::time::Duration;
 
 use crate::{
-    Cost, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReservationId,
-    Settlement,
+    Cost, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReplicaGroup,
+    ReservationId, Settlement,
 };
 
 /// Keeps the state of policies, and decides checks on it.
@@ -95,7 +95,7 @@ use crate::{
 /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
 /// use tollgate::{
 ///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, PermitGrant, PermitRequest, Policy, PolicySet, Quota,
-///     ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
+///     ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
 /// };
 ///
 /// /// Counts the checks of another store.
@@ -139,8 +139,8 @@ use crate::{
 ///     fn keeps_deadline(&self) -> bool {
 ///         self.0.keeps_deadline()
 ///     }
-///     fn replicas(&self) -> Option<ReplicaCount> {
-///         self.0.replicas()
+///     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+///         self.0.replicas(group)
 ///     }
 /// }
 ///
@@ -240,13 +240,14 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Returns the number of processes that spend from the state of this store, this one included, and keeps it up to
-    /// date as long as a clone of it is held. `None`, the default, when the store does not count.
+    /// Returns the number of processes that have limits of this group on the state of this store, this one included, and
+    /// keeps it up to date as long as a clone of it is held. `None`, the default, when the store does not count.
     ///
     /// A [`Limiter`](crate::Limiter) with [`Replicas::Counted`](crate::Replicas::Counted) calls this once, when it is
     /// built, and divides its quotas by the number in an outage. So the store leaves the last number in place while it
     /// cannot count.
-    fn replicas(&self) -> Option<ReplicaCount> {
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        let _ = group;
         None
     }
 }

@@ -33,7 +33,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// Creates a cache with the default options.
     ///
     /// `default` limits the tenants that have no limits of their own, and lends its store and options to all others.
-    /// `fetch` returns the limits of a tenant: policies, an `Option` of them, or a [`Selection`].
+    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of them, or a
+    /// [`Selection`]. Policies that make no set count as a failed fetch.
     pub fn new<F, R, S, E>(default: Limiter, fetch: F) -> Self
     where
         F: Fn(T) -> R + Send + Sync + 'static,

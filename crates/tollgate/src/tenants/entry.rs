@@ -6,7 +6,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use super::options::Options;
-use crate::Limiter;
+use crate::Limited;
 
 /// Holds the limits of one tenant, and the state of their fetch.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct State {
 
 /// The limits that were fetched last.
 struct Found {
-    limiter: Option<Limiter>,
+    limiter: Limited,
     fetched_at: Instant,
 }
 
@@ -36,7 +36,7 @@ impl Found {
 /// Says how a request gets the limits of its tenant.
 pub(super) enum Lookup {
     /// The limits are known.
-    Known(Option<Limiter>),
+    Known(Limited),
     /// The limits are not known, and must not be fetched now.
     Unknown,
     /// A fetch is under way.
@@ -46,7 +46,7 @@ pub(super) enum Lookup {
         begun: watch::Sender<()>,
         running: watch::Receiver<()>,
         /// The old limits, when the request need not wait for the fetch.
-        known: Option<Option<Limiter>>,
+        known: Option<Limited>,
     },
 }
 
@@ -77,7 +77,7 @@ impl Entry {
     }
 
     /// Returns the limits that were fetched last, unless they are too old to be used at all.
-    pub(super) fn found(&self, now: Instant, options: &Options) -> Option<Option<Limiter>> {
+    pub(super) fn found(&self, now: Instant, options: &Options) -> Option<Limited> {
         let state = self.lock();
         state
             .found
@@ -87,12 +87,12 @@ impl Entry {
     }
 
     /// Stores what a fetch has found.
-    pub(super) fn succeed(&self, limiter: Option<Limiter>, now: Instant) {
+    pub(super) fn succeed(&self, limiter: Limited, now: Instant) {
         let mut state = self.lock();
         let before = state.found.take().map(|found| found.limiter);
         // Equal limits stay as they are, so that all requests go on using one policy set.
         let limiter = match (before, limiter) {
-            (Some(Some(before)), Some(limiter)) if before.is_same(&limiter) => Some(before),
+            (Some(Limited::By(before)), Limited::By(limiter)) if before.is_same(&limiter) => Limited::By(before),
             (_, limiter) => limiter,
         };
         *state = State { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };

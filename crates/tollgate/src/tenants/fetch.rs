@@ -10,7 +10,7 @@ use super::{
     options::{Options, SourceOutage},
     source::SourceHealth,
 };
-use crate::{Error, ErrorKind, Limiter, Selection};
+use crate::{Error, ErrorKind, Limited, Limiter, Selection};
 
 /// Fetches the limits of a tenant.
 pub(super) type Fetch<T> = Box<dyn Fn(T) -> FetchFuture + Send + Sync>;
@@ -33,10 +33,10 @@ impl<T> Fetcher<T> {
     }
 
     /// Answers for a source that failed, where the cache has no limits of the tenant.
-    pub(super) fn without_source(&self) -> Result<Option<Limiter>, Error> {
+    pub(super) fn without_source(&self) -> Result<Limited, Error> {
         match self.options.outage {
-            SourceOutage::Default => Ok(Some(self.default.clone())),
-            SourceOutage::Open => Ok(None),
+            SourceOutage::Default => Ok(Limited::By(self.default.clone())),
+            SourceOutage::Open => Ok(Limited::Exempt),
             SourceOutage::Closed => {
                 Err(Error::new(ErrorKind::SourceUnavailable, "the limits of the tenant cannot be fetched"))
             }
@@ -87,9 +87,10 @@ impl<T> FetchGuard<T> {
 
     fn finish(mut self, found: Result<Selection, FetchError>) {
         self.is_finished = true;
-        match found {
-            Ok(selection) => {
-                self.entry.succeed(selection.limiter(&self.fetcher.default), Instant::now());
+        let selected = found.and_then(|selection| Ok(selection.limiter(&self.fetcher.default)?));
+        match selected {
+            Ok(limiter) => {
+                self.entry.succeed(limiter, Instant::now());
                 self.fetcher.source.succeeded(self.start, self.fetcher.default.name());
             }
             Err(error) => self.fail(&*error),

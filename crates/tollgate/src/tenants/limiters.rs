@@ -14,12 +14,12 @@ use super::{
     entry::{Entry, Lookup},
     fetch::{self, FetchGuard, Fetcher},
 };
-use crate::{Limiter, StoreFuture, runtime};
+use crate::{Limited, Limiter, StoreFuture, runtime};
 
-/// Resolves to the limiter of a tenant. `None` when no limit applies to it.
+/// Resolves to the limiter of a tenant, or to its exemption.
 ///
 /// [`TenantLimiters::limiter_for`] returns it. A cached limiter is there at once, without an allocation.
-pub type LimiterFuture = StoreFuture<Option<Limiter>>;
+pub type LimiterFuture = StoreFuture<Limited>;
 
 /// Fetches the limits of tenants, such as the plan of a customer in a database, and caches them.
 ///
@@ -41,9 +41,14 @@ pub type LimiterFuture = StoreFuture<Option<Limiter>>;
 /// The [builder](Self::builder) changes these numbers. The begin and the end of an outage of the source are logged once
 /// each. A fetched `None` is cached like limits.
 ///
+/// `None` means that the source knows no limits of the tenant: the default limiter applies. A tenant without a limit is
+/// [`Selection::Exempt`](crate::Selection::Exempt). A tenant that is suspended is
+/// [`Selection::Blocked`](crate::Selection::Blocked), and so is one whose policy has an amount of 0: its requests are denied
+/// without a call of the store.
+///
 /// ```
 /// use std::collections::HashMap;
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, TenantLimiters};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
@@ -56,9 +61,30 @@ pub type LimiterFuture = StoreFuture<Option<Limiter>>;
 ///
 /// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), API), fetch);
 /// for (tenant, left) in [("acme", 499), ("another", 9)] {
-///     // A limiter that is `None` would mean that the tenant has no limit.
-///     let limiter = tenants.limiter_for(&tenant.to_owned()).await?.unwrap();
+///     let Limited::By(limiter) = tenants.limiter_for(&tenant.to_owned()).await? else { panic!("the tenant is exempt") };
 ///     assert_eq!(limiter.check(tenant).await?.state("api").unwrap().remaining(), left);
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a day, and a plan of 0 a
+/// day is suspended:
+///
+/// ```
+/// use tollgate::{Error, Limited, Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// const RATE: Policy = Policy::token_bucket("rate", Quota::per_second(5));
+/// const DAY: Policy = Policy::fixed_window("day", Quota::per_day(100));
+///
+/// async fn fetch(a_day: u64) -> Result<[Policy; 2], Error> {
+///     Ok([RATE.with_quota(Quota::per_second(50))?, DAY.with_quota(Quota::per_day(a_day))?])
+/// }
+///
+/// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), [RATE, DAY]), fetch);
+/// for (a_day, is_allowed) in [(20_000, true), (0, false)] {
+///     let Limited::By(limiter) = tenants.limiter_for(&a_day).await? else { panic!("no tenant is exempt") };
+///     assert_eq!(limiter.check("acme").await?.is_allowed(), is_allowed);
 /// }
 /// # Ok(()) }
 /// ```

@@ -8,7 +8,7 @@ use std::{
 use super::answer::fault;
 use crate::{
     Check, CheckFuture, Decision, Entry, ErrorKind, Key, MemoryStore, PermitGrant, PermitRequest, PolicySet,
-    ReplicaCount, ReservationId, Settlement, Store, StoreFuture,
+    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
 };
 
 /// Wraps a store that fails when a test wants it to, and works again.
@@ -138,8 +138,8 @@ impl<S: Store> Store for FaultyStore<S> {
         self.0.store.can_decide(policies, key)
     }
 
-    fn replicas(&self) -> Option<ReplicaCount> {
-        self.0.store.replicas()
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        self.0.store.replicas(group)
     }
 
     // `is_in_process` and `keeps_deadline` stay `false`: a call that stalls needs the timer of the limiter.

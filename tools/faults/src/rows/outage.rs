@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::task::LocalSet;
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, Store};
+use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, ReplicaGroup, Store};
 use tollgate_tests::{Log, Process, RedisServer};
 
 use crate::{
@@ -115,7 +115,7 @@ pub(crate) fn replica(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let store = RedisStore::connect(url).await.expect("a store");
-        let count = store.replicas().expect("a store that counts");
+        let count = store.replicas(ReplicaGroup::new("shared", &SHARED.into())).expect("a store that counts");
         let (shared, large) = (limiter(&store, SHARED, Outage::default()), limiter(&store, LARGE, Outage::default()));
         for outage in 0_u64.. {
             let mut known = None;

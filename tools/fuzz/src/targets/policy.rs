@@ -98,6 +98,7 @@ fn law(input: &Input) -> Result<(), String> {
             }
         }
     };
+    let burst = if amount == 0 { 0 } else { burst };
     let whole = Duration::from_micros(u64::try_from(period.as_micros()).map_err(|error| error.to_string())?);
     equal("the quota", (quota.amount(), quota.period(), quota.burst()), (amount, whole, burst))?;
     let values = [format!("{:?}", input.name), format!("in policy {}", input.name)];
@@ -128,6 +129,10 @@ fn refused_or<T>(result: Result<T, tollgate::Error>, is_right: bool, values: &[S
 
 fn is_quota(amount: u64, period: Duration, burst: u64) -> bool {
     let period_us = period.as_nanos() / 1_000;
+    if amount == 0 {
+        // It blocks, whatever the burst.
+        return burst <= MOST && (1..=TEN_YEARS_US).contains(&period_us);
+    }
     (1..=MOST).contains(&amount)
         && (1..=MOST).contains(&burst)
         && (1..=TEN_YEARS_US).contains(&period_us)
@@ -161,6 +166,10 @@ fn spend(input: &Input, policy: Policy, burst: u64) -> Result<(), String> {
         let decision = limiter.check_cost("key", Cost::new(units)).into_ready();
         decision.map_err(|_| "it waits".to_owned())?.map_err(|error| error.to_string())
     };
+    if burst == 0 {
+        let blocked = check(1)?;
+        return equal("a quota of 0", (blocked.is_blocked(), blocked.retry_after()), (true, None));
+    }
     if let Some(above) = burst.checked_add(1) {
         equal("whether more than the burst is an error", check(above).is_err(), true)?;
     }

@@ -23,6 +23,9 @@ use crate::support::*;
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Tenant(&'static str);
 
+/// Tenants that are blocked: by an amount of 0, and by name.
+const SUSPENDED: [&str; 2] = ["nothing", "suspended"];
+
 fn request_of(tenant: &'static str) -> Request<()> {
     Request::builder().extension(Tenant(tenant)).header("key", tenant).body(()).unwrap()
 }
@@ -34,6 +37,11 @@ async fn fetch(Tenant(tenant): Tenant) -> Result<Selection, String> {
         "hourly" => Ok(HOURLY.into()),
         "both" => Ok(PolicySet::from([ONE, HOURLY]).into()),
         "staff" => Ok(Selection::Exempt),
+        "suspended" => Ok(Selection::Blocked),
+        "nothing" => {
+            let quota = Quota::try_new(0, Duration::from_secs(3_600)).map_err(|error| error.to_string())?;
+            Ok(HOURLY.with_quota(quota).map_err(|error| error.to_string())?.into())
+        }
         "away" => Err("the database is away".to_owned()),
         "hangs" => std::future::pending().await,
         "panics" => panic!("the source panics for a test"),
@@ -65,6 +73,18 @@ async fn each_tenant_has_its_limits_and_their_headers() {
     let both = Some(r#""one";q=1;w=60, "hourly";q=3;w=3600"#.to_owned());
     assert_eq!(policy_of(&layer, request_of("both")).await, (200, both.clone()));
     assert_eq!(policy_of(&layer, request_of("both")).await, (429, both));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_suspended_is_denied_without_a_wait() {
+    let layer = RateLimitLayer::new(tenants(SourceOutage::Default), Header::new("key"));
+    for tenant in SUSPENDED {
+        let response = send(&layer, request_of(tenant)).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{tenant}");
+        assert!(!response.headers().contains_key("retry-after"), "{tenant}: {:?}", response.headers());
+        assert_eq!(header(&response, "cache-control"), Some("no-store"), "{tenant}");
+        assert!(!response.body().contains("try again"), "{tenant}: {}", response.body());
+    }
 }
 
 #[tokio::test(start_paused = true)]

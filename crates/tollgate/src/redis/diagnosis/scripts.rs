@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
-    Cost, Error, Key, Policy, PolicySet, Quota,
+    Cost, Error, Key, Policy, PolicySet, Quota, ReplicaGroup,
     cost::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
@@ -116,7 +116,7 @@ pub(super) async fn try_policies(
 pub(super) async fn try_count(server: &Server, key: &Key) -> Result<Option<Finding>, Error> {
     let mut call = redis::cmd("EVAL");
     call.arg(&Script::replicas().text).arg(1);
-    replicas::add_call(server, key, "diagnosis", &mut call);
+    replicas::add_call(server, key, [ReplicaGroup::FURTHER], "diagnosis", &mut call);
     if granted(server.query_in_time(&call).await)?.is_none() {
         return Ok(Some(Finding::new(
             ACL,
@@ -128,6 +128,6 @@ pub(super) async fn try_count(server: &Server, key: &Key) -> Result<Option<Findi
         )));
     }
     // A missing right to delete is found with the scripts of the policies.
-    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key))).await)?;
+    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key, ReplicaGroup::FURTHER))).await)?;
     Ok(None)
 }

@@ -1,5 +1,6 @@
 use std::{
     fmt,
+    num::NonZeroU32,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -14,17 +15,21 @@ use tokio::sync::Notify;
 #[cfg(feature = "metrics")]
 use crate::clock::micros;
 use crate::{
+    ReplicaGroup,
     outage::{ReplicaCount, WeakReplicaCount},
     redis::backend::Backend,
 };
 
-/// Holds the number of processes that a store counted last, and knows whether a task counts.
+/// The most groups of a store. One call counts all of them. Limits beyond have one group together.
+pub(super) const MAX_GROUPS: usize = 32;
+
+/// Holds the numbers of processes that a store counted last, one for each group, and knows whether a task counts.
 pub(in crate::redis) struct ReplicaCounter {
-    /// Tells whether the number is wanted and no task counts. Read with each check.
+    /// Tells whether a number is wanted and no task counts. Read with each check.
     needs_task: AtomicBool,
     state: Mutex<State>,
-    /// Wakes the task when the store is dropped.
-    pub(super) dropped: Arc<Notify>,
+    /// Wakes the task when the store is dropped, and when a group is added.
+    pub(super) changed: Arc<Notify>,
     /// The time of the last call in microseconds, 0 before the first one.
     #[cfg(feature = "metrics")]
     round_trip_us: AtomicU64,
@@ -32,8 +37,8 @@ pub(in crate::redis) struct ReplicaCounter {
 
 #[derive(Default)]
 struct State {
-    /// Alive as long as a limiter wants the number.
-    count: WeakReplicaCount,
+    /// Each is alive as long as a limiter wants it.
+    counts: Vec<(ReplicaGroup, WeakReplicaCount)>,
     has_task: bool,
 }
 
@@ -48,7 +53,7 @@ impl ReplicaCounter {
         Self {
             needs_task: AtomicBool::new(false),
             state: Mutex::default(),
-            dropped: Arc::default(),
+            changed: Arc::default(),
             #[cfg(feature = "metrics")]
             round_trip_us: AtomicU64::new(0),
         }
@@ -60,12 +65,18 @@ impl ReplicaCounter {
         self.needs_task.load(Ordering::Relaxed)
     }
 
-    /// Returns the number, which is wanted from now on.
-    pub(in crate::redis) fn count(&self) -> ReplicaCount {
+    /// Returns the number of a group, which is wanted from now on.
+    pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> ReplicaCount {
         let mut state = self.lock();
-        let count = state.count.upgrade().unwrap_or_else(|| {
+        let wanted = state.wanted();
+        let find = |group| wanted.iter().find(|(wanted, _)| *wanted == group).map(|(_, count)| count.clone());
+        let group = if find(group).is_some() || wanted.len() < MAX_GROUPS { group } else { ReplicaGroup::FURTHER };
+        let count = find(group).unwrap_or_else(|| {
             let count = ReplicaCount::new();
-            state.count = count.downgrade();
+            state.counts.push((group, count.downgrade()));
+            if state.has_task {
+                self.changed.notify_one();
+            }
             count
         });
         self.needs_task.store(!state.has_task, Ordering::Relaxed);
@@ -75,25 +86,25 @@ impl ReplicaCounter {
     /// Returns whether the caller has to start the task that counts.
     pub(super) fn begin_task(&self) -> bool {
         let mut state = self.lock();
-        let begins = !state.has_task && state.count.upgrade().is_some();
+        let begins = !state.has_task && !state.wanted().is_empty();
         state.has_task |= begins;
         self.needs_task.store(false, Ordering::Relaxed);
         begins
     }
 
-    /// Returns the number while it is wanted. Otherwise the task is over.
-    pub(super) fn wanted(&self) -> Option<ReplicaCount> {
+    /// Returns the numbers that are wanted. When there is none, the task is over.
+    pub(super) fn wanted(&self) -> Vec<(ReplicaGroup, ReplicaCount)> {
         let mut state = self.lock();
-        let count = state.count.upgrade();
-        state.has_task &= count.is_some();
-        count
+        let wanted = state.wanted();
+        state.has_task &= !wanted.is_empty();
+        wanted
     }
 
     /// Notes that the runtime of the task was shut down. The next check starts another task.
     pub(super) fn lost_task(&self) {
         let mut state = self.lock();
         state.has_task = false;
-        self.needs_task.store(state.count.upgrade().is_some(), Ordering::Relaxed);
+        self.needs_task.store(!state.wanted().is_empty(), Ordering::Relaxed);
     }
 
     /// Notes how long a call took.
@@ -109,10 +120,9 @@ impl ReplicaCounter {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Returns the last number while a limiter wants it.
-    #[cfg(feature = "metrics")]
-    pub(in crate::redis) fn last(&self) -> Option<u32> {
-        self.lock().count.upgrade()?.get().map(u32::from)
+    /// Returns the greatest of the last numbers that limiters want.
+    pub(in crate::redis) fn last(&self) -> Option<NonZeroU32> {
+        self.lock().wanted().iter().filter_map(|(_, count)| count.get()).max()
     }
 
     /// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.
@@ -121,15 +131,28 @@ impl ReplicaCounter {
     }
 }
 
+impl State {
+    /// Returns the numbers that limiters want, and forgets all others.
+    fn wanted(&mut self) -> Vec<(ReplicaGroup, ReplicaCount)> {
+        let mut wanted = Vec::new();
+        self.counts.retain(|(group, count)| {
+            let count = count.upgrade();
+            let is_wanted = count.is_some();
+            wanted.extend(count.map(|count| (*group, count)));
+            is_wanted
+        });
+        wanted
+    }
+}
+
 impl Drop for ReplicaCounter {
     fn drop(&mut self) {
-        self.dropped.notify_one();
+        self.changed.notify_one();
     }
 }
 
 impl fmt::Debug for ReplicaCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.lock().count.upgrade();
-        f.debug_struct("ReplicaCounter").field("replicas", &count.and_then(|count| count.get())).finish_non_exhaustive()
+        f.debug_struct("ReplicaCounter").field("replicas", &self.last()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The processes of a prefix count themselves.
+//! The processes with the same limits count themselves.
 
 mod counter;
 mod task;

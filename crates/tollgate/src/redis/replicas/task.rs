@@ -1,4 +1,5 @@
 use std::{
+    collections::HashMap,
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
@@ -13,7 +14,7 @@ use tokio::{
 
 use super::{counter::Counts, window::Window};
 use crate::{
-    Deadline, Error, ErrorKind, Key, ReplicaCount, random,
+    Deadline, Error, ErrorKind, Key, ReplicaGroup, random,
     redis::{backend::Backend, protocol::Script, server::Server},
     store::answer_by,
 };
@@ -30,21 +31,29 @@ const LAPSE_US: u64 = 8_000_000;
 /// The time that one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The subject in the hash tag, so that the set of a prefix lies in one slot. A state has a policy behind it, so no
-/// state has the same key.
+/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version behind it,
+/// so no state has the same key.
 static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
 
 /// The name of this process. All its stores use the same, so it counts once.
 static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 
-/// Returns the key of the set of processes. `subject` stands in its hash tag.
-pub(in crate::redis) fn key_text(server: &Server, subject: &Key) -> Vec<u8> {
-    [server.prefix().as_bytes(), b":{", subject.as_bytes(), b"}"].concat()
+/// Returns the key of the set of processes of a group. `subject` stands in its hash tag.
+pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: ReplicaGroup) -> Vec<u8> {
+    [server.prefix().as_bytes(), b":{", subject.as_bytes(), b"}:", group.to_string().as_bytes()].concat()
 }
 
-/// Adds the key and the arguments of a call by `process`.
-pub(in crate::redis) fn add_call(server: &Server, subject: &Key, process: &str, command: &mut Cmd) {
-    command.arg(key_text(server, subject));
+/// Adds the keys of the groups, and the arguments of a call by `process`.
+pub(in crate::redis) fn add_call(
+    server: &Server,
+    subject: &Key,
+    groups: impl IntoIterator<Item = ReplicaGroup>,
+    process: &str,
+    command: &mut Cmd,
+) {
+    for group in groups {
+        command.arg(key_text(server, subject, group));
+    }
     match server.clock() {
         Some(clock) => command.arg(clock.now_us()),
         None => command.arg(""),
@@ -52,53 +61,61 @@ pub(in crate::redis) fn add_call(server: &Server, subject: &Key, process: &str, 
     command.arg(process).arg(LAPSE_US);
 }
 
-/// Starts the task that counts, unless it runs or no limiter wants the number. Without a runtime, the next check does.
+/// Starts the task that counts, unless it runs or no limiter wants a number. Without a runtime, the next check does.
 pub(in crate::redis) fn start<S: Counts>(store: &Arc<S>) {
     let Ok(runtime) = Handle::try_current() else { return };
     if store.counter().begin_task() {
-        let dropped = Arc::clone(&store.counter().dropped);
-        runtime.spawn(CountTask { store: Arc::downgrade(store), dropped, is_over: false }.run());
+        let changed = Arc::clone(&store.counter().changed);
+        runtime.spawn(CountTask { store: Arc::downgrade(store), changed, is_over: false }.run());
     }
 }
 
-/// Counts the processes of a prefix as long as a limiter wants the number and the store is in use.
+/// Counts the processes of each group as long as a limiter wants a number and the store is in use.
 struct CountTask<S: Counts> {
     store: Weak<S>,
-    dropped: Arc<Notify>,
+    changed: Arc<Notify>,
     is_over: bool,
 }
 
 impl<S: Counts> CountTask<S> {
     async fn run(mut self) {
-        let (began, mut window) = (Instant::now(), Window::default());
+        let (began, mut windows) = (Instant::now(), HashMap::<ReplicaGroup, Window>::new());
         let (mut first, mut reported) = (FIRST.iter(), None);
         loop {
             let Some(store) = self.store.upgrade() else { return };
-            let Some(count) = store.counter().wanted() else {
+            let wanted = store.counter().wanted();
+            if wanted.is_empty() {
                 self.is_over = true;
                 return;
-            };
+            }
+            windows.retain(|group, _| wanted.iter().any(|(wanted, _)| wanted == group));
+            if windows.len() < wanted.len() {
+                first = FIRST.iter();
+            }
             let called = Instant::now();
-            let pause = match call(store.backend()).await {
-                Ok(counted) => {
+            let groups: Vec<_> = wanted.iter().map(|(group, _)| *group).collect();
+            let pause = match call(store.backend(), &groups).await {
+                Ok(counts) => {
                     #[cfg(feature = "metrics")]
                     store.counter().took(called.elapsed());
-                    count.set(window.counted(counted, called - began));
+                    for ((group, count), counted) in wanted.iter().zip(counts) {
+                        count.set(windows.entry(*group).or_default().counted(counted, called - began));
+                    }
                     reported = None;
                     *first.next().unwrap_or(&INTERVAL)
                 }
                 Err(error) => {
-                    window.failed();
+                    windows.values_mut().for_each(Window::failed);
                     if reported != Some(error.kind()) {
-                        report(&error, &count);
+                        report(&error, store.counter().last());
                         reported = Some(error.kind());
                     }
                     first = FIRST.iter();
                     INTERVAL
                 }
             };
-            drop((store, count));
-            let _ = timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), self.dropped.notified()).await;
+            drop((store, wanted));
+            let _ = timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), self.changed.notified()).await;
         }
     }
 }
@@ -114,24 +131,27 @@ impl<S: Counts> Drop for CountTask<S> {
     }
 }
 
-/// Makes this process known, and returns the number of processes.
-async fn call(backend: &Backend) -> Result<NonZeroU32, Error> {
+/// Makes this process known in each group, and returns the numbers of processes.
+async fn call(backend: &Backend, groups: &[ReplicaGroup]) -> Result<Vec<NonZeroU32>, Error> {
     if let Some(refusal) = backend.refusal(&SUBJECT) {
         return Err(refusal);
     }
-    let reply = backend.run(&SUBJECT, None, Script::replicas(), 1, |server, command| {
-        add_call(server, &SUBJECT, &PROCESS, command);
+    let reply = backend.run(&SUBJECT, None, Script::replicas(), groups.len(), |server, command| {
+        add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
     });
-    match answer_by(Some(Deadline::after(CALL_TIMEOUT)), reply).await? {
+    let number = |value| match value {
         Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
+        _ => None,
+    };
+    match answer_by(Some(Deadline::after(CALL_TIMEOUT)), reply).await? {
+        Value::Array(numbers) if numbers.len() == groups.len() => numbers.into_iter().map(number).collect(),
         _ => None,
     }
     .ok_or_else(|| Error::new(ErrorKind::Protocol, "redis sent a number of replicas that is not valid"))
 }
 
 /// Logs a failed call. A server that is away is an outage, which each limiter logs.
-fn report(error: &Error, count: &ReplicaCount) {
-    let replicas = count.get();
+fn report(error: &Error, replicas: Option<NonZeroU32>) {
     match error.kind() {
         ErrorKind::PermissionDenied => tracing::warn!(
             code = "TOLLGATE-ACL",

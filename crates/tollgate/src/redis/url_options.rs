@@ -1,0 +1,115 @@
+use std::time::Duration;
+
+use crate::{Error, Quota};
+
+/// Holds the options of a store that stand in its URL, as in `redis://host/?prefix=shop`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct UrlOptions {
+    pub(super) prefix: Option<String>,
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) deny_cache_cap: Option<Duration>,
+}
+
+const EXPECTED: &str = "expected prefix, connect_timeout, deny_cache_cap or protocol";
+
+impl UrlOptions {
+    /// Takes the options out of a URL. Those of the client stay in it.
+    ///
+    /// An option that is not known is refused with its name and its value. Nothing is shown where a part of a password may
+    /// stand in the query: a password that is not percent-encoded may contain a question mark.
+    pub(super) fn take_from(url: &str) -> Result<(String, Self), Error> {
+        let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+        let Some((base, query)) = url.split_once('?') else { return Ok((format!("{url}{fragment}"), Self::default())) };
+        if query.contains(['@', '/', ':']) {
+            return Err(unreadable());
+        }
+        let has_socket = base.starts_with("unix:") || base.starts_with("redis+unix:");
+        let (mut options, mut left) = (Self::default(), Vec::new());
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "prefix" => options.prefix = Some(plain(name, value)?),
+                "connect_timeout" => options.connect_timeout = Some(duration(name, value)?),
+                "deny_cache_cap" => options.deny_cache_cap = Some(duration(name, value)?),
+                "protocol" => left.push(option),
+                "db" | "user" | "pass" if has_socket => left.push(option),
+                _ => {
+                    let is_secret = ["pass", "secret", "token", "auth"].iter().any(|part| name.contains(part));
+                    let got = if is_secret { name.to_owned() } else { format!("{name}={value}") };
+                    return Err(Error::config(format!("the redis URL has an unknown option, {EXPECTED}, got {got:?}")));
+                }
+            }
+        }
+        let query = if left.is_empty() { String::new() } else { format!("?{}", left.join("&")) };
+        Ok((format!("{base}{query}{fragment}"), options))
+    }
+}
+
+/// Reports a URL that is not valid. Shows neither the URL nor the words of the parser: both may contain a password.
+pub(super) fn unreadable() -> Error {
+    Error::config(
+        "the redis URL is not valid: expected redis://[user:password@]host[:port][/db], rediss://…, \
+         redis+unix:///path, redis+sentinel://host,host/master or redis+cluster://host,host",
+    )
+}
+
+/// Returns a value that is taken as it stands.
+fn plain(name: &str, value: &str) -> Result<String, Error> {
+    match value.contains('%') {
+        true => Err(Error::config(format!("the option {name} of the redis URL must have no %, got {value:?}"))),
+        false => Ok(value.to_owned()),
+    }
+}
+
+/// Reads a duration such as `500ms`. `0` is zero.
+fn duration(name: &str, value: &str) -> Result<Duration, Error> {
+    if value == "0" {
+        return Ok(Duration::ZERO);
+    }
+    Quota::parse_period(value).map_err(|error| {
+        Error::config(format!("the option {name} of the redis URL must be a time as in 500ms: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(url: &str) -> (String, UrlOptions) {
+        UrlOptions::take_from(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn options_of_the_store_are_taken_and_those_of_the_client_stay() {
+        let all = "rediss://u:p@h:1/2?prefix=shop&protocol=resp3&connect_timeout=500ms&deny_cache_cap=0#insecure";
+        let options = UrlOptions {
+            prefix: Some("shop".to_owned()),
+            connect_timeout: Some(Duration::from_millis(500)),
+            deny_cache_cap: Some(Duration::ZERO),
+        };
+        assert_eq!(taken(all), ("rediss://u:p@h:1/2?protocol=resp3#insecure".to_owned(), options));
+        for url in ["redis://h", "redis://h/1#insecure", "redis+unix:///s?db=1&user=u&pass=p"] {
+            assert_eq!(taken(url), (url.to_owned(), UrlOptions::default()));
+        }
+        assert_eq!(taken("redis+cluster://a,b?prefix=x").0, "redis+cluster://a,b");
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_with_its_name_and_value_and_no_secret_is_shown() {
+        let message = |url: &str| UrlOptions::take_from(url).unwrap_err().to_string();
+        assert_eq!(
+            message("redis://h/?prefx=shop"),
+            "the redis URL has an unknown option, expected prefix, connect_timeout, deny_cache_cap or protocol, got \"prefx=shop\""
+        );
+        assert!(message("redis://h?connect_timeout=soon").contains("the option connect_timeout of the redis URL"));
+        assert!(message("redis://h?prefix=a%20b").ends_with("must have no %, got \"a%20b\""));
+        for url in [
+            "redis://h?password=hunter2",
+            "redis://u:p?hunter2@h/",
+            "redis://u:p?a=hunter2@h",
+            "redis://h?pass=hunter2",
+        ] {
+            assert!(!message(url).contains("hunter2"), "{}", message(url));
+        }
+    }
+}
