@@ -402,7 +402,7 @@ const LOOKS: &[Mutant] = &[
     mutant(
         "a window in debt is looked at with its mark",
         SlidingWindow,
-        "current = current % 1000000000000000",
+        "current = current - 1000000000000000",
         "local marked = current",
     ),
 ];
