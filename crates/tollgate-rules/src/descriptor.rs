@@ -1,6 +1,11 @@
+mod entries;
+mod entry;
+
 use std::{borrow::Cow, fmt};
 
-use crate::{Unit, entries::Entries, entry::Entry};
+use crate::Unit;
+use entries::Entries;
+pub use entry::Entry;
 
 /// Describes one aspect of a request by an ordered list of keys and values.
 ///

@@ -126,14 +126,13 @@ mod compat;
 mod compile;
 mod descriptor;
 mod document;
-mod entries;
-mod entry;
 mod error;
 mod limiter;
 mod lint;
 mod load;
 mod matching;
 mod metrics;
+mod names;
 mod pattern;
 mod reload;
 mod rule;
@@ -147,24 +146,23 @@ mod verdict;
 pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
 pub use builder::RuleSetBuilder;
 pub use compat::Compat;
-pub use descriptor::{Descriptor, LimitOverride};
+pub use descriptor::{Descriptor, Entry, LimitOverride};
 pub use document::{Format, Limits};
-pub use entry::Entry;
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
 #[cfg(feature = "http")]
 pub use limiter::RequestRules;
 pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
 pub use lint::{RuleWarning, RuleWarningKind};
-pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match, MatchedBy};
+pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match};
+pub use metrics::Usage;
 #[cfg(feature = "watch")]
 pub use reload::ReloadGuard;
 pub use reload::{LoadCounts, Rules};
 pub use rule::{Limit, Metadata, Rule};
-pub use rule_set::RuleSet;
+pub use rule_set::{RuleSet, level::MatchedBy};
 pub use unit::{Unit, UnknownUnit};
 pub use verdict::{
-    Code, CurrentLimit, GlobalModes, LimitHeaders, Outcome, Plan, Planned, RequestError, Status, Treatment, Usage,
-    Verdict,
+    Code, CurrentLimit, GlobalModes, LimitHeaders, Outcome, Plan, Planned, RequestError, Status, Treatment, Verdict,
 };
 
 /// Compiles the examples of the README with the tests.

@@ -7,7 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Compat, RuleSet, matching::Level, rule_set::Node, selector::Selector};
+use crate::{
+    Compat, RuleSet,
+    rule_set::{Node, level::Level},
+    selector::Selector,
+};
 
 /// Reports a rule that a load accepts, and that probably does not do what its author meant.
 ///

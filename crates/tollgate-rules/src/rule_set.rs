@@ -1,8 +1,10 @@
+pub(crate) mod level;
+
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::fast::FixedState;
 
-use crate::{Compat, Rule, matching::Level, rule::Origin, selector::Selector};
+use crate::{Compat, Rule, rule::Origin, rule_set::level::Level, selector::Selector};
 
 /// Holds the checked rules of one or more domains.
 ///

@@ -109,55 +109,38 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod adaptive;
-mod answer;
 pub mod body;
-mod builder;
 mod charge;
 pub mod concurrency;
 mod decisions;
 mod double_count;
 pub mod drain;
-pub mod future;
 pub mod guide;
-mod handler;
 mod headers;
-mod joint;
 pub mod key;
 mod labels;
-mod layer;
-mod limit;
-mod limiters;
 mod meter;
 mod metrics;
-mod options;
 mod outer_wait;
-mod profile;
+mod rate_limit;
 pub mod rejection;
-mod request_limiter;
-pub mod reservation;
 pub mod retry_after;
 mod rpc;
-mod service;
-mod shared;
-mod wait;
 
-pub use builder::RateLimitBuilder;
 pub use charge::Outcome;
 pub use concurrency::ConcurrencyLayer;
 pub use decisions::Decisions;
-pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
-pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
-pub use layer::RateLimitLayer;
-pub use limiters::{LimiterSource, TieredLimiters};
 pub use meter::{Counter, Meter};
+pub use rate_limit::{
+    Admitted, HandlerLimiter, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
+    RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, TieredLimiters,
+    future, reservation,
+};
 pub use rejection::{Rejection, Respond, respond_fn};
-pub use request_limiter::RequestLimiter;
-pub use reservation::{MeteredReservation, ReservationLayer};
 pub use retry_after::RetryAfterLayer;
-pub use service::RateLimit;
 
 #[cfg(feature = "test-util")]
 pub use tollgate::test_util;

@@ -110,73 +110,41 @@
 //!
 //! The gauges of a store are set once a second, from the first check on.
 
-mod algorithm;
-#[cfg(feature = "calendar")]
-mod calendar;
 mod clock;
-mod cost;
-mod decision;
-mod denied_keys;
-mod entry;
 mod error;
 pub mod guide;
-mod key;
-mod lease;
 mod limiter;
-mod memory;
-mod metrics;
-mod outage;
-mod permits;
-mod policy;
-mod policy_levels;
-mod policy_set;
-mod quota;
+mod model;
 mod random;
 #[cfg(feature = "redis")]
 mod redis;
-mod reservation;
 mod runtime;
-mod selection;
-#[cfg(feature = "serde")]
-mod serde;
 mod store;
-mod stored_state;
-mod tenants;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod url;
-mod wait;
 
-pub use algorithm::Algorithm;
-#[cfg(feature = "calendar")]
-pub use calendar::{CalendarUnit, TimeZone};
 pub use clock::Clock;
-pub use cost::{Ceiling, Cost, Costs};
-pub use decision::{Decision, Denied, KeyState, PolicyState};
-pub use denied_keys::{DeniedKey, DeniedKeys};
-pub use entry::Entry;
 pub use error::{Error, ErrorKind};
-pub use key::{Key, KeySecret};
-pub use lease::Lease;
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Reserve};
-pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use outage::{Outage, ReplicaCount, ReplicaGroup, Replicas};
-pub use permits::{
-    Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss, Permit, PermitDenied, PermitGrant, PermitOutcome,
-    PermitRequest,
+pub use limiter::{
+    Acquired, BlockingLimiter, ConcurrencyLimiter, DeniedKey, DeniedKeys, Limited, Limiter, LimiterBuilder,
+    LimiterFuture, LimiterHandle, Lost, Outage, Permit, PermitDenied, Replicas, Reservation, Reserve, Selection,
+    SourceOutage, TenantLimiters, TenantLimitersBuilder,
 };
-pub use policy::Policy;
-pub use policy_set::PolicySet;
-pub use quota::Quota;
+pub use model::{
+    Algorithm, Ceiling, Concurrency, Cost, Costs, Decision, Denied, Entry, Key, KeySecret, KeyState, Lease, OnLoss,
+    Policy, PolicySet, PolicyState, Quota,
+};
+#[cfg(feature = "calendar")]
+pub use model::{CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
 pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
-pub use reservation::{Reservation, ReservationId, Settlement};
-pub use selection::{Limited, Selection};
-pub use store::{Check, CheckFuture, Deadline, Store, StoreFuture};
-pub use stored_state::StoredState;
-pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
+pub use store::{
+    Check, CheckFuture, Deadline, MemoryStore, MemoryStoreBuilder, PermitGrant, PermitOutcome, PermitRequest,
+    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, StoredState,
+};
 pub use url::{connect, open};
 
 #[cfg(feature = "macros")]

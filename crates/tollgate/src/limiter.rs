@@ -1,22 +1,34 @@
 mod blocking;
 mod builder;
+mod denied_keys;
 mod handle;
 mod inner;
+mod metrics;
+mod outage;
+mod permits;
+mod reservation;
 mod reserve;
+mod selection;
+mod tenants;
+mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use blocking::BlockingLimiter;
 pub use builder::LimiterBuilder;
+pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use handle::LimiterHandle;
+pub use outage::{Outage, Replicas};
+pub use permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied};
+pub use reservation::Reservation;
 pub use reserve::Reserve;
+pub use selection::{Limited, Selection};
+pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
 
 use crate::{
-    Check, CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store, cost::ChargeRef,
-    wait::queue::WaitQueues,
+    Check, CheckFuture, Cost, Costs, Decision, Entry, Error, Key, KeyState, PolicySet, Store,
+    limiter::wait::queue::WaitQueues, model::cost::ChargeRef,
 };
-#[cfg(feature = "redis")]
-pub(crate) use inner::DEADLINE;
 pub(crate) use inner::Inner;
 
 /// Checks keys against policies that are decided together on one store.

@@ -56,5 +56,5 @@ mod sync {
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
-#[path = "../../../crates/tollgate/src/memory/shards.rs"]
+#[path = "../../../crates/tollgate/src/store/memory/shards.rs"]
 mod shards;

@@ -1,4 +1,4 @@
-//! The graph of the files of a crate, and its circles.
+//! The graph of the files of a crate, and the circles of its rooms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use super::{
 /// Holds the names that each file takes from each other file.
 #[derive(Debug)]
 pub(super) struct Graph {
-    pub(super) files: Vec<String>,
+    files: Vec<String>,
     /// By the file that uses and the file that defines: the lines, and the names taken there.
-    pub(super) imports: BTreeMap<(usize, usize), BTreeMap<usize, BTreeSet<String>>>,
+    imports: BTreeMap<(usize, usize), BTreeMap<usize, BTreeSet<String>>>,
 }
 
 impl Graph {
@@ -36,48 +36,38 @@ impl Graph {
         Self { files, imports }
     }
 
-    /// Takes these imports out of the graph, and describes those that do not exist any more.
-    ///
-    /// An import of a crate without its using file is another crate's.
-    pub(super) fn accept(&mut self, accepted: &[(&str, &str, &str)]) -> Vec<String> {
-        let mut unknown = Vec::new();
-        for (from, to, reason) in accepted {
-            let at = |name: &str| self.files.iter().position(|file| file == name);
-            let Some(user) = at(from) else { continue };
-            if at(to).and_then(|definer| self.imports.remove(&(user, definer))).is_none() {
-                unknown.push(format!(
-                    "{from} imports nothing from {to}: take it off the list of accepted imports ({reason})"
-                ));
+    /// Describes every circle of rooms: for each of its rooms the imports from the others. `room` names the room of a
+    /// file. Files of one room may import from each other.
+    pub(super) fn circles<'a>(&'a self, room: impl Fn(&'a str) -> &'a str) -> Vec<String> {
+        let rooms: Vec<&str> = self.files.iter().map(|file| room(file)).collect();
+        let names: BTreeSet<&str> = rooms.iter().copied().collect();
+        let mut graph = DiGraph::<&str, ()>::new();
+        let nodes: BTreeMap<&str, _> = names.iter().map(|name| (*name, graph.add_node(*name))).collect();
+        for &(from, to) in self.imports.keys() {
+            if rooms[from] != rooms[to] {
+                graph.update_edge(nodes[rooms[from]], nodes[rooms[to]], ());
             }
         }
-        unknown
-    }
-
-    /// Describes every circle: its files, and for each the imports from the others.
-    pub(super) fn circles(&self) -> Vec<String> {
-        let mut graph = DiGraph::<(), ()>::new();
-        let nodes: Vec<_> = self.files.iter().map(|_| graph.add_node(())).collect();
-        for &(from, to) in self.imports.keys() {
-            graph.add_edge(nodes[from], nodes[to], ());
-        }
         let circles = tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > 1);
-        let mut circles: Vec<BTreeSet<usize>> =
-            circles.map(|circle| circle.into_iter().map(petgraph::graph::NodeIndex::index).collect()).collect();
+        let mut circles: Vec<BTreeSet<&str>> =
+            circles.map(|circle| circle.into_iter().map(|node| graph[node]).collect()).collect();
         circles.sort();
-        circles.iter().map(|circle| self.describe(circle)).collect()
+        circles.iter().map(|circle| self.describe(circle, &rooms)).collect()
     }
 
-    fn describe(&self, circle: &BTreeSet<usize>) -> String {
-        let mut text = format!("a circle of {} files:", circle.len());
-        let inner = self.imports.keys().filter(|(from, to)| circle.contains(from) && circle.contains(to));
-        for edge in inner {
-            text += &format!("\n  {}", self.import(*edge));
+    fn describe(&self, circle: &BTreeSet<&str>, rooms: &[&str]) -> String {
+        let names: Vec<&str> = circle.iter().copied().collect();
+        let mut text = format!("a circle of {} rooms, {}:", circle.len(), names.join(", "));
+        for &(from, to) in self.imports.keys() {
+            if rooms[from] != rooms[to] && circle.contains(rooms[from]) && circle.contains(rooms[to]) {
+                text += &format!("\n  {}", self.import((from, to)));
+            }
         }
         text
     }
 
     /// Describes an import: `a.rs:3 takes Name from b.rs`, with the first line and all names.
-    pub(super) fn import(&self, edge: (usize, usize)) -> String {
+    fn import(&self, edge: (usize, usize)) -> String {
         let lines = &self.imports[&edge];
         let line = lines.keys().next().copied().unwrap_or_default();
         let names: BTreeSet<&str> = lines.values().flatten().map(String::as_str).collect();

@@ -1,10 +1,10 @@
-//! Finds circles of imports between the files of a crate.
+//! Finds circles of imports between the rooms of a crate.
 //!
-//! A file depends on the files that define the names it uses. Re-exports are followed: a `mod.rs` that only declares its
-//! children and re-exports their names is part of no circle. Code under `#[cfg(test)]` does not count.
+//! A room is a folder, or a file that stands alone, beside the root file of a crate. Files of a room may know each other,
+//! two rooms may not. A file depends on the files that define the names it uses. Re-exports are followed: a `mod.rs` that
+//! only declares its children and re-exports their names is part of no circle. Code under `#[cfg(test)]` does not count.
 
 mod graph;
-mod rooms;
 mod source;
 mod uses;
 
@@ -14,37 +14,47 @@ use crate::{failure::Failure, workspace::Workspace};
 use graph::Graph;
 use source::Sources;
 
-/// Imports that close a circle for a reason: the file that uses, the file that defines, and why.
-const ACCEPTED: &[(&str, &str, &str)] = &[];
+/// The folders of the workspace that hold crates.
+const FOLDERS: [&str; 3] = ["crates", "tools", "."];
 
-/// Reads every crate under `crates/` and reports the circles of files and the imports against the order of the rooms.
+/// Rooms that consist of rooms.
+const HOUSES: [&str; 1] = ["crates/tollgate/src/redis/"];
+
+/// Reads every crate and reports the circles of its rooms.
 ///
 /// # Errors
 ///
-/// Names every circle with the imports that close it, and every import that runs upward.
+/// Names every circle with the imports that close it.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
-    let crates = workspace.root().join("crates");
-    let unreadable = |error| Failure::new(format!("cannot read {}: {error}", crates.display()));
     let mut roots = Vec::new();
-    for entry in std::fs::read_dir(&crates).map_err(unreadable)? {
-        roots.extend(root(&entry.map_err(unreadable)?.path().join("src")));
+    for folder in FOLDERS {
+        let folder = workspace.root().join(folder);
+        let unreadable = |error| Failure::new(format!("cannot read {}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
+            roots.extend(root(&entry.map_err(unreadable)?.path().join("src")));
+        }
     }
     roots.sort();
     let mut found = Vec::new();
     for root in &roots {
-        let mut graph = read(root, workspace.root())?;
-        found.extend(graph.accept(ACCEPTED));
-        found.extend(graph.circles());
-        if root.ends_with(rooms::CRATE) {
-            found.extend(rooms::upward(&graph, rooms::FOLDER, rooms::ROOMS));
-        }
+        let graph = read(root, workspace.root())?;
+        found.extend(graph.circles(room));
     }
     if found.is_empty() {
-        eprintln!("no circle of imports in {} crates", roots.len());
+        eprintln!("no circle of rooms in {} crates", roots.len());
         Ok(())
     } else {
         Err(Failure::new(found.join("\n")))
     }
+}
+
+/// Returns the room of a file, as the beginning of its path.
+fn room(file: &str) -> &str {
+    let outer = HOUSES.iter().find(|house| file.starts_with(**house)).map(|house| house.len());
+    let outer = outer.or_else(|| file.find("src/").map(|at| at + "src/".len())).unwrap_or_default();
+    let inner = &file[outer..];
+    let end = inner.find('/').or_else(|| inner.find(".rs")).unwrap_or(inner.len());
+    &file[..outer + end]
 }
 
 /// Returns the root file of the crate with these sources. A crate that is a command alone has no library.

@@ -115,7 +115,7 @@ impl Actions {
         self.header_name(HeaderName::from_static(name), key, true)
     }
 
-    pub(super) fn header_name(self, name: HeaderName, key: impl Into<Box<str>>, is_optional: bool) -> Self {
+    pub(crate) fn header_name(self, name: HeaderName, key: impl Into<Box<str>>, is_optional: bool) -> Self {
         self.add(key, Source::Header { name, is_optional })
     }
 
@@ -136,7 +136,7 @@ impl Actions {
         self.matched(key, value, true, headers.into_iter().collect())
     }
 
-    pub(super) fn matched(
+    pub(crate) fn matched(
         self,
         key: impl Into<Box<str>>,
         value: impl Into<Box<str>>,

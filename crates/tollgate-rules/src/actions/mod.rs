@@ -3,12 +3,10 @@
 mod action;
 mod client_ip;
 mod descriptors;
-mod document;
 mod header_match;
 mod header_value;
 
 pub use action::Actions;
 pub use client_ip::ClientIp;
 pub use descriptors::Descriptors;
-pub(crate) use document::ActionReader;
 pub use header_match::HeaderMatch;

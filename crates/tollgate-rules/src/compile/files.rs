@@ -5,17 +5,16 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use super::{
     compiler::{Compiler, Siblings},
     errors::{Errors, Trail},
-    names::{metric_part, stat_name},
 };
 #[cfg(feature = "http")]
-use crate::actions::ActionReader;
+use crate::compile::actions::ActionReader;
 use crate::{
     Compat, Limits, RuleError, RuleErrorKind, RuleErrors, RuleSet,
     document::{Field, Node, Scalar, Value},
-    matching::Level,
     metrics::RuleSeries,
+    names::{metric_part, stat_name},
     rule::{Origin, Rule},
-    rule_set::{self, Domain},
+    rule_set::{self, Domain, level::Level},
     selector::Selector,
 };
 

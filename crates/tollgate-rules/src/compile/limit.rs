@@ -11,12 +11,12 @@ use super::{
     errors::Trail,
     fields::{listed, similar},
     lease::LeaseField,
-    names::policy_name,
 };
 use crate::{
     RuleErrorKind, Unit,
     document::{Field, Node, Scalar, Value},
     error::Position,
+    names::policy_name,
     rule::Limit,
 };
 

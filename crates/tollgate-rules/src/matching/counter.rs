@@ -4,8 +4,8 @@ use std::{borrow::Cow, net::IpAddr};
 
 use tollgate::Key;
 
-use super::{Match, MatchedBy, Selected};
-use crate::{Entry, selector::Selector};
+use super::{Match, Selected};
+use crate::{Entry, rule_set::level::MatchedBy, selector::Selector};
 
 impl Match<'_> {
     /// Returns the key of the counter.

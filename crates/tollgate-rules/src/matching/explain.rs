@@ -2,8 +2,14 @@
 
 use std::fmt;
 
-use super::{Level, MatchedBy};
-use crate::{Descriptor, Rule, RuleSet, rule::Limit, rule_set::Node};
+use crate::{
+    Descriptor, Rule, RuleSet,
+    rule::Limit,
+    rule_set::{
+        Node,
+        level::{Level, MatchedBy},
+    },
+};
 
 /// Tells why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
 ///

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use super::{
-    Match, MatchedBy, Selected,
+    Match, Selected,
     counter::{pattern_text, shared_pattern},
 };
 use crate::{
     Metadata,
-    compile::{metric_part, stat_name},
+    names::{metric_part, stat_name},
+    rule_set::level::MatchedBy,
 };
 
 impl Match<'_> {

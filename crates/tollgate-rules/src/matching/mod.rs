@@ -2,7 +2,6 @@
 
 mod counter;
 mod explain;
-mod level;
 mod metric;
 
 use std::fmt;
@@ -10,10 +9,15 @@ use std::fmt;
 use smallvec::SmallVec;
 
 pub use explain::{Attempt, Explanation, LevelTrace, Outcome as AttemptOutcome};
-pub use level::MatchedBy;
-pub(crate) use level::{Level, Step};
 
-use crate::{Descriptor, Entry, Rule, RuleSet, rule_set::Node, selector::Selector};
+use crate::{
+    Descriptor, Entry, Rule, RuleSet,
+    rule_set::{
+        Node,
+        level::{MatchedBy, Step},
+    },
+    selector::Selector,
+};
 
 /// Holds the rule of a descriptor, and the way to it.
 pub struct Match<'a> {

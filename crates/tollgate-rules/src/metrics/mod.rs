@@ -4,8 +4,10 @@
 mod off;
 #[cfg(feature = "metrics")]
 mod rules;
+mod usage;
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{RuleMetrics, RuleSeries};
 #[cfg(feature = "metrics")]
 pub(crate) use rules::{RuleMetrics, RuleSeries};
+pub use usage::Usage;

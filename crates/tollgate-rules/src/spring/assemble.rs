@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     RuleErrorKind, RuleErrors,
-    compile::{Options, compile, policy_name},
+    compile::{Options, compile},
+    names::policy_name,
 };
 
 /// The limits of all routes, once every mistake was reported.

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{Outcome, Plan, Planned, Treatment, Usage, merge::merge};
-use crate::{Metadata, Unit};
+use super::{Outcome, Plan, Planned, Treatment, merge::merge};
+use crate::{Metadata, Unit, metrics::Usage};
 
 /// Tells whether a request or a descriptor passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,9 +8,7 @@ mod merge;
 mod metadata;
 mod outcome;
 mod plan;
-mod usage;
 
 pub use combine::{Code, CurrentLimit, GlobalModes, LimitHeaders, Status, Verdict};
 pub use outcome::Outcome;
 pub use plan::{Plan, Planned, RequestError, Treatment};
-pub use usage::Usage;

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use tollgate::{Decision, PolicyState};
 
-use super::Usage;
-use crate::Compat;
+use crate::{Compat, metrics::Usage};
 
 /// Holds what charging one descriptor has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

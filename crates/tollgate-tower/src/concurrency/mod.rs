@@ -35,7 +35,7 @@
 //! limit beside it.
 //!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
-//! [`ReservationLayer`](crate::reservation::ReservationLayer). A request without a permit is then charged nothing, and a
+//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request without a permit is then charged nothing, and a
 //! request that the rate limit denies gives its permit back with its response. The other order charges requests that get
 //! no permit.
 //!

@@ -1,11 +1,9 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{
-    Limiter,
-    inner::{DEADLINE, Inner},
-};
+use super::{Limiter, inner::Inner};
 use crate::{
-    Clock, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store, outage::Fallback, wait::queue::WaitQueues,
+    Clock, Deadline, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store,
+    limiter::{outage::Fallback, wait::queue::WaitQueues},
 };
 
 /// The default of [`LimiterBuilder::max_waiting`].
@@ -61,7 +59,7 @@ impl LimiterBuilder<()> {
             store: Arc::new(store),
             policies: (),
             name: None,
-            deadline: DEADLINE,
+            deadline: Deadline::DEFAULT,
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
             denied_keys: None,

@@ -2,15 +2,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Error, Key, PolicySet, Store, StoreFuture,
-    cost::ChargeRef,
-    entry::TAG_BYTES,
-    outage::Fallback,
+    limiter::{outage::Fallback, wait::queue::WaitQueues},
+    model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{Guard, PendingCheck, answer_by},
-    wait::queue::WaitQueues,
 };
-
-/// The default of [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
-pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
 pub(crate) struct Inner {

@@ -2,8 +2,8 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, inner::Inner};
 use crate::{
-    Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture, cost::Charge,
-    store::answer_by, wait::ceilings,
+    Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture,
+    limiter::wait::ceilings, model::cost::Charge, store::answer_by,
 };
 
 /// The default of [`Reserve::time_to_live`].

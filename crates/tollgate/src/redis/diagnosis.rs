@@ -11,7 +11,7 @@ use super::{
     RedisStore,
     server::{self, DISTANT, Server},
 };
-use crate::{Error, PolicySet, limiter};
+use crate::{Deadline, Error, PolicySet};
 
 const EVICTION: &str = "TOLLGATE-EVICTION";
 const CLOCK: &str = "TOLLGATE-CLOCK";
@@ -122,11 +122,11 @@ async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
         let sent = Instant::now();
         granted(server.query_in_time(&ping).await)?;
         shortest = shortest.min(sent.elapsed());
-        if server::far(shortest, limiter::DEADLINE).is_none() {
+        if server::far(shortest, Deadline::DEFAULT).is_none() {
             return Ok(None);
         }
     }
-    Ok(server::far(shortest, limiter::DEADLINE).map(|detail| Finding::new(DISTANT, detail)))
+    Ok(server::far(shortest, Deadline::DEFAULT).map(|detail| Finding::new(DISTANT, detail)))
 }
 
 /// Returns the time since the Unix epoch on the clock of this process that decides, or on the system's.

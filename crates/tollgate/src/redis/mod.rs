@@ -11,6 +11,8 @@ mod connect;
 mod deny_cache;
 mod diagnosis;
 mod dispatch;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pots;
 mod protocol;
 mod replicas;
@@ -31,6 +33,5 @@ pub(crate) use protocol::{
     MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes, pack, pack_held,
     pack_permits, pack_refund, permit_grant, reserved, settlement, write_key, write_permit_key, write_record_key,
 };
-pub(crate) use protocol::{Shape, is_queued, is_short, is_tagged};
 pub use source::RedisSource;
 pub use store::RedisStore;

@@ -12,7 +12,7 @@ use std::{
 use tokio::{runtime::Handle, sync::Notify, time::timeout};
 
 use super::{pots::Pots, replicas::Counts};
-use crate::metrics::{StoreMetrics, StoreState};
+use crate::redis::metrics::{StoreMetrics, StoreState};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

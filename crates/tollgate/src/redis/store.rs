@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, clock::micros, quota::MAX_EXACT,
+    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, clock::micros, model::quota::MAX_EXACT,
     runtime,
 };
 

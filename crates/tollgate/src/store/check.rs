@@ -3,7 +3,7 @@ use std::fmt;
 use super::Deadline;
 use crate::{
     Ceiling, Cost, Decision, Key, PolicySet,
-    cost::{Charge, ChargeRef, EachCost},
+    model::cost::{Charge, ChargeRef, EachCost},
 };
 
 /// Describes one check for a [`Store`](crate::Store).

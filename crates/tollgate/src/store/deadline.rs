@@ -24,6 +24,9 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// The time limit of a check by default: see [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
+    pub(crate) const DEFAULT: Duration = Duration::from_millis(50);
+
     /// Creates a deadline that ends `timeout` from now.
     ///
     /// Time is tokio's, so a deadline follows a paused clock in tests.

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, future::pending, time::Duration};
 
-use crate::{Check, CheckFuture, Decision, Error, ErrorKind, StoreFuture};
+use crate::{Check, CheckFuture, Cost, Decision, Error, ErrorKind, MemoryStore, Policy, StoreFuture};
 
 /// Holds one answer of a [`ScriptedStore`](super::ScriptedStore).
 ///
@@ -83,20 +83,31 @@ impl Answer {
     /// When no policy has the name of the one that denies.
     pub(super) fn decide(&self, check: Check<'_>) -> CheckFuture {
         StoreFuture::ready(match &self.0 {
-            Kind::Allow => Ok(Decision::on_a_fresh_key(check)),
-            Kind::Deny { wait, by: None } => Ok(Decision::denial(check, |_| true, *wait)),
+            Kind::Allow => Ok(on_a_fresh_key(check)),
+            Kind::Deny { wait, by: None } => Ok(denial(check, |_| true, *wait)),
             Kind::Deny { wait, by: Some(name) } => {
                 let mut names = check.policies.iter().map(|policy| policy.name());
                 assert!(
                     names.any(|policy| policy == name),
                     "the limiter has no policy {name}, which the script lets deny"
                 );
-                Ok(Decision::denial(check, |policy| policy.name() == name, *wait))
+                Ok(denial(check, |policy| policy.name() == name, *wait))
             }
             Kind::Fail(kind) => Err(fault(*kind)),
             Kind::Stall => return StoreFuture::pending(pending()),
         })
     }
+}
+
+/// Returns the decision on a fresh key: it has the whole burst of each policy, less the cost.
+fn on_a_fresh_key(check: Check<'_>) -> Decision {
+    MemoryStore::new().decide(check)
+}
+
+/// Returns a denial with this wait, by the policies that `is_denying` selects.
+fn denial(check: Check<'_>, is_denying: impl Fn(&Policy) -> bool, wait: Duration) -> Decision {
+    let fresh = on_a_fresh_key(Check::new(check.policies, check.key, Cost::ZERO));
+    fresh.into_denial(check.charge(), is_denying, wait)
 }
 
 /// Returns the error of a store that fails because a test wants it to.

@@ -1,11 +1,7 @@
 use redis::Value;
 
 use super::script::{Script, call, charge, keys, time};
-use crate::{
-    Cost, Costs, Decision, Error, Key, ReservationId, Settlement,
-    cost::Charge,
-    redis::{self as protocol},
-};
+use crate::{Cost, Costs, Decision, Error, Key, ReservationId, Settlement, model::cost::Charge, redis as protocol};
 
 /// Reservations.
 impl Script {

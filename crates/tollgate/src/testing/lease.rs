@@ -1,6 +1,6 @@
 //! The pure functions of leases: the state at the server, and the pot of a replica. And the calls of the script.
 
-pub use crate::lease::{Account, Answer, Call, Demand, Grant, Pot, Report, Rolled, Stamp, Stamps, decide, step};
+pub use crate::model::lease::{Account, Answer, Call, Demand, Grant, Pot, Report, Rolled, Stamp, Stamps, decide, step};
 
 #[cfg(feature = "redis")]
 use redis::Value;
@@ -10,7 +10,7 @@ use super::script::{call, keys, time};
 #[cfg(feature = "redis")]
 use crate::{
     Cost, Decision, Error, Key, PolicySet,
-    cost::ChargeRef,
+    model::cost::ChargeRef,
     redis::{MixedArgs, MixedReply},
 };
 

@@ -3,7 +3,7 @@ use redis::Value;
 use super::script::{call, charge, keys, time};
 use crate::{
     Ceiling, Costs, Decision, Error, Key, PolicySet,
-    cost::Charge,
+    model::cost::Charge,
     redis::{MixedArgs, MixedReply},
 };
 
@@ -121,5 +121,5 @@ impl MixedBatch {
 /// Returns the number of lists of algorithms whose scripts are in memory, in the whole process.
 #[must_use]
 pub fn shapes() -> usize {
-    crate::redis::Shape::count()
+    crate::model::shape::Shape::count()
 }

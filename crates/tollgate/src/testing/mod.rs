@@ -17,8 +17,8 @@ use crate::{
     Algorithm, Ceiling, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
 };
 pub use crate::{
-    algorithm::{Stored, Value},
-    memory::lockless::Lockless,
+    model::algorithm::{Stored, Value},
+    store::memory::lockless::Lockless,
 };
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};

@@ -2,7 +2,7 @@ use redis::Value;
 
 use crate::{
     Ceiling, Costs, Decision, Error, Key, PolicySet,
-    cost::Charge,
+    model::cost::Charge,
     redis::{self as protocol, Outcome},
 };
 
@@ -123,7 +123,7 @@ impl Script {
         let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
-        let is_queued = |policy: &&crate::Policy| protocol::is_queued(policy.algorithm(), self.is_capped());
+        let is_queued = |policy: &&crate::Policy| policy.algorithm().is_queued(self.is_capped());
         let ends = self.policies.iter().filter(is_queued).flat_map(|_| ["-1".to_owned(), "0".to_owned()]);
         call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).chain(ends).collect()
     }

@@ -8,9 +8,11 @@ use foldhash::fast::RandomState;
 use super::table::{self, EpochTable};
 use crate::{
     Check, CheckFuture, Deadline, Decision, Key, PolicySet,
-    algorithm::later,
-    cost::{Charge, ChargeRef},
-    policy_levels::PolicyLevels,
+    model::{
+        algorithm::later,
+        cost::{Charge, ChargeRef},
+        policy_levels::PolicyLevels,
+    },
     runtime::now,
 };
 

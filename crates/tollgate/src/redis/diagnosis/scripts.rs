@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
     Cost, Error, Key, Policy, PolicySet, Quota, ReplicaGroup,
-    cost::{Charge, ChargeRef},
+    model::cost::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
         replicas,

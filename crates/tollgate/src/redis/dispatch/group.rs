@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use super::request::{CheckRequest, ReplySender, SlotShare};
 use crate::{
     Decision, Error,
-    cost::Charge,
+    model::cost::Charge,
     random,
     redis::{
         pots::Trip,

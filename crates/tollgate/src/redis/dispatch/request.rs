@@ -18,7 +18,7 @@ use redis::Cmd;
 use super::queue::Queued;
 use crate::{
     Check, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
-    cost::Charge,
+    model::cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
         pots::Trip,

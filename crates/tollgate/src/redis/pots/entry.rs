@@ -1,10 +1,12 @@
 use super::charges::Charges;
 use crate::{
     Check, Decision, Key, Lease, PolicySet,
-    algorithm::lowered,
-    cost::ChargeRef,
-    lease::{Demand, Pot},
-    policy_levels::PolicyLevels,
+    model::{
+        algorithm::lowered,
+        cost::ChargeRef,
+        lease::{Demand, Pot},
+        policy_levels::PolicyLevels,
+    },
 };
 
 /// Holds what this process knows of a key and a set of leased policies.

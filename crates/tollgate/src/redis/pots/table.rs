@@ -9,7 +9,7 @@ use std::{
 use hashbrown::HashTable;
 
 use super::entry::Entry;
-use crate::{Check, CheckFuture, Clock, Cost, Key, PolicySet, lease::LeaseCounts};
+use crate::{Check, CheckFuture, Clock, Cost, Key, PolicySet, model::lease::LeaseCounts};
 
 /// Holds the units that this process was granted, by key and policies.
 ///

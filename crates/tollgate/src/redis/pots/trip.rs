@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::table::Pots;
 use crate::{
     Decision, Key, PolicySet,
-    lease::{Grant, Report},
+    model::lease::{Grant, Report},
 };
 
 /// Connects a check that makes a trip with the pots, when its call is composed and when it is answered.

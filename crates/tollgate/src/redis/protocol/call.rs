@@ -1,7 +1,10 @@
 use smallvec::SmallVec;
 
 use super::script;
-use crate::{Key, Policy, PolicySet, ReservationId, cost::ChargeRef, lease::Report, quota::Span};
+use crate::{
+    Key, Policy, PolicySet, ReservationId,
+    model::{cost::ChargeRef, lease::Report, quota::Span},
+};
 
 /// The size of a double.
 const DOUBLE: usize = size_of::<f64>();
@@ -38,7 +41,7 @@ pub(crate) fn pack_refund(
 ) -> SmallVec<[u8; PACKED]> {
     let mut packed = packed(now, now, charge, Some(spent), policies);
     for (at, policy) in policies.iter().enumerate() {
-        if script::is_queued(policy.algorithm(), is_capped) {
+        if policy.algorithm().is_queued(is_capped) {
             let (whole, part) = ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
             packed.extend_from_slice(&whole.to_le_bytes());
             packed.extend_from_slice(&part.to_le_bytes());
@@ -232,7 +235,7 @@ pub(super) fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Quota, cost::Charge};
+    use crate::{Cost, Quota, model::cost::Charge};
 
     fn doubles(packed: &[u8]) -> Vec<f64> {
         packed.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()

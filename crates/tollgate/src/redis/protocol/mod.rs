@@ -7,7 +7,6 @@ mod permits;
 mod reply;
 mod script;
 mod script_error;
-mod shape;
 
 #[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) use call::pack_seen;
@@ -18,6 +17,4 @@ pub(crate) use reply::{MixedReply, Outcome, decision, entries, outcomes, reserve
 pub(crate) use script::Script;
 #[cfg(feature = "testing")]
 pub(crate) use script::numbers;
-pub(crate) use script::{is_queued, is_short, is_tagged};
 pub(in crate::redis) use script_error::unwrapped;
-pub(crate) use shape::Shape;

@@ -3,14 +3,16 @@ use std::time::Instant;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::Shape;
 use crate::{
     Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
-    algorithm::{PolicyLevel, most_spent, unspent},
-    cost::{Charge, ChargeRef},
-    lease::{Grant, Stamp},
-    policy_levels::PolicyLevels,
-    quota::MAX_EXACT,
+    model::{
+        algorithm::{PolicyLevel, most_spent, unspent},
+        cost::{Charge, ChargeRef},
+        lease::{Grant, Stamp},
+        policy_levels::PolicyLevels,
+        quota::MAX_EXACT,
+        shape::Shape,
+    },
 };
 
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.

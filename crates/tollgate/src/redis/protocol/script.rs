@@ -3,7 +3,7 @@
 //! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`, `lease.lua`)
 //! filled with the sections of each policy's algorithm. So the script for one policy and the script for a set consist
 //! of the same source lines. Parameters are never part of the text, so all sets of the same algorithms run the same
-//! scripts: those of their [`Shape`](super::Shape).
+//! scripts: those of their [`Shape`].
 
 /// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
 /// instead of the file.
@@ -20,18 +20,15 @@ mod parts;
 
 use std::sync::LazyLock;
 
-use crate::Algorithm;
+pub(crate) use crate::model::shape::Script;
+use crate::{
+    Algorithm,
+    model::shape::{Purpose, Shape},
+};
 #[cfg(feature = "calendar")]
 pub(crate) use parts::calendar_numbers;
-pub(crate) use parts::{Form, ceiling_numbers, is_queued, is_short, is_tagged, numbers};
+pub(crate) use parts::{Form, ceiling_numbers, numbers};
 use parts::{Part, part};
-
-/// Holds a script, and the SHA-1 by which the server knows it.
-#[derive(Debug)]
-pub(crate) struct Script {
-    pub(crate) text: String,
-    pub(crate) sha: String,
-}
 
 const CHECK: &str = source!("check");
 const LOOK: &str = source!("look");
@@ -44,6 +41,61 @@ const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
+
+impl Shape {
+    /// Returns the script that decides one check. `is_capped` tells whether it has ceilings, here and below.
+    #[inline]
+    pub(crate) fn check(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Check, is_capped, || Script::check(self.algorithms(), form(self, is_capped)))
+    }
+
+    /// Returns the script that returns what a check would decide, and charges nothing.
+    pub(crate) fn look(&self) -> &Script {
+        self.script(Purpose::Look, false, || Script::look(self.algorithms(), form(self, false)))
+    }
+
+    /// Returns the script that decides for many keys with the same numbers, all at one cost.
+    #[inline]
+    pub(crate) fn batch(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Batch, is_capped, || Script::batch(self.algorithms(), form(self, is_capped)))
+    }
+
+    /// Returns the script that decides for many keys, each with numbers and costs of its own.
+    #[inline]
+    pub(crate) fn mixed(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Mixed, is_capped, || Script::mixed(self.algorithms(), form(self, is_capped)))
+    }
+
+    /// Returns the script that refunds. `is_capped` tells whether it returns the places of a request under ceilings.
+    #[inline]
+    pub(crate) fn refund(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Refund, is_capped, || Script::refund(self.algorithms(), form(self, is_capped)))
+    }
+
+    /// Returns the script that reserves.
+    pub(crate) fn reserve(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Reserve, is_capped, || Script::reserve(self.algorithms(), form(self, is_capped)))
+    }
+
+    /// Returns the script that settles a reservation.
+    pub(crate) fn commit(&self) -> &Script {
+        self.script(Purpose::Commit, false, || Script::commit(self.algorithms(), form(self, false)))
+    }
+
+    /// Returns the script that decides for many keys, takes reports and grants units. Only leased policies have one.
+    pub(crate) fn lease(&self) -> &Script {
+        self.script(Purpose::Lease, false, || Script::lease(self.algorithms()))
+    }
+}
+
+/// Returns the form of a script. Leased policies have no ceilings.
+fn form(shape: &Shape, is_capped: bool) -> Form {
+    match is_capped {
+        _ if shape.is_leased() => Form::Leased,
+        true => Form::Capped,
+        false => Form::Plain,
+    }
+}
 
 /// Stands for the line that reads all keys.
 const STATES: &str = "--@ states";

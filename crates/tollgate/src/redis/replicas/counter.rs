@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use crate::clock::micros;
 use crate::{
     ReplicaGroup,
-    outage::{ReplicaCount, WeakReplicaCount},
     redis::backend::Backend,
+    store::{ReplicaCount, WeakReplicaCount},
 };
 
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.

@@ -3,7 +3,10 @@
 #[cfg(feature = "calendar")]
 use std::time::SystemTime;
 
-use crate::{Algorithm, Policy, algorithm::ceiling_span, cost::Ask, policy::LEASED_WORDS, quota::MAX_EXACT};
+use crate::{
+    Algorithm, Policy,
+    model::{algorithm::ceiling_span, cost::Ask, policy::LEASED_WORDS, quota::MAX_EXACT},
+};
 
 /// Describes an algorithm to the assembler.
 pub(super) struct Part {
@@ -69,9 +72,9 @@ pub(super) fn part(algorithm: Algorithm, form: Form) -> Part {
     // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
     let words = if leased { LEASED_WORDS } else { algorithm.words() };
     // The time of the reply is a part of the places in a debt.
-    let parted = algorithm == Algorithm::TokenBucket && form == Form::Plain;
-    let queued = is_queued(algorithm, is_capped);
-    let tagged = algorithm == Algorithm::SlidingLog;
+    let parted = algorithm.is_parted() && form == Form::Plain;
+    let queued = algorithm.is_queued(is_capped);
+    let tagged = algorithm.is_tagged();
     let is_counted = algorithm.words() == LEASED_WORDS;
     let ceiling = if is_capped { ceiling } else { &[] };
     Part { source, args, words, parted, tagged, queued, is_counted, leased, looks: false, ceiling, top }
@@ -151,23 +154,4 @@ fn periods(policy: &Policy, now: f64) -> [u64; 5] {
     };
     let periods = policy.periods(now_us);
     [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after]
-}
-
-/// Returns whether the second word of a policy that is alone is always zero, so that a check and a batch without ceilings
-/// leave it out.
-pub(crate) fn is_short(policy: &Policy) -> bool {
-    let quota = policy.quota_ref();
-    let form = if policy.lease().is_some() { Form::Leased } else { Form::Plain };
-    part(policy.algorithm(), form).parted && quota.period_us().is_multiple_of(quota.amount())
-}
-
-/// Returns whether a refund depends on the time until the bucket is full, as it was after the request. `is_capped` tells
-/// whether the request had a ceiling: an interval bucket that went into debt has given out places.
-pub(crate) fn is_queued(algorithm: Algorithm, is_capped: bool) -> bool {
-    matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) || is_capped && algorithm.has_burst()
-}
-
-/// Returns whether a check over this algorithm has a tag argument.
-pub(crate) fn is_tagged(algorithm: Algorithm) -> bool {
-    part(algorithm, Form::Plain).tagged
 }

@@ -1,0 +1,221 @@
+//! Reads the `rate_limits` of a file.
+
+use http::HeaderName;
+
+use crate::{
+    actions::{Actions, Descriptors, HeaderMatch},
+    compile::{compiler::Compiler, errors::Trail},
+    document::{Field, Node},
+};
+
+/// Reads lists of actions with the compiler, which collects the mistakes.
+pub(crate) struct ActionReader<'c>(pub(crate) &'c mut Compiler);
+
+const ACTIONS: [&str; 10] = [
+    "remote_address",
+    "masked_remote_address",
+    "request_headers",
+    "generic_key",
+    "header_value_match",
+    "method",
+    "path",
+    "matched_path",
+    "grpc_method",
+    "grpc_service",
+];
+
+/// The fields of one action.
+#[derive(Default)]
+struct Fields {
+    key: Option<Box<str>>,
+    value: Option<Box<str>>,
+    header: Option<HeaderName>,
+    is_optional: bool,
+    v4: Option<u64>,
+    v6: Option<u64>,
+    expected: Option<bool>,
+    headers: Vec<HeaderMatch>,
+}
+
+impl ActionReader<'_> {
+    /// Reads all descriptors.
+    pub(crate) fn descriptors(mut self, node: &Node, trail: &Trail<'_>) -> Descriptors {
+        let items = self.0.list(node, trail).iter().enumerate();
+        items.filter_map(|(at, item)| self.descriptor(item, &trail.item(at))).collect()
+    }
+
+    fn descriptor(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Actions> {
+        let mut actions = Actions::new();
+        for field in self.0.map(node, trail)? {
+            let trail = trail.field(&field.name);
+            if field.name != "actions" {
+                self.0.unknown(field, &trail, &["actions"], &[]);
+                continue;
+            }
+            for (at, item) in self.0.list(&field.node, &trail).iter().enumerate() {
+                let trail = trail.item(at);
+                match self.0.map(item, &trail) {
+                    Some([field]) => actions = self.action(actions, field, &trail.field(&field.name)),
+                    Some(fields) => {
+                        let message = format!("an action must be one field, got {}", fields.len());
+                        self.0.refuse_value(&trail, item, message);
+                    }
+                    None => {}
+                }
+            }
+        }
+        Some(actions)
+    }
+
+    fn action(&mut self, actions: Actions, field: &Field, trail: &Trail<'_>) -> Actions {
+        let node = &field.node;
+        let (names, required): (&[&str], &[&str]) = match field.name.as_str() {
+            "remote_address" => (&[], &[]),
+            "masked_remote_address" => (&["v4_prefix_mask_len", "v6_prefix_mask_len"], &[]),
+            "request_headers" => {
+                (&["header_name", "descriptor_key", "skip_if_absent"], &["header_name", "descriptor_key"])
+            }
+            "generic_key" => (&["descriptor_value", "descriptor_key"], &["descriptor_value"]),
+            "header_value_match" => {
+                (&["descriptor_value", "descriptor_key", "expect_match", "headers"], &["descriptor_value", "headers"])
+            }
+            "method" | "path" | "matched_path" | "grpc_method" | "grpc_service" => (&["descriptor_key"], &[]),
+            _ => {
+                self.0.unknown(field, trail, &ACTIONS, &[]);
+                return actions;
+            }
+        };
+        let Some(read) = self.fields(node, trail, names, required) else { return actions };
+        let value = read.value.unwrap_or_default();
+        let key = |default: &str| read.key.clone().unwrap_or_else(|| default.into());
+        match (field.name.as_str(), read.header) {
+            ("remote_address", _) => actions.client_ip("remote_address"),
+            ("masked_remote_address", _) => {
+                let (v4, v6) = (read.v4.unwrap_or(32) as u8, read.v6.unwrap_or(128) as u8);
+                actions.client_network("masked_remote_address", v4, v6)
+            }
+            ("request_headers", Some(name)) => actions.header_name(name, key(""), read.is_optional),
+            ("generic_key", _) => actions.fixed(key("generic_key"), value),
+            ("header_value_match", _) => {
+                actions.matched(key("header_match"), value, read.expected.unwrap_or(true), read.headers.into())
+            }
+            ("method", _) => actions.method(key("method")),
+            ("path", _) => actions.path(key("path")),
+            ("matched_path", _) => actions.matched_path(key("route")),
+            ("grpc_method", _) => actions.grpc_method(key("grpc_method")),
+            ("grpc_service", _) => actions.grpc_service(key("grpc_service")),
+            _ => actions,
+        }
+    }
+
+    /// Reads the fields of an action. `None` when one that is required has no value.
+    fn fields(&mut self, node: &Node, trail: &Trail<'_>, names: &[&str], required: &[&str]) -> Option<Fields> {
+        let mut read = Fields::default();
+        let fields = if node.is_null() { &[][..] } else { self.0.map(node, trail)? };
+        for field in fields {
+            let (node, trail) = (&field.node, trail.field(&field.name));
+            match field.name.as_str() {
+                name if !names.contains(&name) => self.0.unknown(field, &trail, names, &[]),
+                "descriptor_key" => read.key = self.name(node, &trail),
+                "descriptor_value" => read.value = self.name(node, &trail),
+                "header_name" => read.header = self.header_name(node, &trail),
+                "skip_if_absent" => read.is_optional = self.0.boolean(node, &trail),
+                "v4_prefix_mask_len" => read.v4 = self.0.number(node, &trail, 0, 32),
+                "v6_prefix_mask_len" => read.v6 = self.0.number(node, &trail, 0, 128),
+                "expect_match" => read.expected = Some(self.0.boolean(node, &trail)),
+                _ => {
+                    let items = self.0.list(node, &trail).iter().enumerate();
+                    read.headers = items.filter_map(|(at, item)| self.header(item, &trail.item(at))).collect();
+                }
+            }
+        }
+        let mut is_whole = true;
+        for name in required {
+            if !fields.iter().any(|field| field.name == *name) {
+                self.0.refuse_value(&trail.field(name), node, "is missing".to_owned());
+                is_whole = false;
+            }
+        }
+        is_whole.then_some(read)
+    }
+
+    /// Reads a text that is not empty.
+    fn name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
+        let text = self.0.text(node, trail)?;
+        if text.is_empty() {
+            self.0.refuse_value(trail, node, "must not be empty".to_owned());
+        }
+        Some(text)
+    }
+
+    pub(crate) fn header_name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderName> {
+        let text = self.0.text(node, trail)?;
+        let name = HeaderName::from_bytes(text.as_bytes()).ok();
+        if name.is_none() {
+            self.0.refuse_value(trail, node, format!("must be the name of a header field, got {text:?}"));
+        }
+        name
+    }
+
+    /// Reads one test of a header field.
+    fn header(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderMatch> {
+        const NAMES: [&str; 5] = ["name", "string_match", "present_match", "exact_match", "invert_match"];
+        let (mut name, mut test, mut tests) = (None, None, 0);
+        let (mut is_inverted, mut is_present) = (false, true);
+        for field in self.0.map(node, trail)? {
+            let (node, trail) = (&field.node, trail.field(&field.name));
+            match field.name.as_str() {
+                "name" => name = self.header_name(node, &trail),
+                "invert_match" => is_inverted = self.0.boolean(node, &trail),
+                "present_match" => {
+                    is_present = self.0.boolean(node, &trail);
+                    tests += 1;
+                }
+                "exact_match" => {
+                    test = self.0.text(node, &trail).map(|text| ("exact", text, false));
+                    tests += 1;
+                }
+                "string_match" => {
+                    test = self.string_match(node, &trail);
+                    tests += 1;
+                }
+                _ => self.0.unknown(field, &trail, &NAMES, &[]),
+            }
+        }
+        if tests > 1 {
+            let message = "must have one of string_match, exact_match and present_match".to_owned();
+            self.0.refuse_value(trail, node, message);
+        }
+        let Some(name) = name else {
+            self.0.refuse_value(&trail.field("name"), node, "is missing".to_owned());
+            return None;
+        };
+        let (header, ignores_case) = match test {
+            None => (HeaderMatch::present(name), false),
+            Some(("prefix", text, ignores_case)) => (HeaderMatch::prefix(name, text), ignores_case),
+            Some(("suffix", text, ignores_case)) => (HeaderMatch::suffix(name, text), ignores_case),
+            Some(("contains", text, ignores_case)) => (HeaderMatch::contains(name, text), ignores_case),
+            Some((_, text, ignores_case)) => (HeaderMatch::exact(name, text), ignores_case),
+        };
+        let header = if ignores_case { header.ignore_case() } else { header };
+        Some(if is_inverted == is_present { header.invert() } else { header })
+    }
+
+    fn string_match(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(&'static str, Box<str>, bool)> {
+        const KINDS: [&str; 4] = ["exact", "prefix", "suffix", "contains"];
+        let (mut found, mut ignores_case) = (None, false);
+        for field in self.0.map(node, trail)? {
+            let trail = trail.field(&field.name);
+            match KINDS.into_iter().find(|kind| *kind == field.name) {
+                Some(kind) if found.is_none() => found = self.0.text(&field.node, &trail).map(|text| (kind, text)),
+                Some(_) => self.0.refuse_value(&trail, &field.node, "must be the one test of the text".to_owned()),
+                None if field.name == "ignore_case" => ignores_case = self.0.boolean(&field.node, &trail),
+                None => self.0.unknown(field, &trail, &["exact", "prefix", "suffix", "contains", "ignore_case"], &[]),
+            }
+        }
+        if found.is_none() {
+            self.0.refuse_value(trail, node, "must have one of exact, prefix, suffix and contains".to_owned());
+        }
+        found.map(|(kind, text)| (kind, text, ignores_case))
+    }
+}

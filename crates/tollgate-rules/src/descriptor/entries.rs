@@ -1,0 +1,73 @@
+//! A list that holds up to four entries in place.
+
+use std::ops::Deref;
+
+use crate::descriptor::entry::Entry;
+
+/// Holds entries, up to four without an allocation.
+///
+/// It is no `SmallVec`, which is invariant in the type of its items: a descriptor with borrowed texts then has to live
+/// exactly as long as they do.
+#[derive(Clone)]
+pub(crate) enum Entries<'a> {
+    Inline([Entry<'a>; IN_PLACE], usize),
+    Heap(Vec<Entry<'a>>),
+}
+
+const IN_PLACE: usize = 4;
+
+impl<'a> Entries<'a> {
+    pub(crate) fn push(&mut self, entry: Entry<'a>) {
+        match self {
+            Self::Inline(entries, len) if *len < IN_PLACE => {
+                entries[*len] = entry;
+                *len += 1;
+            }
+            Self::Inline(entries, _) => {
+                *self = Self::Heap(std::mem::take(entries).into_iter().chain([entry]).collect());
+            }
+            Self::Heap(entries) => entries.push(entry),
+        }
+    }
+}
+
+impl Default for Entries<'_> {
+    fn default() -> Self {
+        Self::Inline(Default::default(), 0)
+    }
+}
+
+impl<'a> Deref for Entries<'a> {
+    type Target = [Entry<'a>];
+
+    fn deref(&self) -> &[Entry<'a>] {
+        match self {
+            Self::Inline(entries, len) => &entries[..*len],
+            Self::Heap(entries) => entries,
+        }
+    }
+}
+
+impl PartialEq for Entries<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Entries<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use crate::Descriptor;
+
+    #[test]
+    fn entries_keep_their_order_beyond_those_in_place() {
+        let mut descriptor = Descriptor::new();
+        for count in 0..10 {
+            assert_eq!(descriptor.entries().len(), count);
+            descriptor.push(count.to_string(), "x");
+        }
+        let keys: Vec<_> = descriptor.entries().iter().map(|entry| entry.key().to_owned()).collect();
+        assert_eq!(keys.concat(), "0123456789");
+    }
+}

@@ -1,0 +1,204 @@
+//! The options that charge a request by its response, or while it is handled.
+
+use std::sync::Arc;
+
+use http::{StatusCode, request::Parts};
+use tollgate::{Cost, Costs, Decision, Limiter};
+
+use super::RateLimitBuilder;
+use crate::{
+    charge::{FinalCost, Outcome},
+    rate_limit::{options::RequestLimiterSource, reservation::ReservationBuilder},
+};
+
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Charges only responses with a matching status. All other responses are refunded.
+    ///
+    /// Every request is charged before the service is called, so that the limit also holds for
+    /// concurrent requests. **The charge counts until the response**: of many concurrent requests, those
+    /// beyond the quota are denied, although most may be refunded a moment later.
+    /// [`charge_after`](Self::charge_after) charges after the response instead.
+    ///
+    /// A service that fails or panics counts as 500. A request that is cancelled
+    /// before the response stays charged, because otherwise a client could avoid the limit by
+    /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
+    /// replaces it.
+    ///
+    /// ```
+    /// # use http::{Request, Response, StatusCode};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("login", Quota::per_day(5)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// // Charges failed log-ins only. `|status| !status.is_server_error()` would refund the failures of
+    /// // the server.
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
+    ///     .build();
+    ///
+    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), StatusCode::OK);
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
+    /// # }
+    /// ```
+    pub fn charge_on(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.final_cost(move |outcome, charged| match outcome.status() {
+            Some(status) if !is_charged(status) => Cost::ZERO,
+            _ => charged,
+        })
+    }
+
+    /// Charges responses with a matching status after the response. All other responses cost nothing.
+    ///
+    /// A request passes if its cost fits at this moment, and is charged when the service has responded.
+    /// Thirty right log-ins at once all pass a limit of three wrong ones. When the cost does not fit, the
+    /// request is denied.
+    ///
+    /// **The bound is weaker** than the one of [`charge_on`](Self::charge_on): requests that are under way
+    /// at the same time do not see the charges of each other. A key can exceed its quota by the number of
+    /// its concurrent requests, minus one. Limit their number elsewhere where that matters, or use
+    /// `charge_on`.
+    ///
+    /// A service that fails or panics counts as 500. A request that is cancelled before the response is
+    /// charged, because otherwise a client could avoid the limit by disconnecting early. The charge runs
+    /// in the background and delays no response. The rate limit headers show the units before the
+    /// charge. A leaky bucket does not delay these requests. The option replaces `charge_on` and
+    /// [`final_cost`](Self::final_cost), and costs a second call of the store for each charged request.
+    ///
+    /// ```
+    /// # use http::{Request, Response, StatusCode};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("guesses", Quota::per_day(2)));
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .charge_after(|status| status == StatusCode::UNAUTHORIZED)
+    ///     .build();
+    /// let service = layer.layer(service_fn(|request: Request<StatusCode>| async move {
+    ///     Ok::<_, std::convert::Infallible>(Response::builder().status(*request.body()).body(String::new()).unwrap())
+    /// }));
+    ///
+    /// let mut statuses = Vec::new();
+    /// for status in [200, 200, 200, 401, 401, 200] {
+    ///     let request = Request::new(StatusCode::from_u16(status).unwrap());
+    ///     statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+    /// }
+    /// assert_eq!(statuses, [200, 200, 200, 401, 401, 429]);
+    /// # }
+    /// ```
+    pub fn charge_after(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        let mut builder = self.charge_on(is_charged);
+        builder.options.charges_after = true;
+        builder
+    }
+
+    /// Sets the final cost after the response. The difference to the initial charge is refunded.
+    ///
+    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
+    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units. Where the policies have
+    /// [costs](Self::costs) of their own, the closure receives the greatest, and each policy keeps the final cost at most.
+    ///
+    /// The refund runs in the background and delays no response. The rate limit headers of the
+    /// response do not include it.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100_000)));
+    /// // A request costs up to 4000 tokens. The service reports the number in an extension.
+    /// let service = service_fn(|_: Request<()>| async {
+    ///     let mut response = Response::new(String::new());
+    ///     response.extensions_mut().insert(Cost::new(700));
+    ///     Ok::<_, std::convert::Infallible>(response)
+    /// });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .cost(|_| Cost::new(4000))
+    ///     .final_cost(|outcome, charged| match outcome.response() {
+    ///         Some(response) => response.extensions.get::<Cost>().copied().unwrap_or(charged),
+    ///         None => charged,
+    ///     })
+    ///     .build();
+    ///
+    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 99_300);
+    /// # }
+    /// ```
+    pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
+        self.options.final_cost = Some(FinalCost::One(Arc::new(final_cost)));
+        self.options.charges_after = false;
+        self
+    }
+
+    /// Sets the final cost for each policy after the response. The differences to the initial charge are refunded.
+    ///
+    /// The closure receives the [`Outcome`] and the decision, of which each state has its initial
+    /// [cost](tollgate::PolicyState::cost). A policy without a cost in the result keeps its initial charge. All else is
+    /// as with [`final_cost`](Self::final_cost), which this option replaces.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// # let quota = Quota::per_day(10_000);
+    /// # let limiter = Limiter::new(MemoryStore::new(), [Policy::fixed_window("requests", quota), Policy::fixed_window("tokens", quota)]);
+    /// // One request, and an estimate of its tokens.
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .costs(|_| [("requests", 1), ("tokens", 4_000)])
+    ///     .final_costs(|_outcome, _decision| [("tokens", 700)])
+    ///     .build();
+    ///
+    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
+    /// let state = limiter.peek("all").await.unwrap();
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999, 9_300));
+    /// # }
+    /// ```
+    pub fn final_costs<C: Into<Costs>>(
+        mut self,
+        final_costs: impl Fn(Outcome<'_>, &Decision) -> C + Send + Sync + 'static,
+    ) -> Self {
+        let final_costs = move |outcome: Outcome<'_>, decision: &Decision| final_costs(outcome, decision).into();
+        self.options.final_cost = Some(FinalCost::Each(Arc::new(final_costs)));
+        self.options.charges_after = false;
+        self
+    }
+
+    /// Charges an estimate before the service is called, and what the service has counted when the response body ends.
+    ///
+    /// Use it where the cost is known at the end of a stream: tokens of a language model, bytes of an upload, rows of an
+    /// export. The closure returns the estimate from the head of the request, as one [`Cost`] or as [`Costs`] for each
+    /// policy. The service counts with the [`Meter`](crate::Meter) in the extensions of the request. The module
+    /// [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
+    /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
+    ///
+    /// Replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost) and all options of their
+    /// kind. [`wait`](Self::wait) has no effect. The store must hold reservations: otherwise requests are answered with
+    /// 500.
+    pub fn reserve<C: Into<Costs>>(
+        self,
+        estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> ReservationBuilder<K, R> {
+        ReservationBuilder::new(self, Box::new(move |parts| estimate(parts).into()))
+    }
+
+    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
+    ///
+    /// The service charges further units with it, from `limiter`, or with `None` from the limiter that
+    /// admitted the request. The option is off by default, because it allocates memory for each
+    /// request.
+    pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
+        self.options.request_limiter = Some(match limiter {
+            Some(limiter) => RequestLimiterSource::At(self.limiters.limiters.add_fixed(limiter)),
+            None => RequestLimiterSource::Same,
+        });
+        self
+    }
+}

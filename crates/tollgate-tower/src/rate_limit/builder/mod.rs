@@ -1,0 +1,254 @@
+//! The options of a layer: [`charging`] and [`headers`] in files of their own, all others here.
+
+mod charging;
+mod headers;
+
+use std::{fmt, time::Duration};
+
+use http::request::Parts;
+use tollgate::{Cost, Costs};
+
+use crate::{
+    labels::MetricLabels,
+    rate_limit::{
+        limiters::LimiterSource,
+        options::{CostOf, Options},
+        reservation::{EstimateOf, ReserveOptions},
+        shared::Shared,
+    },
+    rejection::Problem,
+};
+
+/// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
+///
+/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by default, or has the
+/// default that it describes.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RateLimitBuilder<K, R = Problem> {
+    limiters: LimiterSource,
+    options: Options,
+    key: K,
+    responder: R,
+}
+
+impl<K> RateLimitBuilder<K> {
+    pub(crate) fn new(limiters: LimiterSource, key: K) -> Self {
+        Self { limiters, options: Options::default(), key, responder: Problem::new() }
+    }
+}
+
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Sets the cost of a request. The default is one unit.
+    ///
+    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost
+    /// above the burst of a policy can never fit and is answered with 413.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
+    ///     .build();
+    ///
+    /// layer.layer(service).oneshot(Request::post("/").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("rows").unwrap().remaining(), 95);
+    /// # }
+    /// ```
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
+        self.options.cost = Some(CostOf::One(Box::new(cost)));
+        self
+    }
+
+    /// Sets the cost of a request for each policy: one request and so many tokens. Replaces [`cost`](Self::cost).
+    ///
+    /// One step charges all policies, or none. See [`Costs`]. Costs that name a policy which the limiter does not have,
+    /// or that do not name each of its policies, are answered with 500 and logged once.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(
+    ///     MemoryStore::new(),
+    ///     [
+    ///         Policy::fixed_window("requests", Quota::per_day(100)),
+    ///         Policy::fixed_window("bytes", Quota::per_day(1_000_000)),
+    ///     ],
+    /// );
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .costs(|parts| {
+    ///         let length = parts.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    ///         Costs::new(Cost::ONE).with("bytes", length.unwrap_or(1_000_u64))
+    ///     })
+    ///     .build();
+    ///
+    /// let request = Request::post("/").header("content-length", "700").body(()).unwrap();
+    /// layer.layer(service).oneshot(request).await.unwrap();
+    /// let state = limiter.peek("all").await.unwrap();
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99, 999_300));
+    /// # }
+    /// ```
+    pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
+        self.options.cost = Some(CostOf::Each(Box::new(move |parts| costs(parts).into())));
+        self
+    }
+
+    /// Exempts requests from the limit. An exempt request needs no key and spends nothing.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(100)));
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .exempt(|parts| parts.uri.path() == "/healthz")
+    ///     .build();
+    ///
+    /// layer.layer(service).oneshot(Request::get("/healthz").body(()).unwrap()).await.unwrap();
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("daily").unwrap().remaining(), 100);
+    /// # }
+    /// ```
+    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.options.exempt = Some(Box::new(exempt));
+        self
+    }
+
+    /// Queues denied requests for up to `max`. A cancelled request leaves the queue.
+    ///
+    /// Requests with the same key pass in the order of their arrival. A request is denied at once if
+    /// it would have to wait for longer than `max`, or if
+    /// [too many requests wait](tollgate::LimiterBuilder::max_waiting). Which policies keep the order over all replicas, and
+    /// how the burst and `max` relate, says [`Limiter::until_ready`](tollgate::Limiter::until_ready).
+    ///
+    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
+    /// delays the requests that it admits, with and without this option. A reservation waits in it for up to `max`, too.
+    ///
+    /// The turn of a cancelled request passes unused if another request waits behind it in the store.
+    ///
+    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::Clock::tokio).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let policy = Policy::token_bucket("all", Quota::per_second(100).with_burst(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), policy);
+    /// let layer = RateLimitLayer::builder(limiter, Global).wait(Duration::from_secs(20)).build();
+    ///
+    /// // The second request waits for 10 ms.
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
+    /// ```
+    pub fn wait(mut self, max: Duration) -> Self {
+        self.options.wait = Some(max);
+        self
+    }
+
+    /// Inserts the [`Decisions`](crate::Decisions) into the extensions of request and response.
+    ///
+    /// The default is `false`, because the option allocates memory for each request.
+    pub fn expose_decisions(mut self, expose: bool) -> Self {
+        self.options.exposes_decisions = expose;
+        self
+    }
+
+    /// Turns shadow mode on or off: requests are checked and counted, but never rejected.
+    ///
+    /// Use it to try out a limit. The client receives no rate limit headers. Requests that would be
+    /// denied appear in the log at `debug`, in the metrics with the outcome `shadowed`, and in the
+    /// [`Decisions`](crate::Decisions).
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).shadow(true).build();
+    ///
+    /// for _ in 0..2 {
+    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    ///     assert_eq!(response.status(), 200);
+    /// }
+    /// # }
+    /// ```
+    pub fn shadow(mut self, is_shadow: bool) -> Self {
+        self.options.is_shadow = is_shadow;
+        self
+    }
+
+    /// Sets the metric labels, from a fixed list.
+    ///
+    /// The metrics `tollgate_decisions_total` and `tollgate_rejections_total` carry them.
+    pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
+        self.options.labels = Some(labels);
+        self
+    }
+
+    /// Names the service and the method of a remote procedure call, for the log.
+    ///
+    /// Logged denials and rejections carry the names as `rpc.service` and `rpc.method`, each cut to
+    /// 128 bytes. tollgate-tonic sets this option for gRPC.
+    pub fn rpc_name(
+        mut self,
+        name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.rpc_name = Some(Box::new(name));
+        self
+    }
+
+    /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
+    ///
+    /// The responder chooses the status. The middleware adds the headers that the responder has not
+    /// set.
+    pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
+        RateLimitBuilder { limiters: self.limiters, options: self.options, key: self.key, responder }
+    }
+
+    /// Returns the responder.
+    #[must_use]
+    pub fn responder(&self) -> &R {
+        &self.responder
+    }
+
+    /// Reserves estimates instead of charging costs.
+    pub(crate) fn reserving(mut self, estimate: EstimateOf, options: ReserveOptions) -> Self {
+        if self.options.wait.is_some() {
+            tracing::warn!(option = "wait", "the option has no effect on requests that reserve");
+        }
+        self.options.cost = Some(CostOf::Estimate(estimate, options));
+        self.options.final_cost = None;
+        self.options.charges_after = false;
+        self
+    }
+
+    pub(crate) fn into_shared(self) -> Shared<K, R> {
+        Shared::new(self.limiters, self.options, self.key, self.responder)
+    }
+}
+
+impl<K, R> fmt::Debug for RateLimitBuilder<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitBuilder").field("limiters", &self.limiters).finish_non_exhaustive()
+    }
+}

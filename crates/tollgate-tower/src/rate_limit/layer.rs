@@ -1,0 +1,135 @@
+use std::{fmt, sync::Arc};
+
+use tollgate::Limiter;
+use tower_layer::Layer;
+
+use crate::{
+    key::{BoxedKey, KeyExtractor},
+    rate_limit::{
+        builder::RateLimitBuilder,
+        handler::{HandlerLimiter, Judge},
+        limiters::LimiterSource,
+        service::RateLimit,
+        shared::Shared,
+    },
+    rejection::{Problem, Respond},
+};
+
+/// Limits the requests of a service.
+///
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that
+/// does not fit is [rejected](crate::rejection), and the service is not called. Every response carries
+/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of
+/// draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
+///
+/// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::Header};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+/// let service = RateLimitLayer::new(limiter, Header::new("x-api-key"))
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) }));
+///
+/// let request = || Request::builder().header("x-api-key", "acme").body(()).unwrap();
+/// let response = service.clone().oneshot(request()).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""daily";q=1;w=86400"#);
+///
+/// let response = service.oneshot(request()).await.unwrap();
+/// assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+/// assert!(response.headers().contains_key("retry-after"));
+/// # }
+/// ```
+///
+/// [`builder`](Self::builder) offers the options:
+///
+/// ```
+/// # use http::{Request, Response};
+/// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) });
+/// let layer: RateLimitLayer<Header, Empty> =
+///     RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
+///
+/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.into_body(), "");
+/// # }
+/// ```
+///
+/// # The body of a rejected request
+///
+/// The response to a rejected request does not wait for the body of the request. The layer reads the rest of a body of axum
+/// or tonic, so that a client that still sends receives the response, and the server can go on with the connection. It drops
+/// bodies of other types (hyper's `Incoming`), unless a [`DrainLayer`](crate::drain::DrainLayer) is outside of it. The
+/// module [`drain`](crate::drain) has the bounds.
+pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
+    shared: Arc<Shared<K, R>>,
+}
+
+impl<K: KeyExtractor> RateLimitLayer<K> {
+    /// Creates a layer with the default options.
+    ///
+    /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers, limits that change while
+    /// the service runs, or the limits of tenants. `key` finds the key of a request.
+    #[must_use]
+    pub fn new(limiters: impl Into<LimiterSource>, key: K) -> Self {
+        Self::builder(limiters, key).build()
+    }
+
+    /// Creates a builder, which offers the options.
+    pub fn builder(limiters: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
+        RateLimitBuilder::new(limiters.into(), key)
+    }
+}
+
+impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
+    /// Joins a limiter with the options of this layer, for handlers that check it themselves.
+    ///
+    /// The handler then answers as this layer does: see [`HandlerLimiter`]. `B` is the type of the body of the handler's
+    /// responses. The limiters of the layer are not checked.
+    #[must_use]
+    pub fn handler_limiter<B>(&self, limiter: Limiter) -> HandlerLimiter<B>
+    where
+        R: Respond<B>,
+    {
+        HandlerLimiter::new(Arc::clone(&self.shared) as Arc<dyn Judge<B>>, limiter)
+    }
+}
+
+// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Builds the layer.
+    #[must_use]
+    pub fn build(self) -> RateLimitLayer<K, R> {
+        RateLimitLayer { shared: Arc::new(self.into_shared()) }
+    }
+}
+
+impl<S, K, R> Layer<S> for RateLimitLayer<K, R> {
+    type Service = RateLimit<S, K, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<K, R> Clone for RateLimitLayer<K, R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    pin::Pin,
+    time::Duration,
+};
+
+use http::request::Parts;
+use tollgate::{Costs, Key};
+
+use super::{metered::MeteredReservation, options::ReserveOptions};
+use crate::rate_limit::handler::{Admitted, HandlerLimiter, Rejected};
+
+/// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] returns it. Await it to reserve.
+#[must_use = "nothing is reserved until the builder is awaited"]
+pub struct HandlerReserve<'a, B> {
+    limiter: &'a HandlerLimiter<B>,
+    request: &'a mut Parts,
+    key: Key,
+    estimate: Costs,
+    options: ReserveOptions,
+}
+
+// `reserve` is defined here, so that the files of the two types do not import each other.
+impl<B> HandlerLimiter<B> {
+    /// Charges an estimate, for a request whose estimate is in its body and whose cost is known when its response ends.
+    ///
+    /// Await the returned builder. It returns what completes the response, and a [`MeteredReservation`]. Put the
+    /// reservation into the body with [`guard_response`](crate::body::guard_response), or settle it with
+    /// [`commit`](MeteredReservation::commit). The extensions of the request receive its [`Meter`](crate::Meter). The
+    /// options [`cost`](crate::RateLimitBuilder::cost), [`final_cost`](crate::RateLimitBuilder::final_cost) and their
+    /// kind do not apply. A request does not [wait](crate::RateLimitBuilder::wait) for quota.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::BodyExt;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{HandlerLimiter, RateLimitLayer, body::guard_response, key::Global};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let requests = Limiter::new(MemoryStore::new(), Policy::fixed_window("all", Quota::per_day(1000)));
+    /// let tokens = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("tokens", Quota::per_day(10_000)));
+    /// let tokens: HandlerLimiter<String> = RateLimitLayer::new(requests, Global).handler_limiter(tokens);
+    ///
+    /// // The handler has read `max_tokens` from the body of the request.
+    /// let max_tokens = 850_u64;
+    /// # let (mut request, ()) = Request::new(()).into_parts();
+    /// let (admitted, reservation) = tokens.reserve(&mut request, "acme", Cost::new(max_tokens)).await.unwrap();
+    /// reservation.meter().add(42);
+    /// let response = guard_response(admitted.complete(Response::new(String::from("six times nine"))), reservation);
+    /// assert_eq!(response.headers()["ratelimit"], r#""tokens";r=9150;t=86400"#);
+    ///
+    /// response.into_body().collect().await.unwrap();
+    /// assert_eq!(tokens.limiter().peek("acme").await.unwrap().state("tokens").unwrap().remaining(), 9_958);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`check_costs`](Self::check_costs). 500 also when the store holds no reservations.
+    pub fn reserve<'a>(
+        &'a self,
+        request: &'a mut Parts,
+        key: impl Into<Key>,
+        estimate: impl Into<Costs>,
+    ) -> HandlerReserve<'a, B> {
+        let (key, estimate) = (key.into(), estimate.into());
+        HandlerReserve { limiter: self, request, key, estimate, options: ReserveOptions::default() }
+    }
+}
+
+impl<B> HandlerReserve<'_, B> {
+    /// Lowers an estimate above the burst of a policy to that burst. By default the request is rejected with 413.
+    pub fn capped(mut self) -> Self {
+        self.options.is_capped = true;
+        self
+    }
+
+    /// Sets the time after which the reservation can no longer be settled. 10 minutes by default.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it is not between 1 ms and 7 days.
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.options.set_time_to_live(time_to_live);
+        self
+    }
+}
+
+impl<'a, B: 'static> IntoFuture for HandlerReserve<'a, B> {
+    type Output = Result<(Admitted, MeteredReservation), Rejected<B>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { limiter, request, key, estimate, options } = self;
+        Box::pin(limiter.reserve_with(request, key, estimate, options))
+    }
+}
+
+impl<B> fmt::Debug for HandlerReserve<'_, B> {
+    /// Leaves out the key, which may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerReserve")
+            .field("estimate", &self.estimate)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,264 @@
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use foldhash::fast::RandomState;
+use tokio::sync::{Notify, mpsc::UnboundedSender};
+
+use super::pool::{Pool, PoolRules};
+use crate::{
+    Clock, Concurrency, Key,
+    clock::micros,
+    limiter::{Inner, metrics::PermitMetrics},
+    random,
+};
+
+/// The number of parts of the table of pools, each behind its own lock.
+const SHARDS: usize = 16;
+
+/// The life that a store in the process is told: its permits never lapse, because the process that holds them is the one
+/// that would renew them. Ten years.
+const FOREVER: Duration = Duration::from_secs(315_360_000);
+
+/// Holds everything that the clones of a limiter share.
+pub(super) struct Shared {
+    pub(super) limiter: Arc<Inner>,
+    pub(super) policy: Concurrency,
+    pub(super) rules: PoolRules,
+    pub(super) clock: Clock,
+    /// The random name of this replica.
+    pub(super) replica: u64,
+    /// The number of the last call.
+    numbers: AtomicU64,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
+    pools: AtomicUsize,
+    /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
+    mean_held_us: AtomicU64,
+    /// The callers that wait, over all keys.
+    pub(super) waiting: AtomicUsize,
+    pub(super) upkeep: Upkeep,
+    pub(super) metrics: PermitMetrics,
+}
+
+/// Sends pools to the task that renews permits, while it runs.
+#[derive(Default)]
+pub(super) struct Upkeep(Mutex<Option<UnboundedSender<PoolRef>>>);
+
+/// The permits of one key in this process.
+pub(super) struct KeyPool {
+    pub(super) key: Key,
+    state: Mutex<KeyState>,
+    /// The limit of the caller that asked last.
+    pub(super) limit: AtomicU32,
+    /// Held during a call to the store: one call of a key is under way at a time.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held by the first caller that waits. Tokio's mutex passes it on in the order of arrival.
+    pub(super) front: tokio::sync::Mutex<()>,
+    /// The callers that wait.
+    pub(super) queued: AtomicUsize,
+    /// Tells the first of them that a permit came back.
+    pub(super) freed: Notify,
+    /// The number of [`PoolRef`]s. Changed under the lock of the table.
+    users: AtomicUsize,
+}
+
+/// The state of a pool that is behind its lock.
+#[derive(Default)]
+pub(super) struct KeyState {
+    pub(super) pool: Pool,
+    /// The number of calls that have begun.
+    pub(super) begun: u64,
+    /// The number of the last call that left a caller without a permit.
+    pub(super) denied_in: u64,
+}
+
+/// A use of a pool. A pool stays in the table while it is used or holds permits.
+pub(super) struct PoolRef {
+    pub(super) shared: Arc<Shared>,
+    pool: Arc<KeyPool>,
+}
+
+impl Shared {
+    pub(super) fn new(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
+        let is_in_process = limiter.is_in_process;
+        let life = if is_in_process { FOREVER } else { policy.life_time() };
+        let hasher = RandomState::default();
+        Arc::new(Self {
+            rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },
+            replica: random::bits(),
+            numbers: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))),
+            hasher,
+            pools: AtomicUsize::new(0),
+            mean_held_us: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            upkeep: Upkeep::default(),
+            metrics: PermitMetrics::new(policy.name()),
+            limiter,
+            policy,
+            clock,
+        })
+    }
+
+    /// Returns the pool of a key.
+    pub(super) fn pool(self: &Arc<Self>, key: Key) -> PoolRef {
+        let mut shard = self.shard(&key);
+        let pool = match shard.entry(key) {
+            Entry::Occupied(entry) => Arc::clone(entry.get()),
+            Entry::Vacant(entry) => {
+                let pool = Arc::new(KeyPool::new(entry.key().clone(), self.policy.limit()));
+                self.pools.fetch_add(1, Ordering::Relaxed);
+                Arc::clone(entry.insert(pool))
+            }
+        };
+        self.use_pool(pool)
+    }
+
+    /// Returns the pools that need a call, and drops those that hold nothing.
+    pub(super) fn due(self: &Arc<Self>) -> Vec<PoolRef> {
+        let now_us = self.clock.now_us();
+        let mut due = Vec::new();
+        for shard in &self.shards {
+            lock(shard).retain(|_, pool| {
+                let state = pool.lock();
+                if state.pool.is_due(now_us, self.rules) {
+                    due.push(self.use_pool(Arc::clone(pool)));
+                }
+                let is_kept = pool.is_used() || !state.pool.is_idle(now_us);
+                if !is_kept {
+                    self.pools.fetch_sub(1, Ordering::Relaxed);
+                }
+                is_kept
+            });
+        }
+        due
+    }
+
+    /// Returns whether no key has a pool.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pools.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes a use. The caller has locked the shard.
+    fn use_pool(self: &Arc<Self>, pool: Arc<KeyPool>) -> PoolRef {
+        pool.users.fetch_add(1, Ordering::Relaxed);
+        PoolRef { shared: Arc::clone(self), pool }
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<KeyPool>, RandomState>> {
+        let hash = key.level(0).hash(&self.hasher);
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+
+    /// Returns the number of the next call.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes for how long a permit was held.
+    pub(super) fn note_held(&self, held_us: u64) {
+        let mean_us = self.mean_held_us.load(Ordering::Relaxed);
+        let next_us = if mean_us == 0 { held_us } else { mean_us - mean_us / 8 + held_us / 8 };
+        self.mean_held_us.store(next_us.max(1), Ordering::Relaxed);
+    }
+
+    /// Estimates when a permit is given back: the mean time for which permits were held in this process, divided by
+    /// those in flight. One second before the first one was given back.
+    pub(super) fn retry_after(&self, in_flight: u64) -> Duration {
+        let mean_us = match self.mean_held_us.load(Ordering::Relaxed) {
+            0 => return Duration::from_secs(1),
+            mean_us => mean_us,
+        };
+        Duration::from_micros(mean_us / in_flight.max(1)).max(Duration::from_millis(1))
+    }
+}
+
+impl Upkeep {
+    /// Settles the pool soon. Without the task, its permits lapse.
+    pub(super) fn settle(&self, pool: PoolRef) {
+        let pool = match &*self.lock() {
+            Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
+            None => Some(pool),
+        };
+        // Dropped without the lock.
+        drop(pool);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
+        lock(&self.0)
+    }
+}
+
+impl KeyPool {
+    fn new(key: Key, limit: u32) -> Self {
+        Self {
+            key,
+            state: Mutex::default(),
+            limit: AtomicU32::new(limit),
+            turn: tokio::sync::Mutex::default(),
+            front: tokio::sync::Mutex::default(),
+            queued: AtomicUsize::new(0),
+            freed: Notify::new(),
+            users: AtomicUsize::new(0),
+        }
+    }
+
+    /// Locks the state. Every change is complete before the lock is released, so poisoning is ignored.
+    pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
+        lock(&self.state)
+    }
+
+    fn is_used(&self) -> bool {
+        self.users.load(Ordering::Relaxed) > 0
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Deref for PoolRef {
+    type Target = KeyPool;
+
+    fn deref(&self) -> &KeyPool {
+        &self.pool
+    }
+}
+
+impl Clone for PoolRef {
+    fn clone(&self) -> Self {
+        let _shard = self.shared.shard(&self.key);
+        self.shared.use_pool(Arc::clone(&self.pool))
+    }
+}
+
+impl Drop for PoolRef {
+    fn drop(&mut self) {
+        let mut shard = self.shared.shard(&self.pool.key);
+        let is_last = self.pool.users.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last && self.lock().pool.is_idle(self.shared.clock.now_us()) {
+            shard.remove(&self.pool.key);
+            self.shared.pools.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for PoolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolRef").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! What a token bucket remembers, so that units which come back late are not given twice.
+//!
+//! A refund counts as if the units had come back at once, at `t0`. The bucket would then have passed on what did not fit while
+//! it was nearly full. So of k units at most the least that was missing since `t0` comes back: see *Refunds* in
+//! `docs/algorithms.md`. A trace bounds it from below.
+//!
+//! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
+
+use super::{debt::MOST_BURSTS, token_bucket};
+use crate::{Quota, model::quota::Span};
+
+/// What was returned, and the least that was missing since two reservations.
+///
+/// A refund changes the past of the other requests, too: had the units come back at once, less would have been missing
+/// since. So it lowers both least numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Trace {
+    /// What was returned, less the time for which the bucket was full since. Nobody can claim more than the whole burst.
+    returned: u64,
+    present: Since,
+    former: Since,
+}
+
+/// The least that was missing since a reservation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Since {
+    time_us: u64,
+    least: u64,
+}
+
+/// A token bucket with its trace. It has one after a reservation or a late refund, until nobody can claim a unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Traced {
+    pub(super) bucket: token_bucket::State,
+    pub(super) trace: Option<Trace>,
+}
+
+impl Traced {
+    /// Brings the bucket to `now_us`, as [`token_bucket::State::settle`] does.
+    pub(super) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
+        let full_us = self.bucket.full_us();
+        let mended = self.bucket.settle(quota, wrote, now_us);
+        self.trace = self.trace.filter(|trace| full_us + trace.returned > now_us);
+        if let Some(trace) = &mut self.trace {
+            if mended {
+                // The past of a mended bucket is unknown.
+                *trace = Trace { returned: quota.span(quota.burst()).0, ..Trace::default() };
+            } else {
+                trace.settle(now_us.saturating_sub(full_us), self.bucket.ahead(now_us).0);
+            }
+        }
+        mended
+    }
+
+    /// Remembers the time of a reservation that was charged.
+    pub(super) fn remember(&mut self, now_us: u64) {
+        let ahead = self.bucket.ahead(now_us).0;
+        self.trace.get_or_insert_default().remember(Since { time_us: now_us, least: ahead });
+    }
+
+    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled bucket.
+    ///
+    /// `end` is the time at which the bucket would have been full after the request that spent them, if nobody had spent
+    /// since. Of a request that left a debt only the last places are taken back.
+    pub(super) fn refund(&mut self, quota: &Quota, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
+        let mut trace = self.trace.unwrap_or_default();
+        let (top, ahead) = (quota.span(quota.burst()), self.bucket.ahead(now_us));
+        let is_end = end.is_some_and(|end| self.bucket.ends_at(end));
+        // Nobody has spent since, and no earlier request can claim these units.
+        let is_last = is_end && trace.returned == 0;
+        let room = if !is_end && end.is_some_and(|end| end > (spent_us + top.0, top.1)) {
+            (0, 0)
+        } else if is_last || spent_us >= now_us {
+            ahead
+        } else {
+            let left = end.map_or(0, |end| end.0.saturating_sub(now_us + trace.returned));
+            (trace.least_since(spent_us).max(left), 0)
+        };
+        // No more than this is spent, and the time of more units may exceed 64 bits.
+        let given = quota.span(cost.min(quota.burst() * MOST_BURSTS)).min(room).min(ahead);
+        self.bucket.subtract(quota, given);
+        let given = given.0 + u64::from(given.1 > 0);
+        if !is_last {
+            trace.returned = (trace.returned + given).min(top.0);
+        }
+        trace.present.least = trace.present.least.saturating_sub(given);
+        trace.former.least = trace.former.least.saturating_sub(given);
+        if self.trace.is_some() || trace.returned > 0 {
+            self.trace = Some(trace);
+        }
+    }
+
+    /// Returns the time from which on the bucket is full, and nobody can claim a unit.
+    pub(super) fn fresh_at(&self) -> u64 {
+        self.ends_us().max(self.bucket.fresh_at())
+    }
+
+    /// Returns the time until which the state is stored.
+    pub(super) fn ends_us(&self) -> u64 {
+        self.bucket.full_us() + self.trace.map_or(0, |trace| trace.returned)
+    }
+}
+
+impl Trace {
+    /// Brings the trace to a time at which the bucket misses `ahead`, and was full for `idle_us` since it was stored.
+    fn settle(&mut self, idle_us: u64, ahead: u64) {
+        self.returned -= idle_us;
+        self.present.least = self.present.least.min(ahead);
+        self.former.least = self.former.least.min(ahead);
+    }
+
+    /// Begins anew with a reservation when more than twice the least is missing. So an older time is given up only where a
+    /// quarter of what is missing could come back at most.
+    fn remember(&mut self, reserved: Since) {
+        if self.present.least * 2 < reserved.least {
+            if self.former.least * 2 < self.present.least {
+                self.former = self.present;
+            }
+            self.present = reserved;
+        }
+    }
+
+    /// Returns a lower bound of what was missing at every time since `spent_us`.
+    fn least_since(&self, spent_us: u64) -> u64 {
+        let of = |since: Since| if spent_us >= since.time_us { since.least } else { 0 };
+        of(self.present).max(of(self.former))
+    }
+
+    /// Returns the numbers that the script stores.
+    #[cfg(feature = "testing")]
+    pub(super) fn words(&self) -> [u64; 5] {
+        let Self { returned, present, former } = *self;
+        [returned, present.time_us, present.least, former.time_us, former.least]
+    }
+}

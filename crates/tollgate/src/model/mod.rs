@@ -1,0 +1,36 @@
+//! What is limited, by how much, and what was decided.
+//!
+//! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here waits, and nothing knows
+//! where states are kept. The [`store`](crate::store) room keeps them, the `redis` room does so on servers, and the
+//! [`limiter`](crate::limiter) room is what callers use.
+
+pub(crate) mod algorithm;
+#[cfg(feature = "calendar")]
+mod calendar;
+mod concurrency;
+pub(crate) mod cost;
+pub(crate) mod decision;
+pub(crate) mod entry;
+pub(crate) mod key;
+pub(crate) mod lease;
+pub(crate) mod policy;
+pub(crate) mod policy_levels;
+pub(crate) mod policy_set;
+pub(crate) mod quota;
+#[cfg(feature = "serde")]
+mod serde;
+#[cfg(feature = "redis")]
+pub(crate) mod shape;
+
+pub use algorithm::Algorithm;
+#[cfg(feature = "calendar")]
+pub use calendar::{CalendarUnit, TimeZone};
+pub use concurrency::{Concurrency, OnLoss};
+pub use cost::{Ceiling, Cost, Costs};
+pub use decision::{Decision, Denied, KeyState, PolicyState};
+pub use entry::Entry;
+pub use key::{Key, KeySecret};
+pub use lease::Lease;
+pub use policy::Policy;
+pub use policy_set::PolicySet;
+pub use quota::Quota;

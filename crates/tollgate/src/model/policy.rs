@@ -1,0 +1,331 @@
+mod branch;
+mod constructors;
+mod leased;
+mod level;
+mod name;
+mod validity;
+
+use std::fmt;
+
+use crate::{
+    Algorithm, Error, Quota,
+    model::{algorithm::Buckets, lease::Terms},
+};
+use name::Name;
+pub(crate) use name::hash as hash_name;
+use validity::check;
+
+/// The most policies of a set. With more, one script call would block the Redis server for too long.
+pub(crate) const MAX_POLICIES: usize = 8;
+
+/// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
+///
+/// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same
+/// store that use the same policy name for the same key therefore spend from one counter. A policy
+/// may meter an outer level of a nested key, see [`at_level`](Self::at_level), and a branch of a key that has several, see
+/// [`at_branch`](Self::at_branch).
+///
+/// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
+/// response headers.
+///
+/// The constructors are `const` and panic, so that a wrong literal fails the build. Use
+/// [`try_new`](Self::try_new) for values that are known only at run time.
+///
+/// ```
+/// use tollgate::{Algorithm, Policy, Quota};
+///
+/// const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(20).with_burst(40));
+/// assert_eq!(BURST.name(), "burst");
+///
+/// let daily = Policy::try_new("daily", Algorithm::FixedWindow, Quota::per_day(50_000))?;
+/// assert_eq!(daily.algorithm(), Algorithm::FixedWindow);
+///
+/// let error = Policy::try_new("two words", Algorithm::FixedWindow, Quota::per_day(1)).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"policy name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /, got "two words""#,
+/// );
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Policy {
+    // Fields are compared in this order. Tenants have one policy with many quotas, so the name comes last.
+    quota: Quota,
+    algorithm: Algorithm,
+    /// The branch of the key that is metered, counted from 0, in the upper four bits. The number of its levels that are
+    /// metered in the lower ones; 0 for the whole branch.
+    reach: u8,
+    lease: Terms,
+    name: Name,
+}
+
+/// The number of words of a leased policy's level.
+pub(crate) const LEASED_WORDS: usize = 4;
+
+impl Policy {
+    /// Creates a policy from values that are known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the name is not allowed, or
+    /// when the quota does not fit the algorithm. The constructor of each algorithm lists its
+    /// conditions under "Panics".
+    pub fn try_new(name: impl Into<String>, algorithm: Algorithm, quota: Quota) -> Result<Self, Error> {
+        let name = name.into();
+        match check(name.as_bytes(), algorithm, quota) {
+            Ok(()) => Ok(Self::of(Name::shared(name), algorithm, quota)),
+            Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
+        }
+    }
+
+    /// Returns this policy with another quota: the same name, algorithm, level and branch.
+    ///
+    /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
+    ///
+    /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
+    /// policy takes less than 200 bytes. A key that has spent under one quota continues under the other: the state is
+    /// that of the policy's name.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_second(10));
+    /// let acme = API.with_quota(Quota::per_second(500))?;
+    /// assert_eq!((acme.name(), acme.quota()), ("api", Quota::per_second(500)));
+    ///
+    /// let day = Policy::fixed_window("day", Quota::per_day(100));
+    /// let error = day.with_quota(Quota::per_day(100).with_burst(200)).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "policy quota burst must equal its amount: only the bucket algorithms have a burst, \
+    ///      got 100 per 86400s with burst 200 in policy day",
+    /// );
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the algorithm, or is too
+    /// small for the [lease](Self::leased) of the policy. The constructor of each algorithm lists its conditions under
+    /// "Panics".
+    pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
+        match check(self.name().as_bytes(), self.algorithm, quota) {
+            Ok(()) => {
+                let policy = Self { quota, ..self.clone() };
+                match self.lease() {
+                    Some(lease) => policy.try_leased(lease),
+                    None => Ok(policy),
+                }
+            }
+            Err(invalid) => Err(invalid.error(self.name(), self.algorithm, quota)),
+        }
+    }
+
+    /// Returns this policy with a quota that blocks.
+    pub(crate) fn blocked(&self) -> Self {
+        Self { quota: self.quota.blocked(), ..self.clone() }
+    }
+
+    /// Creates a policy from literals.
+    #[track_caller]
+    const fn literal(name: &'static str, algorithm: Algorithm, quota: Quota) -> Self {
+        if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
+            panic!("{}", invalid.text());
+        }
+        Self::of(Name::literal(name), algorithm, quota)
+    }
+
+    const fn of(name: Name, algorithm: Algorithm, quota: Quota) -> Self {
+        Self { quota, algorithm, reach: 0, lease: Terms::NONE, name }
+    }
+
+    /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.text()
+    }
+
+    /// Returns the algorithm that meters the quota.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Returns the quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    #[inline]
+    pub(crate) fn quota_ref(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Returns the width and the number of the sub-windows of [`Algorithm::SlidingBuckets`].
+    pub(crate) fn buckets(&self) -> Buckets {
+        let count = match self.algorithm {
+            Algorithm::SlidingBuckets { buckets } => u64::from(buckets),
+            _ => 1,
+        };
+        Buckets { width_us: self.quota.period_us().div_ceil(count), count }
+    }
+
+    /// Returns the periods around a time. Only a calendar window has them.
+    #[cfg(feature = "calendar")]
+    pub(crate) fn periods(&self, now_us: u64) -> crate::model::calendar::Periods {
+        match self.algorithm {
+            Algorithm::CalendarWindow { unit, zone } => zone.periods(unit, now_us),
+            // No other algorithm has the state that asks for it.
+            _ => crate::TimeZone::UTC.periods(crate::CalendarUnit::Day, now_us),
+        }
+    }
+
+    /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the quota, not leased.
+    pub(crate) fn share(&self, replicas: u32) -> Self {
+        let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());
+        if !self.algorithm.has_burst() {
+            quota = quota.with_burst(quota.amount());
+        }
+        Self { quota, lease: Terms::NONE, ..self.clone() }
+    }
+
+    /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
+    pub(crate) fn shares_state(&self, other: &Self) -> bool {
+        self.algorithm.reads(other.algorithm)
+            && self.lease.is_leased() == other.lease.is_leased()
+            && self.name() == other.name()
+    }
+
+    /// Returns `true` when the second word of a level is always zero, so that the reply to a check without ceilings leaves
+    /// it out.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_short(&self) -> bool {
+        let quota = &self.quota;
+        !self.lease.is_leased() && self.algorithm.is_parted() && quota.period_us().is_multiple_of(quota.amount())
+    }
+
+    /// Returns the number of words of a level.
+    pub(crate) fn words(&self) -> usize {
+        if self.lease.is_leased() { LEASED_WORDS } else { self.algorithm.words() }
+    }
+
+    /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy
+    /// has another form, and so another end.
+    #[cfg(feature = "redis")]
+    pub(crate) fn tag(&self) -> [&'static str; 2] {
+        [self.algorithm.tag(), if self.lease.is_leased() { "l1" } else { "" }]
+    }
+
+    /// Returns a number that stands for the name, the level and the algorithm in the name of a reservation. It is the same
+    /// in all processes.
+    pub(crate) fn mark(&self) -> u64 {
+        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth()), |all, byte| all << 8 | u64::from(byte));
+        (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Returns a hash of the name, which separates the states of one key in the in-process store. Policies of the same name
+    /// have the same hash.
+    #[inline]
+    pub(crate) fn name_hash(&self) -> u32 {
+        self.name.upper_hash()
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}, {:?}", self.name(), self.algorithm, self.quota)?;
+        if let Some(level) = self.level() {
+            write!(f, ", level {level}")?;
+        }
+        if self.branch() > 1 {
+            write!(f, ", branch {}", self.branch())?;
+        }
+        if self.lease.is_leased() { f.write_str(", leased") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_with_a_burst_is_refused() {
+        let quota = Quota::per_second(10).with_burst(20);
+        let error = Policy::try_new("w", Algorithm::FixedWindow, quota).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "policy quota burst must equal its amount: only the bucket algorithms have a burst, got 10 per 1s with burst 20 in policy w"
+        );
+    }
+
+    #[test]
+    fn every_error_names_the_field_and_the_value() {
+        let second = Quota::per_second(5);
+        let buckets = |buckets| Algorithm::SlidingBuckets { buckets };
+        let micros = Quota::new(5, std::time::Duration::from_micros(9));
+        let cases = [
+            (buckets(0), second, "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p"),
+            (
+                buckets(10_000),
+                second,
+                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 10000 } in policy p",
+            ),
+            (
+                buckets(10),
+                micros,
+                "policy buckets must not exceed the period in microseconds, got 5 per 9µs in policy p",
+            ),
+            (
+                Algorithm::SlidingLog,
+                Quota::per_day(1_000_000),
+                "policy quota amount must be at most 100000 for a sliding log, got 1000000 per 86400s in policy p",
+            ),
+            (
+                Algorithm::SlidingWindow,
+                Quota::per_day(4_294_967_296),
+                "policy quota amount must be at most 4294967295 for a sliding window, got 4294967296 per 86400s in policy p",
+            ),
+            (
+                buckets(10),
+                Quota::per_day(4_294_967_296),
+                "policy quota amount must be at most 4294967295 for sliding buckets, got 4294967296 per 86400s in policy p",
+            ),
+        ];
+        for (algorithm, quota, text) in cases {
+            assert_eq!(Policy::try_new("p", algorithm, quota).unwrap_err().to_string(), text);
+        }
+        for (algorithm, quota) in [
+            (buckets(1), second),
+            (buckets(1_000), second),
+            (buckets(9), micros),
+            (Algorithm::SlidingLog, Quota::per_day(100_000)),
+            (Algorithm::SlidingWindow, Quota::per_day(4_294_967_295)),
+            (buckets(10), Quota::per_day(4_294_967_295)),
+            (Algorithm::FixedWindow, Quota::per_day(999_999_999_999_999)),
+            (Algorithm::TokenBucket, Quota::per_day(999_999_999_999_999)),
+        ] {
+            assert!(Policy::try_new("p", algorithm, quota).is_ok());
+        }
+    }
+
+    #[test]
+    fn another_quota_keeps_the_name_the_algorithm_and_the_level() {
+        let policy = Policy::sliding_buckets("b", Quota::per_minute(10), 6).at_level(2);
+        let other = policy.with_quota(Quota::per_minute(20)).unwrap();
+        assert_eq!(other, Policy::sliding_buckets("b", Quota::per_minute(20), 6).at_level(2));
+        assert_ne!(other, policy);
+        let micros = Quota::new(5, std::time::Duration::from_micros(5));
+        assert_eq!(
+            policy.with_quota(micros).unwrap_err().to_string(),
+            "policy buckets must not exceed the period in microseconds, got 5 per 5µs in policy b"
+        );
+    }
+
+    #[test]
+    fn names_that_are_unsafe_in_a_header_or_a_redis_key_are_refused() {
+        for name in ["", "a b", "a:b", "a{b}", "ä", "a\"", "a\r\n", &"x".repeat(65)] {
+            assert!(Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(1)).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+mod policies;
+
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU32,
+    ops::Deref,
+    sync::Arc,
+};
+
+use arc_swap::ArcSwapOption;
+
+#[cfg(feature = "redis")]
+use crate::model::shape::Shape;
+use crate::{
+    Algorithm, Cost, Error, ErrorKind, Key, Policy,
+    model::{
+        cost::{Charge, ChargeRef},
+        policy::MAX_POLICIES,
+    },
+};
+use policies::Policies;
+
+/// Groups up to 8 policies that are checked together: all are charged, or none.
+///
+/// One request can thus be limited per second, per hour and per day in one atomic step. The policies may use different
+/// algorithms, and meter different levels and branches of a [`Key`]. A set is made from one policy, an array or a
+/// vector, and is cheap to clone. Two sets are equal if they hold equal policies in the same order.
+///
+/// ```
+/// use tollgate::{Policy, PolicySet, Quota};
+///
+/// let set = PolicySet::from([
+///     Policy::token_bucket("burst", Quota::per_second(20)),
+///     Policy::fixed_window("daily", Quota::per_day(50_000)),
+/// ]);
+/// assert_eq!(set.iter().map(Policy::name).collect::<Vec<_>>(), ["burst", "daily"]);
+/// ```
+#[derive(Clone)]
+pub struct PolicySet(Arc<Set>);
+
+/// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so all that sets have in
+/// common is in their [`Shape`]. A set of one policy is two allocations: 72 bytes for the set and 88 for the policy. With the 8
+/// bytes that an allocator adds, both are a multiple of 16, so that a further word in one of them takes 16 bytes.
+struct Set {
+    /// Shared one by one: the in-process store keeps the policy that wrote a state.
+    policies: Policies,
+    /// The smallest burst of the policies, and so the greatest cost that fits all of them. 0 when a policy blocks.
+    max_cost: u64,
+    /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
+    reach: u8,
+    /// Tells whether the policies are leased: all of them are, or none.
+    is_leased: bool,
+    /// Tells whether a policy is a sliding log, so that a check has a tag.
+    #[cfg(feature = "redis")]
+    is_tagged: bool,
+    /// Tells whether the replies of a check and of a batch leave out the second word of a single bucket.
+    #[cfg(feature = "redis")]
+    is_short: bool,
+    /// The shape of this set, looked up at the first call to a Redis server.
+    #[cfg(feature = "redis")]
+    shape: OnceLock<Arc<Shape>>,
+    /// The share of one replica, computed by the first check in an outage.
+    share: ArcSwapOption<Share>,
+}
+
+/// Holds the set that each of several replicas enforces alone during an outage.
+struct Share {
+    replicas: NonZeroU32,
+    policies: PolicySet,
+}
+
+/// The most leased policies of a set. A script may have 200 local variables.
+const MAX_LEASED: usize = 4;
+
+impl PolicySet {
+    /// Creates a set of policies that are known only at run time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, when two have the same name,
+    /// when some are [leased](Policy::leased) and others not, and when more than 4 are leased.
+    ///
+    /// ```
+    /// use tollgate::{Policy, PolicySet, Quota};
+    ///
+    /// let policy = Policy::token_bucket("api", Quota::per_second(20));
+    /// let error = PolicySet::try_new([policy.clone(), policy]).unwrap_err();
+    /// assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "api" twice"#);
+    /// ```
+    pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
+        let policies: Policies = policies.into_iter().map(Arc::new).collect();
+        if policies.is_empty() || policies.len() > MAX_POLICIES {
+            return Err(Error::config(format!(
+                "policies must be 1 to {MAX_POLICIES} in a set, got {}",
+                policies.len()
+            )));
+        }
+        for (at, policy) in policies.iter().enumerate() {
+            if policies[..at].iter().any(|other| other.name() == policy.name()) {
+                return Err(Error::config(format!(
+                    "policies of a set must differ in name, got {:?} twice",
+                    policy.name()
+                )));
+            }
+        }
+        let leased = policies.iter().filter(|policy| policy.lease().is_some()).count();
+        if leased > 0 && leased < policies.len() {
+            return Err(Error::config(format!(
+                "policies of a set must all be leased or none, got {leased} leased of {}: the others need a trip for each check",
+                policies.len()
+            )));
+        }
+        if leased > MAX_LEASED {
+            return Err(Error::config(format!("leased policies must be 1 to {MAX_LEASED} in a set, got {leased}")));
+        }
+        Ok(Self::of(policies))
+    }
+
+    /// Returns the policies in the order in which they were given.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Policy> + DoubleEndedIterator {
+        self.0.policies.iter().map(Deref::deref)
+    }
+
+    /// Returns the number of policies, 1 to 8.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a set is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.policies.len()
+    }
+
+    /// Returns whether a policy has an amount of 0, so that every check of the set is [blocked](crate::Decision::is_blocked).
+    #[must_use]
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.0.max_cost == 0
+    }
+
+    /// Returns the same policies with quotas that block.
+    pub(crate) fn blocked(&self) -> Self {
+        Self::of(self.iter().map(|policy| Arc::new(policy.blocked())).collect())
+    }
+
+    /// Returns whether replicas take units in advance.
+    #[inline]
+    pub(crate) fn is_leased(&self) -> bool {
+        self.0.is_leased
+    }
+
+    pub(crate) fn shared(&self) -> &[Arc<Policy>] {
+        &self.0.policies
+    }
+
+    /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when there are none.
+    pub(crate) fn branch(&self, branch: u8) -> Option<Self> {
+        let own = self.shared().iter().filter(|policy| policy.branch() == branch);
+        let alone = |policy: &Arc<Policy>| match branch {
+            1 => Arc::clone(policy),
+            _ => Arc::new(policy.as_ref().clone().at_branch(1)),
+        };
+        let policies: Policies = own.map(alone).collect();
+        (!policies.is_empty()).then(|| Self::of(policies))
+    }
+
+    /// Decides on the set that each of `replicas` enforces alone during an outage.
+    ///
+    /// The set keeps the share that was computed last, because an outage asks for it with every check. Two checks that see
+    /// another number together both compute the same share.
+    pub(crate) fn with_share<T>(&self, replicas: NonZeroU32, decide: impl FnOnce(&Self) -> T) -> T {
+        if replicas == NonZeroU32::MIN {
+            return decide(self);
+        }
+        if let Some(share) = &*self.0.share.load()
+            && share.replicas == replicas
+        {
+            return decide(&share.policies);
+        }
+        let policies = Self::of(self.iter().map(|policy| Arc::new(policy.share(replicas.get()))).collect());
+        let share = Arc::new(Share { replicas, policies });
+        self.0.share.store(Some(Arc::clone(&share)));
+        decide(&share.policies)
+    }
+
+    /// Returns `true` when both sets hold the same policies.
+    #[inline]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.shared() == other.shared()
+    }
+
+    /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
+    /// [reaches](Policy::reach) count: the first is that of this set.
+    #[cfg(feature = "redis")]
+    pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
+        self.with_reach(reaches.0).any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
+    }
+
+    #[cfg(feature = "redis")]
+    fn with_reach(&self, reach: u8) -> impl Iterator<Item = &Policy> {
+        self.iter().filter(move |policy| policy.reach() == reach)
+    }
+
+    /// Returns the shape: what this set shares with all sets of the same algorithms.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn shape(&self) -> &Arc<Shape> {
+        self.0.shape.get_or_init(|| Shape::of(self.shared()))
+    }
+
+    /// Returns `true` when a policy is a sliding log, so that a check has a tag.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.0.is_tagged
+    }
+
+    /// Returns `true` when the replies of a check and of a batch leave out the second word of a single bucket, because
+    /// it is always zero.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.is_short
+    }
+
+    /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the request.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.iter().any(|policy| policy.algorithm().is_queued(false))
+    }
+
+    /// Returns a number that stands for these policies, in this order, in the name of a reservation. Their quotas are no
+    /// part of it. It is the same in all processes.
+    pub(crate) fn mark(&self) -> u64 {
+        self.iter()
+            .fold(0, |all: u64, policy| (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn of(policies: Policies) -> Self {
+        Self(Arc::new(Set {
+            max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
+            reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
+            is_leased: policies.iter().any(|policy| policy.lease().is_some()),
+            #[cfg(feature = "redis")]
+            is_tagged: policies.iter().any(|policy| policy.algorithm().is_tagged()),
+            #[cfg(feature = "redis")]
+            is_short: matches!(&*policies, [alone] if alone.is_short()),
+            policies,
+            #[cfg(feature = "redis")]
+            shape: OnceLock::new(),
+            share: ArcSwapOption::empty(),
+        }))
+    }
+
+    /// Returns the sliding log with the longest period. Its entries are listed.
+    pub(crate) fn log(&self) -> Result<&Policy, Error> {
+        let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "no policy of the set is a sliding log, and only a sliding log stores entries",
+            )
+        })
+    }
+
+    /// Returns the greatest cost that can fit all policies.
+    #[inline]
+    pub(crate) fn most(&self) -> Cost {
+        Cost::new(self.0.max_cost)
+    }
+
+    /// Returns the charge with each cost cut to the burst of its policy. One cost for all policies stays one cost.
+    pub(crate) fn cut(&self, charge: ChargeRef<'_>) -> Charge {
+        match charge.each {
+            None => charge.cost.min(self.most()).into(),
+            Some(_) => {
+                let each = self.iter().zip(charge.iter(self.len()));
+                let cut = Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))));
+                let ceilings = self
+                    .iter()
+                    .enumerate()
+                    .map_while(|(at, policy)| Some(charge.ceiling(at)?.cut(policy.quota().burst())));
+                if charge.is_capped() { cut.under(ceilings) } else { cut }
+            }
+        }
+    }
+
+    /// Refuses a cost that can never fit, before the store is called.
+    #[inline]
+    pub(crate) fn admits(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        if charge.cost <= self.most() { Ok(()) } else { self.refuse(charge) }
+    }
+
+    /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a state.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn meters_parts(&self) -> bool {
+        self.0.reach > 0
+    }
+
+    /// Returns the branch of a key that the first policy meters. A key without branches returns itself.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn first_branch<'a>(&self, key: &'a Key) -> &'a Key {
+        match self.shared() {
+            [first, ..] if key.has_branches() => first.branch_of(key),
+            _ => key,
+        }
+    }
+
+    /// Refuses a key that lacks a branch or levels that a policy meters, before the store is called.
+    #[inline]
+    pub(crate) fn reaches(&self, key: &Key) -> Result<(), Error> {
+        if self.0.reach <= key.reach() { Ok(()) } else { self.find_parts(key) }
+    }
+
+    #[cold]
+    fn find_parts(&self, key: &Key) -> Result<(), Error> {
+        self.iter().try_for_each(|policy| policy.find(key))
+    }
+
+    #[cold]
+    fn refuse(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        let exceeding = self.iter().zip(charge.iter(self.len()));
+        let exceeding = exceeding.filter(|(policy, cost)| cost.units() > policy.quota().burst());
+        // The smallest burst is named, so that a cost that is lowered to it fits.
+        match exceeding.min_by_key(|(policy, _)| policy.quota().burst()) {
+            None => Ok(()),
+            Some((policy, cost)) => Err(Error::new(
+                ErrorKind::CostExceedsBurst,
+                format!(
+                    "cost {} exceeds the burst {} of policy {}",
+                    cost.units(),
+                    policy.quota().burst(),
+                    policy.name()
+                ),
+            )),
+        }
+    }
+}
+
+impl From<Policy> for PolicySet {
+    /// Creates a set of one policy.
+    fn from(policy: Policy) -> Self {
+        Self::of(Policies::One(Arc::new(policy)))
+    }
+}
+
+impl<const N: usize> From<[Policy; N]> for PolicySet {
+    /// Creates a set of the policies of an array.
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`PolicySet::try_new`] would fail.
+    fn from(policies: [Policy; N]) -> Self {
+        Self::expect(policies)
+    }
+}
+
+impl From<Vec<Policy>> for PolicySet {
+    /// Creates a set of the policies of a vector.
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`PolicySet::try_new`] would fail.
+    fn from(policies: Vec<Policy>) -> Self {
+        Self::expect(policies)
+    }
+}
+
+impl PolicySet {
+    fn expect(policies: impl IntoIterator<Item = Policy>) -> Self {
+        match Self::try_new(policies) {
+            Ok(set) => set,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl PartialEq for PolicySet {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other)
+    }
+}
+
+impl Eq for PolicySet {}
+
+impl Hash for PolicySet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.shared().hash(state);
+    }
+}
+
+impl fmt::Debug for PolicySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+};
+
+use crate::{Algorithm, Policy};
+
+/// Holds what all policy sets with the same algorithms in the same order have in common, and the scripts that a store on
+/// a server derives from it.
+///
+/// The names, levels and quotas of the policies are no part of it: they travel with each call. Sliding buckets have one
+/// shape, whatever their number. A shape exists once in the process, as long as a policy set uses it. So a million
+/// tenants with policies of their own share the scripts of a few shapes. Each script is assembled when it is first used.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    id: ShapeId,
+    algorithms: Box<[Algorithm]>,
+    words: usize,
+    /// Two for each purpose: the second one is for requests that have ceilings.
+    scripts: [[OnceLock<Script>; 2]; PURPOSES],
+}
+
+/// Holds a script, and the SHA-1 by which the server knows it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) text: String,
+    pub(crate) sha: String,
+}
+
+/// Selects a script of a shape by what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Decides one check.
+    Check,
+    /// Returns what a check would decide, and charges nothing.
+    Look,
+    /// Decides for many keys with the same numbers, all at one cost.
+    Batch,
+    /// Decides for many keys, each with numbers and costs of its own.
+    Mixed,
+    /// Returns units.
+    Refund,
+    /// Reserves units.
+    Reserve,
+    /// Settles a reservation.
+    Commit,
+    /// Decides for many keys over leased policies, takes reports and grants units.
+    Lease,
+}
+
+/// The number of purposes.
+const PURPOSES: usize = Purpose::Lease as usize + 1;
+
+/// Names a shape: four bits for each policy, and one more for leased policies. Equal for two policy sets exactly when
+/// they have one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ShapeId(u64);
+
+/// The bit of leased policies, above those of eight algorithms.
+const LEASED: u64 = 1 << 32;
+
+/// The shapes that are in use.
+static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new());
+
+impl ShapeId {
+    /// Returns the name of the shape of `policies`.
+    pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
+        let leased = if policies.iter().any(|policy| policy.lease().is_some()) { LEASED } else { 0 };
+        Self(leased | policies.iter().fold(0, |id, policy| id << 4 | code(policy.algorithm())))
+    }
+
+    /// Returns whether the policies are leased: all of them are, or none.
+    fn is_leased(self) -> bool {
+        self.0 & LEASED > 0
+    }
+}
+
+/// Returns the number of an algorithm. None has zero, so that sets of different lengths differ.
+const fn code(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::TokenBucket => 1,
+        Algorithm::IntervalBucket => 2,
+        Algorithm::LeakyBucket => 3,
+        Algorithm::FixedWindow => 4,
+        Algorithm::WindowFromFirstHit => 5,
+        Algorithm::SlidingWindow => 6,
+        Algorithm::SlidingBuckets { .. } => 7,
+        Algorithm::SlidingLog => 8,
+        #[cfg(feature = "calendar")]
+        Algorithm::CalendarWindow { .. } => 9,
+    }
+}
+
+impl Shape {
+    /// Returns the shape of `policies`: the one that is in use, or a new one.
+    pub(crate) fn of(policies: &[Arc<Policy>]) -> Arc<Self> {
+        let id = ShapeId::of(policies);
+        let mut shapes = shapes();
+        if let Some(shape) = shapes.get(&id).and_then(Weak::upgrade) {
+            return shape;
+        }
+        let shape = Arc::new(Self::new(id, policies));
+        shapes.insert(id, Arc::downgrade(&shape));
+        shape
+    }
+
+    fn new(id: ShapeId, policies: &[Arc<Policy>]) -> Self {
+        let algorithms = policies.iter().map(|policy| policy.algorithm()).collect();
+        let words = policies.iter().map(|policy| policy.words()).sum();
+        Self { id, algorithms, words, scripts: Default::default() }
+    }
+
+    /// Returns the number of shapes in use.
+    #[cfg(feature = "testing")]
+    pub(crate) fn count() -> usize {
+        shapes().len()
+    }
+
+    /// Returns the name of this shape.
+    #[inline]
+    pub(crate) fn id(&self) -> ShapeId {
+        self.id
+    }
+
+    /// Returns the algorithms of the policies, in their order.
+    pub(crate) fn algorithms(&self) -> &[Algorithm] {
+        &self.algorithms
+    }
+
+    /// Returns whether the policies are leased: all of them are, or none.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.id.is_leased()
+    }
+
+    /// Returns the number of words that a reply has for one subject or run, if no word is left out.
+    pub(crate) fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Returns the number of keys on the server that a subject has.
+    pub(crate) fn keys(&self) -> usize {
+        self.algorithms.len() * if self.is_leased() { 2 } else { 1 }
+    }
+
+    /// Returns the script for a purpose. `assemble` is called when it is first used.
+    #[inline]
+    pub(crate) fn script(&self, purpose: Purpose, is_capped: bool, assemble: impl FnOnce() -> Script) -> &Script {
+        self.scripts[purpose as usize][usize::from(is_capped)].get_or_init(assemble)
+    }
+}
+
+impl Drop for Shape {
+    /// Removes the shape from those in use, unless another thread has made the same shape again meanwhile.
+    fn drop(&mut self) {
+        let mut shapes = shapes();
+        if shapes.get(&self.id).is_some_and(|shape| shape.strong_count() == 0) {
+            shapes.remove(&self.id);
+        }
+    }
+}
+
+/// Locks the shapes in use. A panic cannot leave them half changed, so a poisoned lock is used as it is.
+fn shapes() -> MutexGuard<'static, BTreeMap<ShapeId, Weak<Shape>>> {
+    SHAPES.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PolicySet, Quota};
+
+    fn set(algorithms: &[Algorithm]) -> PolicySet {
+        let quota = Quota::per_second(5);
+        let policy =
+            |(at, &algorithm): (usize, &Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota).unwrap();
+        PolicySet::try_new(algorithms.iter().enumerate().map(policy)).unwrap()
+    }
+
+    #[test]
+    fn two_lists_of_algorithms_have_one_shape_exactly_when_they_are_equal() {
+        let all = Algorithm::ALL;
+        let mut lists: Vec<Vec<Algorithm>> = all.iter().map(|&first| vec![first]).collect();
+        lists.extend(all.iter().flat_map(|&first| all.iter().map(move |&second| vec![first, second])));
+        lists.push(all.to_vec());
+        lists.extend(all.map(|algorithm| vec![algorithm; 8]));
+        let ids: Vec<ShapeId> = lists.iter().map(|list| ShapeId::of(set(list).shared())).collect();
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(ids.iter().position(|other| other == id), Some(at), "{:?}", lists[at]);
+        }
+        let buckets = |buckets| set(&[Algorithm::SlidingBuckets { buckets }]);
+        assert_eq!(ShapeId::of(buckets(3).shared()), ShapeId::of(buckets(60).shared()));
+    }
+
+    #[test]
+    fn a_shape_is_shared_while_it_is_in_use_and_made_again_later() {
+        // No other test has this list.
+        let list = [Algorithm::LeakyBucket, Algorithm::SlidingLog, Algorithm::LeakyBucket, Algorithm::FixedWindow];
+        let id = ShapeId::of(set(&list).shared());
+        let is_in_use = || shapes().contains_key(&id);
+        let (first, second) = (set(&list), set(&list));
+        assert!(!is_in_use());
+        assert!(Arc::ptr_eq(first.shape(), second.shape()));
+        let script = |set: &PolicySet, text: &str| {
+            let script = || Script { text: text.to_owned(), sha: String::new() };
+            set.shape().script(Purpose::Check, false, script).text.clone()
+        };
+        assert_eq!(script(&first, "a script"), "a script");
+        assert_eq!(script(&second, "another one"), "a script");
+        drop(first);
+        assert!(is_in_use());
+        drop(second);
+        assert!(!is_in_use());
+        let third = set(&list);
+        assert_eq!(third.shape().id(), id);
+        assert!(is_in_use());
+    }
+
+    #[test]
+    fn a_shape_that_was_made_again_is_not_forgotten_by_the_drop_of_the_old_one() {
+        let list = [Algorithm::SlidingLog, Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::FixedWindow];
+        let kept = set(&list);
+        let id = kept.shape().id();
+        // A shape outside the list stands for the old one, whose drop comes after the new one was made.
+        drop(Shape::new(id, kept.shared()));
+        assert!(shapes().get(&id).is_some_and(|shape| shape.strong_count() == 1));
+        assert!(Arc::ptr_eq(set(&list).shape(), kept.shape()));
+    }
+}

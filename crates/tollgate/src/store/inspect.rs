@@ -1,0 +1,339 @@
+//! The values of states, as the scripts store them: for tools that look into the server.
+
+use std::time::Duration;
+
+use crate::{Quota, model::algorithm::MARK};
+
+/// Holds the state of a policy for a key, read from the value that Redis stores.
+///
+/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota. The
+/// last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in
+/// `scripts/README.md`. Times are in microseconds since the Unix epoch, by the server's clock.
+///
+/// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the quota then.
+///
+/// ```
+/// use tollgate::{Quota, StoredState};
+///
+/// // A bucket of 100 units per second that is full 5 s after the year 2000 began: a debt of 400, with its mark.
+/// let full_us = 946_684_805_000_000_u64;
+/// let value: Vec<u8> = [full_us as f64, 1e15, 1e4].iter().flat_map(|number| number.to_le_bytes()).collect();
+///
+/// let state = StoredState::decode("t1", &value).expect("a state of a token bucket");
+/// let (now_us, expires_us) = (full_us - 5_000_000, full_us + 1_000_000);
+/// assert_eq!(state.spent(now_us, expires_us, Some(&Quota::per_second(100))), 500);
+/// assert_eq!(StoredState::decode("t1", b"hello"), None);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StoredState {
+    /// A token bucket (`t1`) or a leaky bucket (`l1`).
+    Bucket {
+        /// The time at which the bucket is full.
+        full_us: u64,
+        /// The rest of that time, in parts of a microsecond: as many as the amount of the quota that wrote it.
+        part: u64,
+        /// The microseconds in which a unit returns.
+        pace: f64,
+    },
+    /// An interval bucket (`i1`).
+    IntervalBucket {
+        /// The start of the period.
+        start_us: u64,
+        /// The units that are missing.
+        missing: u64,
+    },
+    /// A fixed window (`f1`), a window from the first hit (`h1`) or a calendar window (`c1`).
+    Window {
+        /// The start of the window.
+        start_us: u64,
+        /// The units that are spent in it.
+        count: u64,
+        /// Its length.
+        period_us: u64,
+    },
+    /// A sliding window (`w1`).
+    SlidingWindow {
+        /// The start of the window.
+        start_us: u64,
+        /// The units that are spent in it.
+        current: u64,
+        /// The units that were spent in the one before.
+        previous: u64,
+    },
+    /// Sliding buckets (`b1`).
+    SlidingBuckets {
+        /// The length of a bucket.
+        width_us: u64,
+        /// The number of each bucket that is in use, and its units.
+        buckets: Vec<(u64, u64)>,
+    },
+    /// A sliding log (`s1`), which is a list: its length.
+    SlidingLog {
+        /// The entries of the log.
+        units: u64,
+    },
+}
+
+/// The end of the numbers that a double holds exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl StoredState {
+    /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
+    ///
+    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length.
+    #[must_use]
+    pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
+        match tag {
+            "t1" | "l1" => {
+                // A trace, which only refunds read, may follow.
+                let ([full_us, part, pace], trace) = doubles(value)?;
+                let is_bucket = matches!(trace.len(), 0 | 40) && pace > 0.0 && pace.is_finite();
+                is_bucket.then_some(Self::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
+            }
+            "i1" => {
+                let ([start_us, missing], []) = doubles(value)? else { return None };
+                Some(Self::IntervalBucket { start_us: whole(start_us)?, missing: unmarked(missing)? })
+            }
+            "f1" | "h1" => {
+                let ([start_us, count, period_us], []) = doubles(value)? else { return None };
+                let (start_us, count, period_us) = (whole(start_us)?, whole(count)?, whole(period_us)?);
+                (period_us > 0).then_some(Self::Window { start_us, count, period_us })
+            }
+            "w1" => {
+                let ([start_us, current, previous], []) = doubles(value)? else { return None };
+                let (current, previous) = (unmarked(current)?, whole(previous)?);
+                Some(Self::SlidingWindow { start_us: whole(start_us)?, current, previous })
+            }
+            "b1" => {
+                let ([width_us, newest, _], buckets) = doubles(value)?;
+                let (width_us, newest) = (whole(width_us)?, whole(newest)?);
+                let (buckets, []) = buckets.as_chunks::<6>() else { return None };
+                let buckets = buckets.iter().map(|[low, high, a, b, c, d]| {
+                    // The lowest 16 bits of the number; no bucket is newer than the newest one.
+                    let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
+                    let units = u32::from_le_bytes([*a, *b, *c, *d]);
+                    (newest.saturating_sub(back.into()), u64::from(units))
+                });
+                (width_us > 0).then(|| Self::SlidingBuckets { width_us, buckets: buckets.collect() })
+            }
+            "c1" => {
+                let ([start_us, count, end_us], []) = doubles(value)? else { return None };
+                let (start_us, count, end_us) = (whole(start_us)?, whole(count)?, whole(end_us)?);
+                let period_us = end_us.checked_sub(start_us).filter(|&period_us| period_us > 0)?;
+                Some(Self::Window { start_us, count, period_us })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the units that are spent at `now_us`. The key expires at `expires_us`.
+    ///
+    /// Without the quota, an interval bucket has the units that it had when it was last written, and a sliding window is
+    /// exact to a millisecond of its period. A sliding log has all units that it holds.
+    #[must_use]
+    pub fn spent(&self, now_us: u64, expires_us: u64, quota: Option<&Quota>) -> u64 {
+        match self {
+            Self::Bucket { full_us, part, pace } => bucket(full_us.saturating_sub(now_us), *part, *pace, quota),
+            Self::IntervalBucket { start_us, missing } => {
+                let fills = quota.map_or(0, |quota| {
+                    (now_us.saturating_sub(*start_us) / period_us(quota)).saturating_mul(quota.amount())
+                });
+                missing.saturating_sub(fills)
+            }
+            Self::Window { start_us, count, period_us } => {
+                if now_us < start_us.saturating_add(*period_us) {
+                    *count
+                } else {
+                    0
+                }
+            }
+            Self::SlidingWindow { start_us, current, previous } => {
+                // The key expires at the end of the next window.
+                let guessed = expires_us.saturating_sub(*start_us) / if *current == 0 { 1 } else { 2 };
+                let period_us = quota.map_or(guessed, period_us).max(1);
+                sliding_window(now_us.saturating_sub(*start_us), period_us, *current, *previous)
+            }
+            Self::SlidingBuckets { width_us, buckets } => {
+                let newest = buckets.last().map_or(0, |(at, _)| *at);
+                // The key expires within a millisecond after the newest bucket stops to count.
+                let guessed = (expires_us / width_us).saturating_sub(newest + 1);
+                let count = quota.map_or(guessed, |quota| period_us(quota).div_ceil(*width_us));
+                let first = newest.max(now_us / width_us).saturating_sub(count);
+                buckets.iter().filter(|(at, _)| *at >= first).map(|(_, units)| units).sum()
+            }
+            Self::SlidingLog { units } => *units,
+        }
+    }
+
+    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends: zero when it fits then.
+    ///
+    /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are entries of a list. The
+    /// wait is exact when the state was written under this quota, or under one of the same rate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, StoredState};
+    ///
+    /// // Eight of ten units are spent at the second 5 of the Unix epoch.
+    /// let state = StoredState::Bucket { full_us: 5_800_000, part: 0, pace: 1e5 };
+    /// let quota = Quota::per_second(10);
+    /// assert_eq!(state.fits_after(5_000_000, 5, &quota), Some(Duration::from_millis(300)));
+    /// assert_eq!(state.fits_after(5_000_000, 2, &quota), Some(Duration::ZERO));
+    /// assert_eq!(state.fits_after(5_000_000, 11, &quota), None);
+    /// ```
+    #[must_use]
+    pub fn fits_after(&self, now_us: u64, cost: u64, quota: &Quota) -> Option<Duration> {
+        let room = quota.burst().checked_sub(cost)?;
+        let (amount, period) = (quota.amount(), period_us(quota));
+        let at_us = match self {
+            Self::Bucket { full_us, part, pace } => bucket_at(*full_us, *part, *pace, room, quota),
+            Self::IntervalBucket { start_us, missing } => {
+                start_us.saturating_add(missing.saturating_sub(room).div_ceil(amount).saturating_mul(period))
+            }
+            Self::Window { count, .. } if *count <= room => now_us,
+            Self::Window { start_us, period_us, .. } => start_us.saturating_add(*period_us),
+            Self::SlidingWindow { start_us, current, previous } => match room.checked_sub(*current) {
+                Some(room) => start_us.saturating_add(share_us(*previous, room, period)),
+                None => start_us.saturating_add(period).saturating_add(share_us(*current, room, period)),
+            },
+            Self::SlidingBuckets { width_us, buckets } => {
+                let leaves = |at: u64| (at + period.div_ceil(*width_us) + 1).saturating_mul(*width_us);
+                let alive = || buckets.iter().filter(|(at, _)| leaves(*at) > now_us);
+                let mut over = alive().map(|(_, units)| units).sum::<u64>().saturating_sub(room);
+                let last = alive().find(|(_, units)| {
+                    over = over.saturating_sub(*units);
+                    over == 0
+                });
+                let is_full = alive().map(|(_, units)| units).sum::<u64>() > room;
+                last.filter(|_| is_full).map_or(now_us, |(at, _)| leaves(*at))
+            }
+            Self::SlidingLog { .. } => return None,
+        };
+        Some(Duration::from_micros(at_us.saturating_sub(now_us)))
+    }
+}
+
+/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us` and a part of a microsecond.
+fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u64 {
+    let (amount, period) = (i128::from(quota.amount()), i128::from(period_us(quota)));
+    if (period as f64 / amount as f64).to_bits() == pace.to_bits() && i128::from(part) < amount {
+        let back = (i128::from(room) * period - i128::from(part)).div_euclid(amount);
+        return u64::try_from(i128::from(full_us) - back).unwrap_or(0);
+    }
+    full_us.saturating_sub((room as f64 * pace).floor() as u64)
+}
+
+/// Returns the microseconds after the start of a window from which on at most `room` of the units of the one before count.
+fn share_us(units: u64, room: u64, period_us: u64) -> u64 {
+    let left = (u128::from(room) * u128::from(period_us)).checked_div(u128::from(units));
+    let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(u64::MAX);
+    period_us.saturating_sub(left)
+}
+
+fn period_us(quota: &Quota) -> u64 {
+    u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Returns the units missing in a bucket that is full after `ahead` microseconds and a part of one.
+fn bucket(ahead: u64, part: u64, pace: f64, quota: Option<&Quota>) -> u64 {
+    if let Some(quota) = quota {
+        let (amount, period) = (u128::from(quota.amount()), u128::from(period_us(quota)));
+        // The part counts parts of a microsecond of the quota that wrote it.
+        if (period as f64 / amount as f64).to_bits() == pace.to_bits() && u128::from(part) < amount {
+            let used = u128::from(ahead) * amount + u128::from(part);
+            return u64::try_from(used.div_ceil(period)).unwrap_or(u64::MAX);
+        }
+    }
+    // The tolerance keeps a whole number that the division made a little larger.
+    (ahead as f64 / pace - 1e-9).ceil().max(0.0) as u64
+}
+
+/// Returns the units that count: those of the current window, and the share of the window before that is still inside.
+fn sliding_window(after_us: u64, period_us: u64, current: u64, previous: u64) -> u64 {
+    match after_us / period_us {
+        0 => current + share(previous, period_us - after_us, period_us),
+        1 => share(current, 2 * period_us - after_us, period_us),
+        _ => 0,
+    }
+}
+
+fn share(units: u64, left_us: u64, period_us: u64) -> u64 {
+    let share = (u128::from(units) * u128::from(left_us)).div_ceil(u128::from(period_us));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// Splits a value into its first doubles and the rest.
+fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
+    let (words, rest) = value.split_at_checked(8 * N)?;
+    let (words, _) = words.as_chunks::<8>();
+    let mut doubles = [0.0; N];
+    for (double, word) in doubles.iter_mut().zip(words) {
+        *double = f64::from_le_bytes(*word);
+    }
+    Some((doubles, rest))
+}
+
+/// Reads a number that is marked in debt.
+fn unmarked(double: f64) -> Option<u64> {
+    whole(double).map(|number| if number >= MARK { number - MARK } else { number })
+}
+
+/// Reads a whole number.
+fn whole(double: f64) -> Option<u64> {
+    ((0.0..EXACT).contains(&double) && double.fract() == 0.0).then_some(double as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(numbers: &[f64]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn values_that_no_script_writes_are_refused() {
+        for tag in ["t1", "l1", "i1", "f1", "h1", "c1", "w1", "b1", "s1", "t9", ""] {
+            for value in [&b""[..], b"1", b"hello world", &[0xFF; 24], &[0; 7], &packed(&[-1.0, 0.5, f64::NAN])] {
+                assert_eq!(StoredState::decode(tag, value), None, "{tag}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_buckets_are_completed_from_the_newest() {
+        let mut value = packed(&[1e6, 65_537.0, 9.0]);
+        for (at, units) in [(65_535_u64, 4_u32), (65_537, 5)] {
+            value.extend((at as u16).to_le_bytes());
+            value.extend(units.to_le_bytes());
+        }
+        let stored = StoredState::decode("b1", &value).unwrap();
+        let buckets = vec![(65_535, 4), (65_537, 5)];
+        assert_eq!(stored, StoredState::SlidingBuckets { width_us: 1_000_000, buckets });
+        // Two buckets count beside the current one.
+        let (second, quota) = (1_000_000, Quota::new(10, std::time::Duration::from_secs(2)));
+        assert_eq!(stored.spent(65_537 * second, 65_540 * second, Some(&quota)), 9);
+        assert_eq!(stored.spent(65_537 * second, 65_540 * second, None), 9);
+        assert_eq!(stored.spent(65_538 * second, 65_540 * second, None), 5);
+    }
+    #[test]
+    fn a_debt_is_read_without_its_mark() {
+        let (now_us, mark) = (1_000_000_u64, 1e15);
+        let spent = |tag: &str, numbers: &[f64], quota: Option<&Quota>| {
+            let state = StoredState::decode(tag, &packed(numbers)).unwrap();
+            state.spent(now_us, now_us + 2_000_000, quota)
+        };
+        let hundred = Quota::per_second(100);
+        for quota in [None, Some(&hundred)] {
+            assert_eq!(spent("t1", &[6e6, mark, 1e4], quota), 500);
+            assert_eq!(spent("l1", &[6e6, mark, 1e4], quota), 500);
+            assert_eq!(spent("i1", &[1e6, mark + 500.0], quota), 500);
+            assert_eq!(spent("w1", &[1e6, mark + 500.0, 0.0], quota), 500);
+        }
+        // Three units per second, the last of which returns a third of a microsecond after the whole ones.
+        let three = Quota::per_second(3);
+        let pace = 1e6 / 3.0;
+        assert_eq!(spent("t1", &[6e6, mark + 1.0, pace], Some(&three)), 16);
+    }
+}

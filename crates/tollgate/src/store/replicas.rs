@@ -1,0 +1,111 @@
+#[cfg(feature = "redis")]
+use std::sync::Weak;
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use crate::{PolicySet, model::policy::hash_name};
+
+/// Names limits whose replicas are counted together: those of limiters that have the same name, and policies of the same
+/// names, levels and algorithms in the same order.
+///
+/// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and nothing
+/// else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
+/// [`RedisStore`](crate::RedisStore).
+///
+/// ```
+/// use tollgate::{Policy, PolicySet, Quota, ReplicaGroup};
+///
+/// let group = |limiter, amount| {
+///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(amount)));
+///     ReplicaGroup::new(limiter, &policies)
+/// };
+/// assert_eq!(group("search", 10), group("search", 20));
+/// assert_ne!(group("search", 10), group("upload", 10));
+/// assert_eq!(group("search", 10).to_string().len(), 16);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplicaGroup(u64);
+
+impl ReplicaGroup {
+    /// Counts the limits of a process together that have no group of their own, because it has very many.
+    #[cfg(feature = "redis")]
+    pub(crate) const FURTHER: Self = Self(0);
+
+    /// Creates the group of a limiter with this [name](crate::Limiter::name) and these policies.
+    #[must_use]
+    pub fn new(limiter: &str, policies: &PolicySet) -> Self {
+        Self((hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Creates the group of a limiter of permits.
+    pub(crate) fn of_permits(name: &str) -> Self {
+        Self(!hash_name(name.as_bytes()))
+    }
+}
+
+impl fmt::Display for ReplicaGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Holds the number of replicas that a [`Store`](crate::Store) counted last. Clones share the number.
+///
+/// A store hands it out with [`Store::replicas`](crate::Store::replicas), and counts as long as a clone is held.
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use tollgate::ReplicaCount;
+///
+/// let count = ReplicaCount::new();
+/// assert_eq!(count.get(), None);
+/// count.clone().set(NonZeroU32::MIN);
+/// assert_eq!(count.get(), NonZeroU32::new(1));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaCount(Arc<AtomicU32>);
+
+impl ReplicaCount {
+    /// Creates a count that is not known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the number. `None` until it was counted once.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Sets the number.
+    pub fn set(&self, replicas: NonZeroU32) {
+        self.0.store(replicas.get(), Ordering::Relaxed);
+    }
+
+    /// Returns a reference that does not keep the store counting.
+    #[cfg(feature = "redis")]
+    pub(crate) fn downgrade(&self) -> WeakReplicaCount {
+        WeakReplicaCount(Arc::downgrade(&self.0))
+    }
+}
+
+/// Refers to a count that nobody may hold any more.
+#[derive(Debug, Default)]
+#[cfg(feature = "redis")]
+pub(crate) struct WeakReplicaCount(Weak<AtomicU32>);
+
+#[cfg(feature = "redis")]
+impl WeakReplicaCount {
+    /// Returns the count while a limiter holds it.
+    pub(crate) fn upgrade(&self) -> Option<ReplicaCount> {
+        self.0.upgrade().map(ReplicaCount)
+    }
+}
