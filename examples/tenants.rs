@@ -76,7 +76,7 @@ impl Database {
             return Err(io::Error::other("the database is away").into());
         }
         let per_minute = plans.per_minute.get(&id).copied();
-        // A plan in the database may be wrong. It is then an error, and the last plan stays in force.
+        // A plan of 0 suspends the customer. A wrong plan is an error, and the last one stays in force.
         let quota = per_minute.map(|amount| Quota::try_new(amount, Duration::from_secs(60))).transpose()?;
         Ok(quota.map(|quota| REQUESTS.with_quota(quota)).transpose()?)
     }

@@ -17,14 +17,12 @@
 //! assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 //! ```
 
-pub mod authority;
 mod child_guard;
 mod client;
 mod clock;
 mod expiry;
 mod log;
 pub mod machine;
-pub mod network_namespace;
 pub mod ports;
 pub mod process;
 pub mod proxy;
@@ -34,15 +32,15 @@ mod reply;
 pub mod server;
 pub mod wait;
 
-pub use authority::Authority;
 pub use client::Client;
 pub use clock::WallClock;
 pub use expiry::expiry_command;
 pub use log::Log;
-pub use network_namespace::NetworkNamespace;
 pub use process::{Process, forget_package};
 pub use proxy::{Mode, Proxy};
 pub use rate_limit_service::RateLimitService;
 pub use refusing_state::RefusingState;
 pub use reply::Reply;
-pub use server::{Builder, RedisCluster, RedisSentinels, RedisServer};
+pub use server::{
+    Authority, Builder, NetworkNamespace, RedisCluster, RedisSentinels, RedisServer, authority, network_namespace,
+};

@@ -15,16 +15,20 @@ use tempfile::TempDir;
 
 use crate::{child_guard::ChildGuard, client::Client, reply::Reply, wait};
 
+pub mod authority;
 mod binary;
 mod builder;
 mod cluster;
 mod launch;
+pub mod network_namespace;
 mod sentinels;
 
+pub use authority::Authority;
 pub use binary::find as find_binary;
 pub(crate) use binary::major as binary_major;
 pub use builder::Builder;
 pub use cluster::{RedisCluster, SLOTS};
+pub use network_namespace::NetworkNamespace;
 pub use sentinels::{RedisSentinels, calls_of, field, keys_of};
 
 /// The longest time in which a server ends.

@@ -50,9 +50,12 @@ fn plans_limit_customers_change_at_once_and_outlast_their_database() {
         assert_eq!(get("small").0, 200, "a known plan stays in force");
         assert_eq!((get("new").0, get("new").0), (200, 429), "an unknown one is the default");
         // A plan that is not valid counts as a failure, too.
-        put("/plans/broken?per_minute=0");
+        put("/plans/broken?per_minute=1000000000000000");
         put("/away?away=false");
         assert_eq!((get("broken").0, get("broken").0), (200, 429));
+        // A plan without a request suspends the customer.
+        put("/plans/large?per_minute=0");
+        assert_eq!((get("large").0, get("large").0), (429, 429));
         assert!(process.terminate().success());
     }
 }

@@ -150,8 +150,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "a refund makes more than the burst",
         TokenBucket,
-        "if ahead_1 < step_1 or ahead_1 == step_1 and part_1 <",
-        "if false and part_1 <",
+        "if room < step_1 or room == step_1 and room_part <",
+        "if false and room_part <",
     ),
     mutant("a refund empties the queue twice", LeakyBucket, "if ahead_1 < step_1 or", "if false or"),
     mutant(

@@ -6,7 +6,6 @@
 //! only as root; for other users a loud line names them.
 
 use std::{
-    alloc::System,
     env, fs, io,
     panic::{self, AssertUnwindSafe},
     path::Path,
@@ -14,21 +13,20 @@ use std::{
     time::Instant,
 };
 
+mod findings;
+mod heap;
 mod load;
 mod options;
 mod other_runs;
+mod pace;
 mod report;
 mod rows;
 
-pub(crate) use options::Pace;
+use findings::Findings;
 use options::{HELP, Options};
-use report::{Findings, Report};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use pace::Pace;
+use report::Report;
 use tollgate_tests::network_namespace;
-
-/// Counts the bytes in use on the heap, which the memory of the process does not show.
-#[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Part = fn(&str);
 

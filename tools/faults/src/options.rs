@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::rows::{self, Row};
+use crate::{
+    pace::Pace,
+    rows::{self, Row},
+};
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
@@ -18,19 +21,6 @@ Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server NAME
             target directory, and its summary into docs/reliability.md
 
 Rows:";
-
-/// The number of repetitions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) is_quick: bool,
-}
-
-impl Pace {
-    /// Returns one value for a full run, the other for a quick one.
-    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
-        if self.is_quick { quick } else { full }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Options {

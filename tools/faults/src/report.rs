@@ -5,33 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Pace, other_runs, rows};
-
-/// The figures of a row.
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    figures: Vec<Figure>,
-    scores: Vec<(u8, Figure)>,
-    keys: u64,
-    expiring: u64,
-}
-
-/// A measured figure and its target.
-#[derive(Clone, Debug)]
-struct Figure {
-    asked: String,
-    target: Target,
-    measured: f64,
-    unit: &'static str,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
-    AtMost(f64),
-    AtLeast(f64),
-    /// There is no target: the figure is only reported.
-    None,
-}
+use crate::{
+    findings::{Figure, Findings, Target},
+    other_runs,
+    pace::Pace,
+    rows,
+};
 
 /// The report of a run.
 #[derive(Debug)]
@@ -48,61 +27,6 @@ pub(crate) struct Report {
     /// Of the last run.
     rows: Vec<(&'static str, &'static str, Option<Findings>)>,
     left_out: Vec<(&'static str, &'static str, String)>,
-}
-
-impl Findings {
-    /// Adds a figure of the row.
-    pub(crate) fn figure(&mut self, asked: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
-        self.figures.push(Figure { asked: asked.into(), target, measured, unit });
-    }
-
-    /// Adds a figure of the scoreboard, under its number there.
-    pub(crate) fn score(&mut self, at: u8, asked: &str, target: Target, measured: f64, unit: &'static str) {
-        self.scores.push((at, Figure { asked: asked.to_owned(), target, measured, unit }));
-    }
-
-    /// Adds the keys that the row left at a server, and the number of those that expire.
-    pub(crate) fn keys(&mut self, (keys, expiring): (u64, u64)) {
-        self.keys += keys;
-        self.expiring += expiring;
-    }
-}
-
-impl Figure {
-    fn target(&self) -> String {
-        match self.target {
-            Target::AtMost(0.0) => format!("0{}", self.unit),
-            Target::AtMost(bound) => format!("≤ {bound}{}", self.unit),
-            Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
-            Target::None => "–".to_owned(),
-        }
-    }
-
-    fn measured(&self) -> String {
-        format!("{}{}", shown(self.measured), self.unit)
-    }
-
-    /// `None` without a target.
-    fn is_met(&self) -> Option<bool> {
-        match self.target {
-            Target::AtMost(bound) => Some(self.measured <= bound),
-            Target::AtLeast(bound) => Some(self.measured >= bound),
-            Target::None => None,
-        }
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "",
-        }
-    }
-
-    fn cells(&self) -> String {
-        let verdict = if self.is_met() == Some(false) { "**missed**" } else { self.verdict() };
-        format!("{} | {} | {} | {verdict} |", self.asked, self.measured(), self.target())
-    }
 }
 
 impl Report {
@@ -255,15 +179,6 @@ fn counted<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
     let met: Vec<bool> = figures.filter_map(Figure::is_met).collect();
     let missed = met.iter().filter(|is_met| !**is_met).count();
     format!("{} met, {missed} missed", met.len() - missed)
-}
-
-/// Formats a number with its significant digits.
-fn shown(value: f64) -> String {
-    match value.abs() {
-        it if it.fract() == 0.0 => format!("{value:.0}"),
-        it if it < 10.0 => format!("{value:.3}"),
-        _ => format!("{value:.1}"),
-    }
 }
 
 #[cfg(test)]

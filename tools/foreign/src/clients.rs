@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::report::{Case, Line};
+use crate::case::{Case, Line};
 
 /// Names the Python in whose environment the clients are installed.
 const VARIABLE: &str = "FOREIGN_PYTHON";

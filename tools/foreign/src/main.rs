@@ -13,6 +13,7 @@ use std::{
     process::ExitCode,
 };
 
+mod case;
 mod clients;
 mod envoy;
 mod groups;

@@ -1,6 +1,6 @@
 //! Models the line between a process and the server, in one direction.
 
-use crate::{Nanos, random::Random};
+use crate::{random::Random, time::Nanos};
 
 /// Describes a line. Times are nanoseconds.
 #[derive(Clone, Debug)]

@@ -15,21 +15,16 @@ mod process;
 mod random;
 mod results;
 mod scenarios;
+mod time;
 #[allow(dead_code, reason = "the store reads more of the window than the simulation")]
 #[path = "../../../crates/tollgate/src/redis/dispatch/window.rs"]
 mod window;
 mod world;
 
-/// A time in nanoseconds.
-type Nanos = u64;
-
-const SECOND: Nanos = 1_000_000_000;
-const MS: Nanos = 1_000_000;
-
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     if let ["leases", ref rest @ ..] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        return leases(rest);
+        return run_leases(rest);
     }
     let write = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => false,
@@ -57,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs random schedules of leases. Fails when one of them exceeds a bound.
-fn leases(words: &[&str]) -> ExitCode {
+fn run_leases(words: &[&str]) -> ExitCode {
     let count = match words {
         [] => Some(1_000_000),
         [count] => count.parse().ok(),

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    Nanos,
     controller::{Controller, Kind, Leave},
     line::{Line, Route},
+    time::Nanos,
 };
 
 /// Describes a process.

@@ -1,6 +1,6 @@
 //! Holds the figures of a run.
 
-use crate::{Nanos, SECOND, world::STEP};
+use crate::time::{Nanos, SECOND, STEP};
 
 /// Collects what happens to the checks of one process.
 #[derive(Clone, Debug, Default)]

@@ -5,12 +5,12 @@ mod one;
 mod trouble;
 
 use crate::{
-    MS, Nanos, SECOND,
     controller::Kind,
     line::Route,
     page::Part,
     process::Client,
     results::Results,
+    time::{MS, Nanos, SECOND},
     world::{Server, World},
 };
 

@@ -6,11 +6,11 @@ use std::{
 };
 
 use crate::{
-    Nanos, SECOND,
     controller::Kind,
     process::{Client, Process},
     random::Random,
     results::{Course, Results, Samples},
+    time::{Nanos, SECOND, STEP},
 };
 
 /// Describes the server: the time of a call, and of each key in it.
@@ -35,9 +35,6 @@ pub(crate) struct World {
 
 /// The time between two looks at the deadlines.
 const TICK: Nanos = 1_000_000;
-
-/// The time between two values of a course.
-pub(crate) const STEP: Nanos = 20_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {

@@ -3,10 +3,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use http::{HeaderName, request::Parts};
-use tollgate_tower::key::KeyError;
+use http::{HeaderMap, HeaderName, request::Parts};
+use tollgate_tower::key::{ForwardedIp, KeyError, PeerIp};
 
-use super::{ClientIp, HeaderMatch, header_value::header_value};
 use crate::Descriptor;
 
 /// Makes one descriptor from a request: one entry for each action, in order.
@@ -247,4 +246,147 @@ fn grpc(path: &str) -> Option<(&str, &str)> {
     let path = path.strip_prefix('/')?;
     let (service, method) = path.split_once('/')?;
     (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, path))
+}
+
+/// Tests a header field of a request.
+///
+/// ```
+/// use http::HeaderName;
+/// use tollgate_rules::HeaderMatch;
+///
+/// let is_bot = HeaderMatch::contains(HeaderName::from_static("user-agent"), "bot").ignore_case();
+/// let is_browser = HeaderMatch::present(HeaderName::from_static("sec-fetch-mode"));
+/// # let _ = (is_bot, is_browser);
+/// ```
+#[derive(Clone, Debug)]
+pub struct HeaderMatch {
+    name: HeaderName,
+    test: Test,
+    ignores_case: bool,
+    is_inverted: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Present,
+    Exact(Box<str>),
+    Prefix(Box<str>),
+    Suffix(Box<str>),
+    Contains(Box<str>),
+}
+
+impl HeaderMatch {
+    fn new(name: HeaderName, test: Test) -> Self {
+        Self { name, test, ignores_case: false, is_inverted: false }
+    }
+
+    /// Matches when the field is present.
+    #[must_use]
+    pub fn present(name: HeaderName) -> Self {
+        Self::new(name, Test::Present)
+    }
+
+    /// Matches when the value is this text.
+    #[must_use]
+    pub fn exact(name: HeaderName, value: impl Into<Box<str>>) -> Self {
+        Self::new(name, Test::Exact(value.into()))
+    }
+
+    /// Matches when the value starts with this text.
+    #[must_use]
+    pub fn prefix(name: HeaderName, value: impl Into<Box<str>>) -> Self {
+        Self::new(name, Test::Prefix(value.into()))
+    }
+
+    /// Matches when the value ends with this text.
+    #[must_use]
+    pub fn suffix(name: HeaderName, value: impl Into<Box<str>>) -> Self {
+        Self::new(name, Test::Suffix(value.into()))
+    }
+
+    /// Matches when the value contains this text.
+    #[must_use]
+    pub fn contains(name: HeaderName, value: impl Into<Box<str>>) -> Self {
+        Self::new(name, Test::Contains(value.into()))
+    }
+
+    /// Compares ASCII letters of both cases as equal.
+    #[must_use]
+    pub fn ignore_case(mut self) -> Self {
+        self.ignores_case = true;
+        self
+    }
+
+    /// Matches when it did not match before.
+    #[must_use]
+    pub fn invert(mut self) -> Self {
+        self.is_inverted = !self.is_inverted;
+        self
+    }
+
+    /// Returns whether the header fields match. A missing field has no value and matches no text.
+    pub(super) fn matches(&self, headers: &HeaderMap) -> bool {
+        self.tests(headers) != self.is_inverted
+    }
+
+    fn tests(&self, headers: &HeaderMap) -> bool {
+        let Some(value) = header_value(headers, &self.name) else { return false };
+        let lower = |text: &str| if self.ignores_case { text.to_ascii_lowercase() } else { text.to_owned() };
+        match &self.test {
+            Test::Present => true,
+            Test::Exact(text) => lower(&value) == lower(text),
+            Test::Prefix(text) => lower(&value).starts_with(&lower(text)),
+            Test::Suffix(text) => lower(&value).ends_with(&lower(text)),
+            Test::Contains(text) => lower(&value).contains(&lower(text)),
+        }
+    }
+}
+
+/// Returns the value of a header field. Several values are joined by commas (RFC 9110, section 5.3).
+pub(super) fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
+    let text = |bytes: &'a [u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    };
+    let mut values = headers.get_all(name).iter().map(|value| text(value.as_bytes()));
+    let first = values.next()?;
+    Some(values.fold(first, |joined, value| Cow::Owned(format!("{joined},{value}"))))
+}
+
+/// Selects where the address of a client is read.
+///
+/// It is the peer of the connection by default. **Behind a proxy all requests come from the proxy:** use a
+/// [`ForwardedIp`] there.
+///
+/// ```
+/// use tollgate_rules::ClientIp;
+/// use tollgate_tower::key::{ForwardedIp, TrustedProxies};
+///
+/// let proxies = TrustedProxies::networks(["10.0.0.0/8".parse().unwrap()]);
+/// let client_ip = ClientIp::from(ForwardedIp::x_forwarded_for(proxies));
+/// assert!(matches!(client_ip, ClientIp::Forwarded(_)));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum ClientIp {
+    /// The address at the other end of the connection.
+    #[default]
+    Peer,
+    /// The address that trusted proxies name in a header field. Boxed, because it is much larger.
+    Forwarded(Box<ForwardedIp>),
+}
+
+impl From<ForwardedIp> for ClientIp {
+    fn from(forwarded: ForwardedIp) -> Self {
+        Self::Forwarded(Box::new(forwarded))
+    }
+}
+
+impl ClientIp {
+    pub(super) fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
+        match self {
+            Self::Peer => PeerIp::new().address(parts),
+            Self::Forwarded(forwarded) => forwarded.address(parts),
+        }
+    }
 }

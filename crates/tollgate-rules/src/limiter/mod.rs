@@ -1,10 +1,8 @@
 //! Checks requests against rules on a store.
 
 mod builder;
-mod charge;
 mod decision;
 mod exceeded;
-mod pending;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;

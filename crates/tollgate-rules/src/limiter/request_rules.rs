@@ -6,7 +6,7 @@ use http::request::Parts;
 use tollgate::{Cost, Error, ErrorKind, StoreFuture};
 use tollgate_tower::{JointDecision, JointFuture, LimiterSource, RequestDecider, key::KeyError};
 
-use super::{charge::Charge, rule_limiter::RuleLimiter};
+use super::{rule_limiter::RuleLimiter, steps::Charge};
 use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.

@@ -3,11 +3,10 @@ use std::{fmt, sync::Arc};
 use tollgate::{DeniedKeys, Error, Limiter, Outage};
 
 use super::{
-    charge::{Charge, refund},
     decision::{CheckError, RuleDecision},
     exceeded::Exceeded,
     settle::settle,
-    steps::{Steps, charge},
+    steps::{Charge, Steps, charge, refund},
 };
 use crate::{Code, Descriptor, GlobalModes, Outcome, Plan, Rule, Rules, Verdict};
 

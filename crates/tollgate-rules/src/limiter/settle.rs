@@ -6,8 +6,8 @@ use futures_util::future::{join, join_all};
 use tollgate::{Cost, PolicyState};
 
 use super::{
-    charge::{Charge, now},
     exceeded::Exceeded,
+    steps::{Charge, now},
 };
 use crate::{Compat, Match, Outcome, Plan, Planned, rule::Limit};
 

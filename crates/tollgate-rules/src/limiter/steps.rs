@@ -1,15 +1,13 @@
 //! Distributes the descriptors of a request to steps: one call of the store each.
 
+use std::time::{Duration, SystemTime};
+
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
-use tollgate::{Cost, Costs, Error, Key, Limiter, Policy, PolicySet};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet};
 
-use super::{
-    charge::{Charge, refund},
-    pending::Pending,
-};
-use crate::{GlobalModes, Plan, Rule};
+use crate::{Compat, GlobalModes, Outcome, Plan, Planned, Rule};
 
 /// The most branches of a key, and so the most descriptors of a step.
 const MAX_BRANCHES: usize = 4;
@@ -184,4 +182,91 @@ fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
         let names = descriptor.policies.iter().map(|policy| policy.name().to_owned());
         names.fold(costs, |costs, name| costs.with(name, descriptor.planned.hits()))
     })
+}
+
+/// One descriptor before it is charged.
+pub(super) struct Pending<'p, 'l> {
+    pub(super) planned: &'p Planned<'p>,
+    pub(super) rule: &'p Rule,
+    pub(super) policies: &'p PolicySet,
+    /// The limiter with the answer that the rule has in an outage.
+    pub(super) limiter: &'l Limiter,
+    pub(super) key: Key,
+    /// The place of the descriptor in the request.
+    pub(super) place: usize,
+    pub(super) compat: Compat,
+}
+
+impl<'p, 'l> Pending<'p, 'l> {
+    /// Returns the descriptor at this place, if it counts something.
+    pub(super) fn of(
+        place: usize,
+        planned: &'p Planned<'_>,
+        compat: Compat,
+        limiter: impl Fn(&Rule) -> &'l Limiter,
+    ) -> Option<Self> {
+        let found = planned.charged()?;
+        let (rule, key) = (found.rule(), found.key());
+        Some(Self { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key, place, compat })
+    }
+}
+
+impl Pending<'_, '_> {
+    /// Charges the descriptor in a step of its own.
+    pub(super) async fn check(self) -> Result<Charge, Error> {
+        let hits = self.planned.hits();
+        let limiter = self.limiter.with_policies(self.policies.clone());
+        let (outcome, decision) = match limiter.check_key(&self.key, Cost::new(hits)).await {
+            Ok(decision) => (Outcome::from_decision(&decision, self.compat), Ok(decision)),
+            Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
+                let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
+                (Outcome::blocked(period, hits, now()), Err(error))
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.rule.is_shadow() })
+    }
+
+    /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
+    pub(super) fn charged(self, branch: u8, decision: &Decision) -> Charge {
+        let hits = self.planned.hits();
+        let limiter = self.limiter.with_policies(self.policies.clone());
+        // Every descriptor has policies, so the decision has a part for it.
+        let part = decision.branch(branch).unwrap_or_else(|| decision.clone());
+        let is_uncharged = decision.is_denied() && part.is_allowed() && hits > 0;
+        let outcome =
+            if is_uncharged { Outcome::uncharged(&part, hits) } else { Outcome::from_decision(&part, self.compat) };
+        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
+    }
+}
+
+/// One descriptor that was charged.
+pub(super) struct Charge {
+    pub(super) limiter: Limiter,
+    pub(super) key: Key,
+    pub(super) outcome: Outcome,
+    /// The error says that the units never fit.
+    pub(super) decision: Result<Decision, Error>,
+    /// The rule is in shadow mode.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a layer hides such decisions"))]
+    pub(super) is_shadow: bool,
+}
+
+/// Refunds everything that was charged.
+pub(super) async fn refund(charges: &[Option<Charge>]) {
+    join_all(charges.iter().flatten().map(Charge::refund)).await;
+}
+
+impl Charge {
+    async fn refund(&self) {
+        let Ok(decision) = &self.decision else { return };
+        if let Err(error) = self.limiter.refund_decision(self.key.clone(), decision, decision.cost()).await {
+            tracing::debug!(limiter = self.limiter.name(), %error, "a denied request was not refunded");
+        }
+    }
+}
+
+/// Returns the time since the Unix epoch, from which the end of a window is told.
+pub(super) fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,23 +1,22 @@
 //! Finds the rule of a descriptor.
 
-mod counter;
 mod explain;
-mod metric;
 
-use std::fmt;
+use std::{borrow::Cow, fmt, net::IpAddr};
 
 use smallvec::SmallVec;
-
-pub use explain::{Attempt, Explanation, LevelTrace, Outcome as AttemptOutcome};
+use tollgate::Key;
 
 use crate::{
-    Descriptor, Entry, Rule, RuleSet,
+    Descriptor, Entry, Metadata, Rule, RuleSet,
+    names::{metric_part, stat_name},
     rule_set::{
         Node,
         level::{MatchedBy, Step},
     },
     selector::Selector,
 };
+pub use explain::{Attempt, Explanation, LevelTrace, Outcome as AttemptOutcome};
 
 /// Holds the rule of a descriptor, and the way to it.
 pub struct Match<'a> {
@@ -158,5 +157,169 @@ impl fmt::Debug for Match<'_> {
             .field("entries", &self.entries)
             .field("rule", self.rule())
             .finish_non_exhaustive()
+    }
+}
+
+impl Match<'_> {
+    /// Returns the key of the counter.
+    ///
+    /// In native mode, two keys are equal only for the same domain and the same entries. The values of a shared pattern
+    /// have one key, which differs from the key of every value. IPv6 addresses of one network have one key when the
+    /// rule has a `prefix_v6`.
+    ///
+    /// In the mode `envoy`, the key is the text `domain_key_value_…`, so that some different descriptors have one key.
+    ///
+    /// ```
+    /// use tollgate_rules::{Descriptor, Format, RuleSet};
+    ///
+    /// let rules = RuleSet::parse(
+    ///     "
+    ///     domain: shop
+    ///     descriptors:
+    ///       - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
+    ///       - {key: a_b, rate_limit: {unit: day, requests_per_unit: 1}}
+    ///     ",
+    ///     Format::Yaml,
+    /// )?;
+    /// let (one, two) = (Descriptor::from([("a", "b_c")]), Descriptor::from([("a_b", "c")]));
+    /// assert_ne!(rules.find("shop", &one).unwrap().key(), rules.find("shop", &two).unwrap().key());
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Key {
+        if self.set.compat.is_envoy() {
+            return Key::new(self.envoy_prefix().as_str());
+        }
+        let domain = Key::new(self.domain);
+        self.matched().fold(domain, |key, (entry, step)| key.join(part(entry, step)))
+    }
+
+    /// Returns the key that Envoy's service has in Redis, without its configured prefix.
+    ///
+    /// `now` is the time in seconds since the Unix epoch. The key ends with the start of the current window. Use it to
+    /// compare with such a service. A rule that counts nothing has the key of a window of one second.
+    #[must_use]
+    pub fn envoy_key(&self, now: u64) -> String {
+        let seconds = self.rule().amount().map_or(1, |(_, period)| period.as_secs().max(1));
+        format!("{}{}", self.envoy_prefix(), now - now % seconds)
+    }
+
+    fn envoy_prefix(&self) -> String {
+        let mut text = format!("{}_", self.domain);
+        for (entry, step) in self.matched() {
+            text.push_str(entry.key());
+            text.push('_');
+            text.push_str(&shared_pattern(entry, step).unwrap_or_else(|| entry.value().into()));
+            text.push('_');
+        }
+        text
+    }
+}
+
+/// Returns the part of one entry.
+fn part(entry: &Entry<'_>, step: Option<Selected<'_>>) -> Key {
+    let key = Key::new(entry.key());
+    if let Some(pattern) = shared_pattern(entry, step) {
+        // A third part keeps the pattern apart from a value of the same text.
+        return key.join(&*pattern).join("shared");
+    }
+    let prefix = step.and_then(|step| step.node.prefix_v6);
+    match prefix.and_then(|bits| Some((bits, entry.value().parse::<IpAddr>().ok()?))) {
+        Some((bits, address)) => key.join(Key::network(address, bits)),
+        None => key.join(entry.value()),
+    }
+}
+
+/// Returns the pattern that takes the place of the value, when all values of the pattern share a counter.
+fn shared_pattern<'a>(entry: &Entry<'_>, step: Option<Selected<'a>>) -> Option<Cow<'a, str>> {
+    let step = step.filter(|step| step.by == MatchedBy::Pattern && step.node.shares_counter)?;
+    Some(pattern_text(entry, step.selector))
+}
+
+/// Returns the text of a pattern without the key of the entry.
+fn pattern_text<'a>(entry: &Entry<'_>, selector: &'a Selector) -> Cow<'a, str> {
+    if let Some(value) = selector.value.as_deref().filter(|_| *selector.key == *entry.key()) {
+        return value.into();
+    }
+    // A pattern in the key, in the mode `envoy`. It starts with the key of the entry only by chance.
+    let text = selector.composite();
+    let rest = text.strip_prefix(entry.key()).and_then(|rest| rest.strip_prefix('_'));
+    rest.unwrap_or(&text).to_owned().into()
+}
+
+impl Match<'_> {
+    /// Returns the name in metrics: the domain, and for each entry the key and the value of the rule.
+    ///
+    /// The value is that of the file, a pattern included, and a default has none. With `value_to_metric` it is the
+    /// value of the request at that level, and with `detailed_metric` at every level. A pattern with `share_threshold`
+    /// keeps its own text. `:`, `|` and the dots of IPv4 addresses become `_`.
+    ///
+    /// **A name with values of requests has as many series as clients choose.** [`Rule::metric_name`](crate::Rule::metric_name)
+    /// is bounded. Overrides have values of requests.
+    ///
+    /// ```
+    /// use tollgate_rules::{Descriptor, Format, RuleSet};
+    ///
+    /// let rules = RuleSet::parse(
+    ///     "
+    ///     domain: shop
+    ///     descriptors:
+    ///       - key: tenant
+    ///         descriptors:
+    ///           - key: route
+    ///             value_to_metric: true
+    ///             rate_limit: {unit: second, requests_per_unit: 5}
+    ///     ",
+    ///     Format::Yaml,
+    /// )?;
+    /// let descriptor = Descriptor::from([("tenant", "acme"), ("route", "/pay")]);
+    /// let found = rules.find("shop", &descriptor).unwrap();
+    /// assert_eq!(found.metric_name(), "shop.tenant.route_/pay");
+    /// assert_eq!(found.rule().metric_name(), "shop.tenant.route");
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn metric_name(&self) -> Cow<'_, str> {
+        let is_detailed = self.is_override() || self.rule().has_detailed_metric;
+        let has_value = |step: Selected<'_>| step.node.value_to_metric && step.by != MatchedBy::Value;
+        if !is_detailed && !self.matched().any(|(_, step)| step.is_some_and(has_value)) {
+            return self.rule().metric_name().into();
+        }
+        let is_shared = self.matched().any(|(entry, step)| shared_pattern(entry, step).is_some());
+        let mut name = self.domain.to_owned();
+        for (entry, step) in self.matched() {
+            let is_plain = |step: &Selected<'_>| !is_detailed && !step.node.value_to_metric;
+            let value: Cow<'_, str> = match (shared_pattern(entry, step), step.filter(is_plain)) {
+                (Some(pattern), _) => pattern,
+                (None, Some(Selected { selector, by: MatchedBy::Pattern, .. })) => pattern_text(entry, selector),
+                (None, Some(Selected { by: MatchedBy::Default, .. })) => "".into(),
+                _ => entry.value().into(),
+            };
+            name.push('.');
+            name.push_str(&metric_part(entry.key(), &value));
+            // Envoy's service writes the separator of an empty value, in this one case.
+            let keeps_separator = self.set.compat.is_envoy() && !self.is_override() && is_detailed && !is_shared;
+            if value.is_empty() && keeps_separator {
+                name.push('_');
+            }
+        }
+        stat_name(&name).into()
+    }
+
+    /// Returns the metadata of the rule.
+    ///
+    /// In the mode `envoy` it is lost where the metric has values of requests, as in Envoy's service.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Metadata> {
+        let metadata = self.rule().metadata()?;
+        if !self.set.compat.is_envoy() {
+            return Some(metadata);
+        }
+        let is_lost = if self.rule().has_detailed_metric {
+            self.steps.last().is_none_or(|step| self.set.node(*step).children.is_none())
+        } else {
+            self.metric_name() != self.rule().metric_name()
+        };
+        (!is_lost).then_some(metadata)
     }
 }

@@ -4,8 +4,6 @@
 //! [`Plan::verdict`] combines the outcomes into the answer.
 
 mod combine;
-mod merge;
-mod metadata;
 mod outcome;
 mod plan;
 

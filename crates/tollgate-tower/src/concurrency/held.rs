@@ -1,14 +1,19 @@
 use std::{
     convert::Infallible,
+    error::Error,
+    fmt,
     future::{Future, pending},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
 use tollgate::{ConcurrencyLimiter, Lost, OnLoss, Permit};
 
-use crate::body::{BodyEnd, BodyGuard};
+use crate::body::{BodyEnd, BodyGuard, GuardedBody, guard_response};
 
 /// Holds the permit of a request. Dropping it gives the permit back, once its [`Watch`] is dropped too.
 pub(super) enum HeldPermit {
@@ -44,4 +49,89 @@ impl Watch {
 
 impl BodyGuard for HeldPermit {
     fn on_end(&mut self, _: BodyEnd) {}
+}
+
+pin_project! {
+    /// Passes the frames of a body on, and holds a permit until the body ends, fails or is dropped.
+    ///
+    /// A body whose permit is lost fails with [`Lost`](tollgate::Lost), if the limit says
+    /// [`OnLoss::Cancel`](tollgate::OnLoss::Cancel). The body inside is dropped then. No frame costs an allocation.
+    pub struct PermitBody<B> {
+        // `None` once the permit is lost.
+        #[pin]
+        body: Option<GuardedBody<B, HeldPermit>>,
+        watch: Option<Watch>,
+    }
+}
+
+impl<B> PermitBody<B> {
+    /// Wraps a body without a permit.
+    pub(super) fn unguarded(body: B) -> Self {
+        Self { body: Some(GuardedBody::unguarded(body)), watch: None }
+    }
+}
+
+impl<B: Body> PermitBody<B> {
+    /// Gives a permit to the body of a response.
+    pub(super) fn guard(response: Response<B>, permit: HeldPermit, watch: Option<Watch>) -> Response<Self> {
+        guard_response(response, permit).map(|body| {
+            // An empty body has given the permit back already.
+            let watch = watch.filter(|_| body.guard().is_some());
+            Self { body: Some(body), watch }
+        })
+    }
+}
+
+impl<B> Body for PermitBody<B>
+where
+    B: Body,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    type Data = B::Data;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
+        let mut this = self.project();
+        if let Some(watch) = this.watch
+            && let Poll::Ready(lost) = watch.poll_lost(cx)
+        {
+            *this.watch = None;
+            this.body.set(None);
+            return Poll::Ready(Some(Err(lost.into())));
+        }
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        if body.guard().is_none() {
+            *this.watch = None;
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(GuardedBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), GuardedBody::size_hint)
+    }
+}
+
+impl<B: From<String>> From<String> for PermitBody<B> {
+    /// Creates a body without a permit, for a responder that writes text.
+    fn from(text: String) -> Self {
+        Self::unguarded(text.into())
+    }
+}
+
+impl<B: Default> Default for PermitBody<B> {
+    /// Creates a body without a permit.
+    fn default() -> Self {
+        Self::unguarded(B::default())
+    }
+}
+
+impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitBody").field("body", &self.body).finish_non_exhaustive()
+    }
 }

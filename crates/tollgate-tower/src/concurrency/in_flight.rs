@@ -8,10 +8,7 @@ use http::{Response, request::Parts};
 use http_body::Body;
 use tollgate::{Acquired, Error};
 
-use super::{
-    body::PermitBody,
-    held::{HeldPermit, Watch},
-};
+use super::held::{HeldPermit, PermitBody, Watch};
 use crate::headers::HeaderUpdate;
 
 pub(super) type AcquireFuture = Pin<Box<dyn Future<Output = Result<Acquired, Error>> + Send>>;

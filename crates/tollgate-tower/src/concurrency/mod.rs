@@ -53,17 +53,10 @@
 //! client receives 503, or the body ends with an error. With [`OnLoss::Finish`](tollgate::OnLoss::Finish), the default,
 //! the request goes on.
 
-mod body;
-mod builder;
-mod future;
 mod held;
 mod in_flight;
 mod layer;
-mod service;
 mod shared;
 
-pub use body::PermitBody;
-pub use builder::ConcurrencyBuilder;
-pub use future::ResponseFuture;
-pub use layer::ConcurrencyLayer;
-pub use service::ConcurrencyService;
+pub use held::PermitBody;
+pub use layer::{ConcurrencyBuilder, ConcurrencyLayer, ConcurrencyService, ResponseFuture};

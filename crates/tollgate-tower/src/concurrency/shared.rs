@@ -4,9 +4,9 @@ use http::{Response, request::Parts};
 use tollgate::{Acquired, ConcurrencyLimiter, Error, ErrorKind, Key, PermitDenied};
 
 use super::{
-    builder::{ConcurrencyBuilder, Options},
     held,
     in_flight::{AcquireFuture, InFlight},
+    layer::{ConcurrencyBuilder, Options},
 };
 use crate::{
     headers::{HeaderUpdate, MissingHeaders, PermitHeaders},

@@ -1,6 +1,15 @@
-use tower_layer::Layer;
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
-use super::service::Drain;
+use http::Request;
+use http_body::{Body, Frame, SizeHint};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{PLACES, is_held_back, read};
 
 /// Reads the rest of request bodies that the service inside of it drops before their end.
 ///
@@ -50,5 +59,109 @@ impl<S> Layer<S> for DrainLayer {
 
     fn layer(&self, inner: S) -> Drain<S> {
         Drain::new(inner)
+    }
+}
+
+/// Reads the rest of request bodies that the inner service drops before their end. [`DrainLayer`](crate::drain::DrainLayer) creates it.
+#[derive(Clone, Copy, Debug)]
+pub struct Drain<S> {
+    inner: S,
+}
+
+impl<S> Drain<S> {
+    pub(super) const fn new(inner: S) -> Self {
+        Self { inner }
+    }
+
+    /// Returns the inner service.
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Returns the inner service for changes.
+    pub const fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Returns the inner service without the layer.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B> Service<Request<B>> for Drain<S>
+where
+    S: Service<Request<DrainBody<B>>>,
+    B: Body + Send + Unpin + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> S::Future {
+        let is_held_back = is_held_back(request.headers());
+        self.inner.call(request.map(|body| DrainBody::new(body, is_held_back)))
+    }
+}
+
+/// Wraps the body of a request, and reads its rest when it is dropped before its end. [`DrainLayer`](crate::drain::DrainLayer) makes it.
+///
+/// The frames pass unchanged, trailers included.
+pub struct DrainBody<B: Body + Send + Unpin + 'static> {
+    /// `None` when the body has ended or failed, so that there is no rest.
+    body: Option<B>,
+    is_held_back: bool,
+}
+
+impl<B: Body + Send + Unpin + 'static> DrainBody<B> {
+    pub(super) fn new(body: B, is_held_back: bool) -> Self {
+        Self { body: Some(body), is_held_back }
+    }
+}
+
+/// A body that has ended. Services such as interceptors need it.
+impl<B: Body + Send + Unpin + 'static> Default for DrainBody<B> {
+    fn default() -> Self {
+        Self { body: None, is_held_back: false }
+    }
+}
+
+impl<B: Body + Send + Unpin + 'static> Body for DrainBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        if !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl<B: Body + Send + Unpin + 'static> Drop for DrainBody<B> {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            read(self.is_held_back, body, &PLACES);
+        }
+    }
+}
+
+impl<B: Body + Send + Unpin + 'static> fmt::Debug for DrainBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DrainBody").field("has_ended", &self.body.is_none()).finish_non_exhaustive()
     }
 }

@@ -26,25 +26,24 @@
 //!
 //! A body that has arrived with its request needs no timer.
 
-mod body;
 mod layer;
-mod places;
-mod rest;
-mod service;
 
 use std::{
     any::Any,
-    task::{Context, Waker},
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::atomic::{AtomicUsize, Ordering},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
+use bytes::Buf;
 use http::{HeaderMap, header::EXPECT, request::Parts};
 use http_body::Body;
 use tokio::{runtime::Handle, time::sleep};
 
-pub use self::{body::DrainBody, layer::DrainLayer, service::Drain};
-use places::Places;
-use rest::Rest;
+pub use self::layer::DrainLayer;
+pub use layer::{Drain, DrainBody};
 
 /// The number of bytes that are read at most. What is read is not kept, so that the window of the connection is not taken from
 /// its other streams.
@@ -101,3 +100,66 @@ fn read<B: Body + Send + Unpin + 'static>(is_held_back: bool, body: B, places: &
 
 #[cfg(all(test, feature = "axum"))]
 mod tests;
+
+/// Counts what happens at the same time, up to a bound.
+struct Places {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+/// Holds one place until it is dropped.
+struct Place(&'static Places);
+
+impl Places {
+    const fn new(most: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), most }
+    }
+
+    /// Takes a place. `None` when all are taken.
+    fn take(&'static self) -> Option<Place> {
+        // Counts itself first, so the place is given back by its drop in both cases.
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        let place = Place(self);
+        (taken < self.most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Holds the part of a body that was not read yet.
+struct Rest<B> {
+    body: B,
+    /// The number of bytes that may still be read.
+    left: u64,
+}
+
+/// The least number of bytes that a frame counts, so that a body of empty frames ends too.
+const SHORTEST_FRAME: u64 = 1024;
+
+impl<B: Body + Unpin> Rest<B> {
+    fn new(body: B, max_length: u64) -> Self {
+        Self { body, left: max_length }
+    }
+
+    /// Reads on until the body ends, fails or is too long.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(Ok(frame)) = ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            let length = frame.data_ref().map_or(0, |data| data.remaining() as u64);
+            match self.left.checked_sub(length.max(SHORTEST_FRAME)) {
+                Some(left) => self.left = left,
+                None => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads on until the body ends, fails or is too long, or until the time limit. Then it drops the body.
+    async fn end(mut self, limit: impl Future<Output = ()>) {
+        let mut limit = pin!(limit);
+        poll_fn(|cx| if self.poll_end(cx).is_ready() { Poll::Ready(()) } else { limit.as_mut().poll(cx) }).await;
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{seconds::round_up, text::Text};
+use super::text::{Text, round_up};
 
 /// The longest duration that is read. A longer one is cut to it: about 317 years.
 const LONGEST: Duration = Duration::from_secs(10_000_000_000);

@@ -1,34 +1,93 @@
 //! The headers that say how much of a quota is left.
 
-mod details;
-mod formats;
 mod go_duration;
 mod header_format;
-mod lines;
-mod list;
-mod names;
-mod numbers;
-mod parse;
-mod permits;
-mod quota_unit;
-mod seconds;
 mod stack;
-mod strictness;
 mod text;
 pub(crate) mod timestamp;
 mod unit_format;
 mod update;
 mod writer;
 
-pub(crate) use details::{ResponseDetails, partition_key};
-pub(crate) use formats::HeaderFormats;
+use std::{cmp::Reverse, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{HeaderName, HeaderValue};
+use tollgate::{Key, KeySecret};
+
+pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};
-pub(crate) use names::{RATELIMIT_POLICY, RETRY_AFTER_MS};
-pub(crate) use numbers::number_value;
-pub(crate) use parse::{parse_number, retry_after_millis};
-pub(crate) use permits::PermitHeaders;
-pub use quota_unit::QuotaUnit;
-pub(crate) use seconds::{from_now, round_up, round_up_to_millis};
+pub(crate) use stack::{parse_number, retry_after_millis};
+pub use text::QuotaUnit;
+pub(crate) use text::{from_now, number_value, round_up, round_up_to_millis};
 pub(crate) use unit_format::UnitFormat;
 pub(crate) use update::{HeaderUpdate, MissingHeaders};
-pub(crate) use writer::{HeaderOptions, HeaderWriter};
+pub(crate) use writer::{HeaderOptions, HeaderWriter, PermitHeaders};
+
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const X_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+const X_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+const X_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-after");
+const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
+const X_REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
+const X_BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
+const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
+pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const DEGRADED: &str = "tollgate-degraded";
+
+/// Stores headers with single values.
+struct HeaderLines {
+    format: HeaderFormat,
+    /// The list of `RateLimit-Policy`, where the format has it.
+    policies: Option<HeaderValue>,
+    lines: Vec<(HeaderName, HeaderValue)>,
+    remaining: u64,
+}
+
+/// Stores what the headers of one response report besides the decision. All of its headers report the same.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ResponseDetails {
+    /// A random addition to the time at which the client comes back.
+    pub(crate) jitter: Duration,
+    /// The base64 text of the partition key.
+    pub(crate) partition_key: Option<[u8; PARTITION_KEY_BYTES]>,
+}
+
+/// The length of a partition key as text.
+const PARTITION_KEY_BYTES: usize = 12;
+
+/// Returns the partition key of a request: the first 9 bytes of a keyed digest, as base64.
+pub(crate) fn partition_key(key: &Key, secret: &KeySecret) -> [u8; PARTITION_KEY_BYTES] {
+    let mut text = [b'A'; PARTITION_KEY_BYTES];
+    let digest = key.digest(secret);
+    // 9 bytes are 12 letters of base64, without padding.
+    let written = STANDARD.encode_slice(&digest[..9], &mut text);
+    debug_assert_eq!(written, Ok(PARTITION_KEY_BYTES));
+    text
+}
+
+/// Compares the states of two limits: a longer wait is stricter, and then fewer remaining units.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Strictness {
+    /// The time until there are more units. It is zero when units are left.
+    wait: Duration,
+    remaining: Reverse<u64>,
+}
+
+impl Strictness {
+    fn new(remaining: u64, until_more: Duration) -> Self {
+        Self { wait: if remaining == 0 { until_more } else { Duration::ZERO }, remaining: Reverse(remaining) }
+    }
+
+    /// Returns whether no unit is left and the client has to wait.
+    fn waits(&self) -> bool {
+        !self.wait.is_zero()
+    }
+}

@@ -1,15 +1,12 @@
 //! The values of the headers as text.
 
-use std::time::Duration;
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use http::HeaderValue;
-use tollgate::{Policy, PolicySet, PolicyState};
-
-use super::{
-    numbers::units_and_window,
-    quota_unit::{QuotaUnit, QuotaUnits},
-    seconds::{round_up, until_more},
-};
+use tollgate::{Algorithm, Policy, PolicySet, PolicyState};
 
 /// Builds a header value. The values of two or three policies fit into the array.
 // Written by hand: with `SmallVec` an admitted request takes 7 % more instructions.
@@ -180,6 +177,242 @@ pub(super) fn value(text: &[u8]) -> HeaderValue {
     match HeaderValue::from_bytes(text) {
         Ok(value) => value,
         Err(_) => unreachable!("names, digits, base64 and separators are valid in a header"),
+    }
+}
+
+/// Numbers below this one have their text in [`TEXT`].
+const SMALL: usize = 1_000;
+
+/// The digits of all small numbers, three for each number: `000001002…999`.
+static TEXT: &str = match str::from_utf8(&DIGITS) {
+    Ok(text) => text,
+    Err(_) => panic!("digits are ASCII"),
+};
+
+const DIGITS: [u8; 3 * SMALL] = {
+    let (mut digits, mut number) = ([0; 3 * SMALL], 0);
+    while number < SMALL {
+        digits[3 * number] = b'0' + (number / 100) as u8;
+        digits[3 * number + 1] = b'0' + (number / 10 % 10) as u8;
+        digits[3 * number + 2] = b'0' + (number % 10) as u8;
+        number += 1;
+    }
+    digits
+};
+
+/// Writes a number. A number below 1000 takes no allocation, because its text exists already: most waits are that short,
+/// and under attack most responses carry one.
+pub(crate) fn number_value(number: u64) -> HeaderValue {
+    match small_text(number) {
+        Some(text) => HeaderValue::from_static(text),
+        None => value(itoa::Buffer::new().format(number).as_bytes()),
+    }
+}
+
+/// Returns the units per second of an amount per period, rounded down.
+pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
+    let per_second = u128::from(amount) * 1_000_000_000 / period.as_nanos().max(1);
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}
+
+/// Returns the `q` and the `w` of a policy: the most units that can be had at once, and the time in which so many accrue.
+///
+/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst below the amount leaves the
+/// amount and the period as they are: `r` is never above `q` then, and the shorter time might be less than a second.
+pub(super) fn units_and_window(policy: &Policy) -> (u64, Duration) {
+    let quota = policy.quota();
+    let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());
+    if burst <= amount {
+        return (amount, period);
+    }
+    let periods = match policy.algorithm() {
+        Algorithm::IntervalBucket => u128::from(burst.div_ceil(amount)) * period.as_nanos(),
+        _ => (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount)),
+    };
+    (burst, u64::try_from(periods).map_or(Duration::MAX, Duration::from_nanos))
+}
+
+fn small_text(number: u64) -> Option<&'static str> {
+    let end = 3 * (usize::try_from(number).ok()?.min(SMALL) + 1);
+    let len = match number {
+        0..10 => 1,
+        10..100 => 2,
+        _ => 3,
+    };
+    TEXT.get(end - len..end)
+}
+
+/// Returns whole seconds, rounded up.
+#[inline]
+pub(crate) fn round_up(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// Returns the time since the Unix epoch, by the clock of this machine.
+pub(super) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the time until a policy has more units, or until the denied request fits when no unit is left. Clients come
+/// back at that time when no unit is left, so only then it grows by the jitter.
+#[inline]
+pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration {
+    if state.remaining() > 0 {
+        return state.more_after();
+    }
+    more_or_retry_after(state).saturating_add(jitter)
+}
+
+/// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
+#[inline]
+pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
+    state.retry_after().unwrap_or_else(|| state.more_after())
+}
+
+/// Returns whole milliseconds, rounded up.
+pub(crate) fn round_up_to_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
+pub(crate) fn from_now(reset: u64) -> Duration {
+    let reset = Duration::from_secs(reset);
+    // A delay of more than 30 years must be a time since the epoch.
+    if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
+}
+
+/// Names the unit that a quota counts.
+///
+/// The parameter `qu` of `RateLimit-Policy` shows it, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and
+/// [`Anthropic`](crate::HeaderFormat::Anthropic) have headers for each unit.
+/// [`quota_units`](crate::RateLimitBuilder::quota_units) sets the unit of each policy, and
+/// [`quota_unit`](crate::RateLimitBuilder::quota_unit) the unit of all others.
+///
+/// draft-ietf-httpapi-ratelimit-headers defines `requests`, `content-bytes` and `concurrent-requests`. The units of
+/// language models are not in its registry.
+///
+/// ```
+/// use tollgate_tower::QuotaUnit;
+///
+/// const TOKENS: QuotaUnit = QuotaUnit::new("example-tokens");
+/// assert_eq!(TOKENS.as_str(), "example-tokens");
+/// assert_eq!(QuotaUnit::CONTENT_BYTES.as_str(), "content-bytes");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QuotaUnit(&'static str);
+
+impl QuotaUnit {
+    /// Counts requests. This is the unit of every policy that names no other. The parameter `qu` is then omitted.
+    pub const REQUESTS: Self = Self("requests");
+
+    /// Counts tokens of a language model, those of the input and of the output together.
+    pub const TOKENS: Self = Self("tokens");
+
+    /// Counts tokens that a language model reads.
+    pub const INPUT_TOKENS: Self = Self("input-tokens");
+
+    /// Counts tokens that a language model writes.
+    pub const OUTPUT_TOKENS: Self = Self("output-tokens");
+
+    /// Counts bytes of the content of requests or responses.
+    pub const CONTENT_BYTES: Self = Self("content-bytes");
+
+    /// Counts requests that are handled at the same time. Such a limit has no window and no reset, so the parameters
+    /// `w` and `t` are omitted.
+    pub const CONCURRENT_REQUESTS: Self = Self("concurrent-requests");
+
+    /// Creates a unit of your own. Begin its name with the name of your service.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name is empty, or if it contains another character than a lower-case letter, a
+    /// digit or a hyphen. In a `const` this fails the build.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        let bytes = name.as_bytes();
+        assert!(!bytes.is_empty(), "a quota unit must have a name");
+        let mut at = 0;
+        while at < bytes.len() {
+            let is_valid = matches!(bytes[at], b'a'..=b'z' | b'0'..=b'9' | b'-');
+            assert!(is_valid, "a quota unit must consist of lower-case letters, digits and hyphens");
+            at += 1;
+        }
+        Self(name)
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        self.0
+    }
+}
+
+/// Stores the unit of each policy.
+#[derive(Clone, Default)]
+pub(crate) struct QuotaUnits {
+    /// The unit of the policies that are not named.
+    pub(crate) others: Option<QuotaUnit>,
+    pub(crate) named: Vec<(Cow<'static, str>, QuotaUnit)>,
+}
+
+impl QuotaUnits {
+    /// Returns the unit of the policy with this name.
+    pub(super) fn of(&self, policy: &str) -> QuotaUnit {
+        let named = self.named.iter().rev().find(|(name, _)| name == policy);
+        named.map(|(_, unit)| *unit).or(self.others).unwrap_or(QuotaUnit::REQUESTS)
+    }
+}
+
+#[cfg(test)]
+mod seconds_tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        assert_eq!(round_up(Duration::ZERO), 0);
+        assert_eq!(round_up(Duration::from_micros(1)), 1);
+        assert_eq!(round_up(Duration::from_secs(1)), 1);
+        assert_eq!(round_up(Duration::from_micros(1_000_001)), 2);
+    }
+}
+
+#[cfg(test)]
+mod numbers_tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_rounded_down_exactly() {
+        for (amount, micros, expected) in
+            [(7, 140_000, 50), (33, 1_100_000, 30), (10, 1_000_000, 10), (59, 60_000_000, 0), (u64::MAX, 1, u64::MAX)]
+        {
+            assert_eq!(per_second(amount, Duration::from_micros(micros)), expected, "{amount} in {micros} µs");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_described_by_the_most_units_at_once_and_the_time_in_which_they_accrue() {
+        use tollgate::Quota;
+
+        let second = Duration::from_secs(1);
+        for (amount, burst, units, window) in [
+            (5, 10, 10, 2 * second),
+            (5, 5, 5, second),
+            (5, 1, 5, second),
+            (5, 7, 7, second * 7 / 5),
+            (3, 4, 4, Duration::from_nanos(1_333_333_334)),
+        ] {
+            let policy = Policy::token_bucket("a", Quota::per_second(amount).with_burst(burst));
+            assert_eq!(units_and_window(&policy), (units, window), "{amount} burst {burst}");
+        }
+        let policy = Policy::interval_bucket("a", Quota::per_second(5).with_burst(7));
+        assert_eq!(units_and_window(&policy), (7, 2 * second));
+    }
+
+    #[test]
+    fn numbers_of_any_length_are_written_in_full() {
+        for number in (0..=1_100).chain([4_294_967_295, u64::MAX]) {
+            assert_eq!(number_value(number), number.to_string());
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use super::seconds::round_up;
+use super::text::round_up;
 
 /// The last second of the year 9999: RFC 3339 has years of four digits.
 const LAST: u64 = 253_402_300_799;

@@ -6,13 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tollgate::{Decision, PolicyState};
 
 use super::{
-    go_duration,
-    numbers::number_value,
-    parse::{parse_number, retry_after},
-    quota_unit::{QuotaUnit, QuotaUnits},
-    seconds::{from_now, more_or_retry_after, since_epoch},
-    strictness::Strictness,
-    text::Text,
+    Strictness, go_duration,
+    stack::{parse_number, retry_after},
+    text::{QuotaUnit, QuotaUnits, Text, from_now, more_or_retry_after, number_value, since_epoch},
     timestamp,
 };
 

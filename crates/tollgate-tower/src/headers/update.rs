@@ -9,12 +9,10 @@ use http::{
 use tollgate::ErrorKind;
 
 use super::{
-    formats::HeaderFormats,
-    lines::HeaderLines,
-    names::{DEGRADED, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_AFTER, X_RETRY_AFTER},
-    numbers::number_value,
-    parse::{retry_after, retry_after_millis},
-    stack,
+    DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, X_AFTER, X_RETRY_AFTER,
+    header_format::HeaderFormats,
+    stack::{self, retry_after, retry_after_millis},
+    text::number_value,
     unit_format::UnitLines,
 };
 

@@ -6,18 +6,11 @@ use http::{HeaderName, HeaderValue};
 use tollgate::{Decision, ErrorKind, Policy, PolicySet, PolicyState};
 
 use super::{
-    details::ResponseDetails,
-    formats::HeaderFormats,
-    header_format::{HeaderFormat, ResetFormat},
-    lines::HeaderLines,
-    names::{
-        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_AFTER, X_BURST_CAPACITY, X_LIMIT,
-        X_REMAINING, X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RESOURCE, X_RETRY_AFTER, X_USED,
-    },
-    numbers::{number_value, per_second},
-    quota_unit::{QuotaUnit, QuotaUnits},
-    seconds::{round_up, until_more},
-    text::{self, Text},
+    HeaderLines, RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, ResponseDetails, X_AFTER,
+    X_BURST_CAPACITY, X_LIMIT, X_REMAINING, X_REPLENISH_RATE, X_REQUESTED_TOKENS, X_RESET, X_RESOURCE, X_RETRY_AFTER,
+    X_USED,
+    header_format::{HeaderFormat, HeaderFormats, ResetFormat},
+    text::{self, QuotaUnit, QuotaUnits, Text, number_value, per_second, round_up, until_more},
     update::{HeaderUpdate, Headers, MissingHeaders},
 };
 
@@ -230,5 +223,32 @@ fn lines(
             lines.extend(retry_after.map(|after| number(name, round_up(after).max(1))));
             lines
         }
+    }
+}
+
+/// Writes the headers of a limit of concurrent requests, in the default format.
+///
+/// `"streams";q=2;qu="concurrent-requests"` and `"streams";r=1`. Such a limit has no window, and nobody knows when a permit
+/// comes back, so the parameters `w` and `t` are omitted.
+pub(crate) struct PermitHeaders {
+    policies: HeaderValue,
+    /// The beginning of the state.
+    prefix: Box<[u8]>,
+}
+
+impl PermitHeaders {
+    pub(crate) fn new(name: &str, limit: u32) -> Self {
+        let mut policies = Text::new();
+        policies.policy_08(name, u64::from(limit), QuotaUnit::CONCURRENT_REQUESTS, None, None);
+        let prefix = [b"\"", name.as_bytes(), b"\";r="].concat().into();
+        Self { policies: policies.finish(), prefix }
+    }
+
+    /// Writes the headers of a response, with the number of permits that are left.
+    pub(crate) fn update(&self, remaining: u64) -> HeaderUpdate {
+        let mut states = Text::new();
+        states.state_08(&self.prefix, remaining, 0);
+        let headers = Headers::Lists { policies: self.policies.clone(), states: states.finish() };
+        HeaderUpdate { headers, ..HeaderUpdate::EMPTY }
     }
 }

@@ -3,10 +3,7 @@ use std::{any, fmt, marker::PhantomData};
 use http::request::Parts;
 use tollgate::Key;
 
-use super::{
-    error::KeyError,
-    extractor::{Extraction, KeyExtractor},
-};
+use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Finds the key in an extension of the request, such as a user or a tenant.
 ///

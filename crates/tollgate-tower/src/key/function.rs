@@ -3,10 +3,7 @@ use std::fmt;
 use http::request::Parts;
 use tollgate::Key;
 
-use super::{
-    error::KeyError,
-    extractor::{Extraction, KeyExtractor},
-};
+use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Creates an extractor from a closure.
 ///

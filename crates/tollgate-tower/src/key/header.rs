@@ -1,10 +1,7 @@
 use http::{HeaderName, request::Parts};
 use tollgate::{Key, KeySecret};
 
-use super::{
-    error::KeyError,
-    extractor::{Extraction, KeyExtractor},
-};
+use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Finds the key in a request header, such as an API key.
 ///

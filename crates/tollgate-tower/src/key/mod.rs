@@ -19,7 +19,6 @@
 //! puts two keys side by side, each with policies of its own. [`KeyExtractor::or`] tries a second extractor when
 //! the first finds no key. [`KeyExtractor::or_exempt`] exempts such requests from the limit.
 
-mod error;
 mod extension;
 mod extractor;
 mod forwarded;
@@ -31,9 +30,11 @@ mod peer;
 mod prefixes;
 mod route;
 
-pub use error::{KeyError, KeyErrorKind};
+#[cfg(test)]
+mod tests;
+
 pub use extension::Extension;
-pub use extractor::{Beside, BoxedKey, EXEMPT, Extraction, KeyExtractor, Or, OrExempt};
+pub use extractor::{Beside, BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt};
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;
@@ -44,6 +45,3 @@ pub use prefixes::Prefixes;
 #[cfg(feature = "axum")]
 pub use route::MatchedPath;
 pub use route::{Method, Path};
-
-#[cfg(test)]
-mod tests;

@@ -3,8 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::request::Parts;
 
 use super::{
-    error::KeyError,
-    extractor::{Extraction, KeyExtractor},
+    extractor::{Extraction, KeyError, KeyExtractor},
     prefixes::Prefixes,
 };
 

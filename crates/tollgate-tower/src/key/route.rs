@@ -2,7 +2,7 @@ use http::request::Parts;
 use tollgate::Key;
 
 #[cfg(feature = "axum")]
-use super::error::KeyError;
+use super::extractor::KeyError;
 use super::extractor::{Extraction, KeyExtractor};
 
 /// Uses the path of the request as the key.

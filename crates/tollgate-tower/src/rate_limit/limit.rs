@@ -1,8 +1,23 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
-use tollgate::{CheckFuture, Cost, Costs, Decision, Key, Limiter, Reservation, StoreFuture};
+use foldhash::fast::RandomState;
+use http::request::Parts;
+use quick_cache::{
+    UnitWeighter,
+    sync::{Cache, DefaultLifecycle},
+};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Key, KeySecret, Limiter, PolicySet, Reservation, StoreFuture};
 
-use crate::rate_limit::{profile::Profile, reservation::ReserveOptions, wait};
+use crate::{
+    charge::FinalCost,
+    headers::{HeaderOptions, HeaderWriter},
+    labels::MetricLabels,
+    metrics::{LimitMetrics, LookedUpMetrics},
+    rate_limit::{
+        reservation::{EstimateOf, ReserveOptions},
+        wait,
+    },
+};
 
 /// Stores a limiter that is the same for all requests.
 pub(crate) struct FixedLimit {
@@ -112,4 +127,117 @@ impl fmt::Debug for FixedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limiter.fmt(f)
     }
+}
+
+/// Stores the headers and the metrics of the decisions by one policy set.
+pub(crate) struct Profile {
+    pub(crate) headers: HeaderWriter,
+    pub(crate) metrics: LimitMetrics,
+    pub(crate) has_queue: bool,
+}
+
+impl Profile {
+    pub(crate) fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: LimitMetrics) -> Self {
+        Self { headers: HeaderWriter::new(headers, policies), metrics, has_queue: wait::has_queue(policies) }
+    }
+}
+
+/// Keeps the profiles of policy sets that are looked up.
+///
+/// A profile belongs to the content of a set, so tenants with equal policies share one.
+pub(crate) struct Profiles {
+    cache: Cache<PolicySet, Arc<Profile>, UnitWeighter, RandomState>,
+    metrics: LookedUpMetrics,
+}
+
+/// Bounds the profiles. A service may have a policy set for each of its tenants.
+const MAX_PROFILES: usize = 1024;
+
+impl Profiles {
+    pub(crate) fn new() -> Self {
+        Self {
+            cache: Cache::with(
+                MAX_PROFILES,
+                MAX_PROFILES as u64,
+                UnitWeighter,
+                RandomState::default(),
+                DefaultLifecycle::default(),
+            ),
+            metrics: LookedUpMetrics::default(),
+        }
+    }
+
+    /// Returns the profile of a set.
+    pub(crate) fn of(&self, policies: &PolicySet, headers: &Arc<HeaderOptions>, labels: &MetricLabels) -> Arc<Profile> {
+        if let Some(profile) = self.cache.get(policies) {
+            return profile;
+        }
+        let create =
+            || Ok::<_, Infallible>(Arc::new(Profile::new(policies, headers, self.metrics.of(policies, labels))));
+        let Ok(profile) = self.cache.get_or_insert_with(policies, create);
+        profile
+    }
+}
+
+/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) cost: Option<CostOf>,
+    pub(crate) exempt: Option<FromParts<bool>>,
+    pub(crate) final_cost: Option<FinalCost>,
+    /// Tells whether a request is charged after the response and not before.
+    pub(crate) charges_after: bool,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) headers: Arc<HeaderOptions>,
+    pub(crate) partition_secret: Option<KeySecret>,
+    pub(crate) retry_jitter: Duration,
+    pub(crate) is_shadow: bool,
+    pub(crate) exposes_decisions: bool,
+    pub(crate) labels: Option<MetricLabels>,
+    pub(crate) rpc_name: Option<RpcNameOf>,
+    pub(crate) request_limiter: Option<RequestLimiterSource>,
+}
+
+impl Options {
+    /// Logs the options that need the one key of a request, for a layer whose requests have several.
+    pub(crate) fn warn_without_key(&self) {
+        let options = [
+            ("wait", self.wait.is_some()),
+            ("partition_key", self.partition_secret.is_some()),
+            ("expose_request_limiter", self.request_limiter.is_some()),
+            ("charge_after", self.charges_after),
+            ("costs", matches!(self.cost, Some(CostOf::Each(_)))),
+            ("reserve", matches!(self.cost, Some(CostOf::Estimate(..)))),
+        ];
+        for (option, _) in options.into_iter().filter(|(_, is_set)| *is_set) {
+            tracing::warn!(
+                code = "TOLLGATE-NO-KEY",
+                option,
+                "the option has no effect on requests that several limiters decide, because they have no single key"
+            );
+        }
+    }
+}
+
+/// Computes the cost of a request from its head.
+pub(crate) enum CostOf {
+    /// One cost for all policies.
+    One(FromParts<Cost>),
+    /// A cost for each policy.
+    Each(FromParts<Costs>),
+    /// An estimate for each policy, which is reserved.
+    Estimate(EstimateOf, ReserveOptions),
+}
+
+type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
+
+type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
+
+/// Selects the limiter of a [`RequestLimiter`](crate::RequestLimiter).
+#[derive(Clone, Copy)]
+pub(crate) enum RequestLimiterSource {
+    /// The limiter that admitted the request.
+    Same,
+    /// The fixed limiter at this index.
+    At(usize),
 }

@@ -4,7 +4,6 @@
 //! for a decision on the head of the request, [`future`] waits for it and turns it into a response. [`handler`] and
 //! [`request_limiter`] are the same limits inside a handler.
 
-mod answer;
 mod builder;
 pub mod future;
 mod handler;
@@ -12,19 +11,15 @@ mod joint;
 mod layer;
 mod limit;
 mod limiters;
-mod options;
-mod profile;
 mod request_limiter;
 pub mod reservation;
-mod service;
 mod shared;
 mod wait;
 
 pub use builder::RateLimitBuilder;
 pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use joint::{JointDecision, JointFuture, RequestDecider};
-pub use layer::RateLimitLayer;
+pub use layer::{RateLimit, RateLimitLayer};
 pub use limiters::{LimiterSource, TieredLimiters};
 pub use request_limiter::RequestLimiter;
 pub use reservation::{MeteredReservation, ReservationLayer};
-pub use service::RateLimit;

@@ -41,17 +41,13 @@
 //! # }
 //! ```
 
-mod body_format;
-mod headers;
-mod overload;
 mod problem;
 mod reason;
 mod reject;
 mod respond;
 
-pub(crate) use headers::add_headers;
-pub use overload::Overload;
 pub use problem::Problem;
-pub use reason::{Reason, Rejection};
+pub use reason::{Overload, Reason, Rejection};
 pub(crate) use reject::{jitter, reject};
+pub(crate) use respond::add_headers;
 pub use respond::{Empty, Respond, RespondFn, respond_fn};

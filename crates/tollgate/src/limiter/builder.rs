@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{Limiter, inner::Inner};
+use super::{Inner, Limiter};
 use crate::{
     Clock, Deadline, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store,
     limiter::{outage::Fallback, wait::queue::WaitQueues},

@@ -1,6 +1,6 @@
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
-use super::{Limiter, inner::Inner};
+use super::{Inner, Limiter};
 use crate::{
     Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture,
     limiter::wait::ceilings, model::cost::Charge, store::answer_by,

@@ -1,16 +1,10 @@
-mod ceiling;
-mod charge;
-mod costs;
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use std::fmt;
-
-pub(crate) use ceiling::Ask;
-pub use ceiling::Ceiling;
-pub(crate) use charge::{Charge, ChargeRef, EachCost};
-pub use costs::Costs;
+use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;
+use crate::{Error, PolicySet, model::policy::MAX_POLICIES};
 
 /// Counts the units that one request spends from every policy. [`Costs`] names a cost for each policy.
 ///
@@ -83,5 +77,376 @@ impl From<u64> for Cost {
 impl fmt::Debug for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cost({})", self.0)
+    }
+}
+
+/// What a request spends from each policy of a set, and the ceilings under which it does. The places behind the last
+/// policy are zero.
+pub(crate) type EachCost = Arc<Each>;
+
+/// Holds what few requests have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Each {
+    costs: [Cost; MAX_POLICIES],
+    ceilings: Option<[Ceiling; MAX_POLICIES]>,
+}
+
+/// Holds the units that a request spends from each policy of a set, and the ceiling for each.
+///
+/// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// The cost for every policy. The greatest one, when they differ.
+    cost: Cost,
+    each: Option<EachCost>,
+}
+
+/// Borrows a charge.
+#[derive(Clone, Copy)]
+pub(crate) struct ChargeRef<'a> {
+    pub(crate) cost: Cost,
+    pub(crate) each: Option<&'a EachCost>,
+}
+
+impl Charge {
+    /// Creates a charge from the cost for each policy.
+    pub(crate) fn each(costs: impl IntoIterator<Item = Cost>) -> Self {
+        let mut each = [Cost::ZERO; MAX_POLICIES];
+        let (mut count, mut greatest, mut is_same) = (0, Cost::ZERO, true);
+        for (place, cost) in each.iter_mut().zip(costs) {
+            is_same &= count == 0 || cost == greatest;
+            (*place, greatest, count) = (cost, greatest.max(cost), count + 1);
+        }
+        Self { cost: greatest, each: (!is_same).then(|| Arc::new(Each { costs: each, ceilings: None })) }
+    }
+
+    /// Returns the same charge under a ceiling for each policy.
+    pub(crate) fn under(&self, ceilings: impl IntoIterator<Item = Ceiling>) -> Self {
+        let mut each = [Ceiling::default(); MAX_POLICIES];
+        each.iter_mut().zip(ceilings).for_each(|(place, ceiling)| *place = ceiling);
+        let costs = self.each.as_ref().map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        Self { cost: self.cost, each: Some(Arc::new(Each { costs, ceilings: Some(each) })) }
+    }
+
+    /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
+    #[cfg(feature = "redis")]
+    pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
+        match other.each.and_then(|each| each.ceilings) {
+            Some(ceilings) => self.under(ceilings),
+            None => self,
+        }
+    }
+
+    pub(crate) fn borrow(&self) -> ChargeRef<'_> {
+        ChargeRef { cost: self.cost, each: self.each.as_ref() }
+    }
+}
+
+impl From<Cost> for Charge {
+    fn from(cost: Cost) -> Self {
+        Self { cost, each: None }
+    }
+}
+
+impl<'a> ChargeRef<'a> {
+    /// Returns the cost for the policy at this place of the set.
+    #[inline]
+    pub(crate) fn of(self, at: usize) -> Cost {
+        self.each.and_then(|each| each.costs.get(at)).copied().unwrap_or(self.cost)
+    }
+
+    /// Returns the ceiling for the policy at this place of the set. `None` for a check that has none.
+    #[inline]
+    pub(crate) fn ceiling(self, at: usize) -> Option<Ceiling> {
+        self.each?.ceilings.as_ref()?.get(at).copied()
+    }
+
+    /// Returns what the policy at this place of the set is asked for.
+    #[inline]
+    pub(crate) fn ask(self, at: usize) -> Ask {
+        Ask { cost: self.of(at).units(), ceiling: self.ceiling(at) }
+    }
+
+    /// Returns whether there is a ceiling for each policy.
+    #[inline]
+    pub(crate) fn is_capped(self) -> bool {
+        self.each.is_some_and(|each| each.ceilings.is_some())
+    }
+
+    /// Returns the cost for each of `count` policies.
+    #[inline]
+    pub(crate) fn iter(self, count: usize) -> impl Iterator<Item = Cost> + use<'a> {
+        (0..count).map(move |at| self.of(at))
+    }
+
+    /// Returns the charge with each cost cut to that of another charge on the same policies.
+    pub(crate) fn at_most(self, other: ChargeRef<'_>, policies: usize) -> Charge {
+        match (self.each, other.each) {
+            (None, None) => self.cost.min(other.cost).into(),
+            _ => Charge::each(self.iter(policies).zip(other.iter(policies)).map(|(cost, most)| cost.min(most))),
+        }
+    }
+
+    /// Returns the charge without ceilings.
+    #[cfg(feature = "redis")]
+    pub(crate) fn uncapped(self) -> Charge {
+        match self.each {
+            Some(each) if each.ceilings.is_some() => Charge::each(each.costs),
+            _ => self.to_owned(),
+        }
+    }
+
+    pub(crate) fn to_owned(self) -> Charge {
+        Charge { cost: self.cost, each: self.each.cloned() }
+    }
+}
+
+impl From<Cost> for ChargeRef<'_> {
+    #[inline]
+    fn from(cost: Cost) -> Self {
+        Self { cost, each: None }
+    }
+}
+
+impl PartialEq<ChargeRef<'_>> for Charge {
+    #[inline]
+    fn eq(&self, other: &ChargeRef<'_>) -> bool {
+        self.cost == other.cost && self.each.as_ref() == other.each
+    }
+}
+
+/// Names the units that one request spends from each policy of a set.
+///
+/// Use it where policies count different things: requests and tokens, uploads and bytes. The request is charged in one
+/// atomic step, on all policies or on none.
+///
+/// A cost of zero leaves a policy unchanged, and the policy does not deny the request.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+///
+/// let limiter = Limiter::new(
+///     MemoryStore::new(),
+///     [
+///         Policy::token_bucket("requests", Quota::per_minute(60)),
+///         Policy::token_bucket("tokens", Quota::per_minute(10_000)),
+///     ],
+/// );
+/// let decision = limiter.check_costs("acme", [("requests", 1), ("tokens", 850)]).await?;
+/// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
+/// assert_eq!(decision.state("tokens").unwrap().remaining(), 9_150);
+///
+/// // The same with a cost for all policies that are not named.
+/// let costs = Costs::new(Cost::ONE).with("tokens", Cost::new(9_200));
+/// let decision = limiter.check_costs("acme", costs).await?;
+/// assert!(decision.is_denied());
+/// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Costs {
+    /// The cost for policies without a name here. `None` when every policy must be named.
+    others: Option<Cost>,
+    named: SmallVec<[(Cow<'static, str>, Cost); 4]>,
+}
+
+impl Costs {
+    /// Creates costs of `cost` for all policies.
+    #[must_use]
+    pub fn new(cost: Cost) -> Self {
+        Self { others: Some(cost), named: SmallVec::new() }
+    }
+
+    /// Sets the cost for the policy with this name.
+    #[must_use]
+    pub fn with(mut self, policy: impl Into<Cow<'static, str>>, cost: impl Into<Cost>) -> Self {
+        let (policy, cost) = (policy.into(), cost.into());
+        match self.named.iter_mut().find(|(name, _)| *name == policy) {
+            Some((_, held)) => *held = cost,
+            None => self.named.push((policy, cost)),
+        }
+        self
+    }
+
+    /// Returns the cost for the policy with this name. `None` when neither the policy nor all others have a cost.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Costs};
+    ///
+    /// let costs = Costs::new(Cost::ONE).with("tokens", 850_u64);
+    /// assert_eq!((costs.cost_of("tokens"), costs.cost_of("requests")), (Some(Cost::new(850)), Some(Cost::ONE)));
+    /// assert_eq!(Costs::from([("tokens", 850)]).cost_of("requests"), None);
+    /// ```
+    #[must_use]
+    pub fn cost_of(&self, policy: &str) -> Option<Cost> {
+        let named = self.named.iter().find(|(held, _)| held == policy).map(|&(_, cost)| cost);
+        named.or(self.others)
+    }
+
+    /// Returns the cost for each policy of a set.
+    pub(crate) fn charge(&self, policies: &PolicySet) -> Result<Charge, Error> {
+        if let (Some(cost), true) = (self.others, self.named.is_empty()) {
+            return Ok(cost.into());
+        }
+        let unknown = |name: &str| policies.iter().all(|policy| policy.name() != name);
+        if let Some((name, _)) = self.named.iter().find(|(name, _)| unknown(name)) {
+            return Err(Error::config(format!(
+                "costs name policy {name:?}, which is not in the set {}",
+                names(policies)
+            )));
+        }
+        let cost =
+            |name: &str| self.cost_of(name).ok_or_else(|| Error::config(format!("costs do not name policy {name:?}")));
+        let costs: SmallVec<[Cost; 8]> = policies.iter().map(|policy| cost(policy.name())).collect::<Result<_, _>>()?;
+        Ok(Charge::each(costs))
+    }
+}
+
+/// Returns the names of all policies of a set.
+fn names(policies: &PolicySet) -> String {
+    policies.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl From<Cost> for Costs {
+    /// Sets one cost for all policies.
+    fn from(cost: Cost) -> Self {
+        Self::new(cost)
+    }
+}
+
+impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
+    /// Sets the cost for each policy. A check fails when a policy of the set is not named.
+    fn from(costs: [(&'static str, u64); N]) -> Self {
+        let none = Self { others: None, named: SmallVec::new() };
+        costs.into_iter().fold(none, |costs, (policy, cost)| costs.with(policy, cost))
+    }
+}
+
+impl fmt::Debug for Costs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        map.entries(self.named.iter().map(|(name, cost)| (name, cost.units())));
+        if let Some(others) = self.others {
+            map.entry(&"..", &others.units());
+        }
+        map.finish()
+    }
+}
+
+/// Limits what may be spent from a policy after a check, in the place of its burst.
+///
+/// A check with a ceiling fits when what is then spent above [`units`](Self::units) returns within
+/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks, and a ceiling with a wait lets the check
+/// spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The stored state is the
+/// same under every ceiling.
+///
+/// [`Limiter::until_ready`](crate::Limiter::until_ready) sets ceilings. A [`Store`](crate::Store) keeps them:
+/// see [`Check::ceiling_of`](crate::Check::ceiling_of).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ceiling {
+    units: u64,
+    wait_us: u64,
+}
+
+impl Ceiling {
+    /// Creates a ceiling at which at most `units` are spent.
+    pub(crate) fn units_of(units: u64) -> Self {
+        Self { units, wait_us: 0 }
+    }
+
+    /// Returns the same ceiling, which what is spent above it may exceed for `wait_us` microseconds.
+    pub(crate) fn within_us(self, wait_us: u64) -> Self {
+        Self { wait_us, ..self }
+    }
+
+    /// Returns the units that may be spent after the check.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Returns the time within which the units return that are spent beyond. Only a bucket has such a time.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        Duration::from_micros(self.wait_us)
+    }
+
+    /// Returns the same ceiling for a policy of this burst.
+    pub(crate) fn cut(self, burst: u64) -> Self {
+        Self { units: self.units.min(burst), ..self }
+    }
+}
+
+/// Names what a check asks of one policy: the units, and the ceiling under which it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) cost: u64,
+    pub(crate) ceiling: Option<Ceiling>,
+}
+
+impl Ask {
+    /// Returns the same ask if it was denied. An ask that was not denied asks for nothing more.
+    pub(crate) fn denied_unless(self, fits: bool) -> Self {
+        if fits { 0.into() } else { self }
+    }
+
+    /// Returns the units that may be spent from a policy of this burst.
+    #[inline]
+    pub(crate) fn limit(&self, burst: u64) -> u64 {
+        self.ceiling.map_or(burst, |ceiling| ceiling.units)
+    }
+
+    /// Returns the time within which units beyond the limit have to return, in microseconds.
+    pub(crate) fn wait_us(&self) -> u64 {
+        self.ceiling.map_or(0, |ceiling| ceiling.wait_us)
+    }
+}
+
+impl From<u64> for Ask {
+    #[inline]
+    fn from(cost: u64) -> Self {
+        Self { cost, ceiling: None }
+    }
+}
+
+#[cfg(test)]
+mod costs_tests {
+    use super::*;
+    use crate::{Policy, Quota};
+
+    #[test]
+    fn costs_name_policies_of_the_set() {
+        let quota = Quota::per_minute(10);
+        let set = PolicySet::from([Policy::token_bucket("requests", quota), Policy::token_bucket("tokens", quota)]);
+        let charge = |costs: Costs| costs.charge(&set).map_err(|error| error.to_string());
+        let (one, nine) = (Cost::ONE, Cost::new(9));
+        assert_eq!(charge([("tokens", 9), ("requests", 1)].into()), Ok(Charge::each([one, nine])));
+        assert_eq!(charge(Costs::new(one).with("tokens", nine)), Ok(Charge::each([one, nine])));
+        assert_eq!(charge(Costs::new(one).with("tokens", one).with("tokens", nine)), Ok(Charge::each([one, nine])));
+        assert_eq!(charge(nine.into()), Ok(nine.into()));
+        let error = charge(Costs::new(one).with("tokns", nine)).unwrap_err();
+        assert_eq!(error, r#"costs name policy "tokns", which is not in the set requests, tokens"#);
+        let error = charge([("tokens", 9)].into()).unwrap_err();
+        assert_eq!(error, r#"costs do not name policy "requests""#);
+        assert_eq!(format!("{:?}", Costs::new(one).with("tokens", nine)), r#"{"tokens": 9, "..": 1}"#);
+    }
+}
+
+#[cfg(test)]
+mod charge_tests {
+    use super::*;
+
+    #[test]
+    fn equal_costs_are_one_cost() {
+        let [zero, one, two] = [Cost::ZERO, Cost::ONE, Cost::new(2)];
+        assert_eq!(Charge::each([two, two, two]), Charge::from(two));
+        assert_eq!(Charge::each([zero, zero]), Charge::from(zero));
+        for costs in [[one, two], [two, one], [zero, one], [one, zero]] {
+            let charge = Charge::each(costs);
+            assert_eq!(charge.borrow().iter(2).collect::<Vec<_>>(), costs);
+            assert_eq!(charge.borrow().cost, costs[0].max(costs[1]));
+            assert_ne!(charge, Charge::from(charge.borrow().cost));
+        }
     }
 }

@@ -1,31 +1,25 @@
 mod address;
 mod branch;
 mod from;
-mod hash;
 mod level;
-mod plain;
 mod secret;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::{
     cmp::Ordering,
     fmt::{self, Write as _},
-    hash::{Hash, Hasher},
+    hash::{BuildHasher, Hash, Hasher},
     sync::Arc,
 };
 
+use foldhash::fast::RandomState;
 use hmac::Mac;
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
-pub(crate) use hash::hash_text;
 pub(crate) use level::KeyLevel;
 pub use secret::KeySecret;
-use tables::{PLAIN, hex};
-use text::{Buffer, INLINE_BYTES, KEY_BYTES, LONG_BYTES};
-pub(crate) use text::{MAX_BRANCHES, MAX_LEVELS, PADDING};
 
 /// Identifies the client, tenant or resource whose quota is spent.
 ///
@@ -310,5 +304,197 @@ impl fmt::Write for Text {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
+    }
+}
+
+/// The greatest number of levels of a key.
+pub(crate) const MAX_LEVELS: usize = 4;
+
+/// The greatest number of branches of a key. A decision holds the lock of each branch in process, and the text of a key
+/// stays below 1100 bytes.
+pub(crate) const MAX_BRANCHES: usize = 4;
+
+/// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level never allocates.
+const KEY_BYTES: usize = 64;
+
+/// The longest text that is stored in place. It holds three nested IPv6 networks of up to 64 bits.
+const INLINE_BYTES: usize = 75;
+
+/// Fills the rest of a text that is stored in place. It needs no escape, as the text itself.
+pub(crate) const PADDING: u8 = b'0';
+
+/// Marks a text that is not stored in place.
+const LONG: u8 = u8::MAX;
+
+type Buffer = SmallVec<[u8; 2 * KEY_BYTES]>;
+
+/// The greatest length of a nested key in bytes.
+const LONG_BYTES: usize = MAX_LEVELS * (KEY_BYTES + 1) - 1;
+
+/// The bytes that need no escape. All others are written as `%` and two hex digits, among them the
+/// bytes with a meaning in the encoded text (`, ( ) % * # ~ ! > ^`) and in Redis (`{ }`).
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"-_./:@+=|$&;?";
+    let mut at = 0;
+    while at < marks.len() {
+        plain[marks[at] as usize] = true;
+        at += 1;
+    }
+    plain
+};
+
+/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
+/// as their difference (XOR) from the padding of a key.
+static OCTETS: [(u32, u8); 256] = {
+    let mut octets = [(0, 0); 256];
+    let mut at = 0;
+    while at < 256 {
+        let [hundreds, tens, ones] = [digit(at / 100), digit(at / 10 % 10), digit(at % 10)];
+        let (text, len) = match at {
+            0..10 => ([b'.', ones, b'0', b'0'], 2),
+            10..100 => ([b'.', tens, ones, b'0'], 3),
+            _ => ([b'.', hundreds, tens, ones], 4),
+        };
+        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
+        at += 1;
+    }
+    octets
+};
+
+const fn digit(value: usize) -> u8 {
+    b'0' + value as u8
+}
+
+/// Returns the two hex digits of a byte.
+fn hex(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+/// The size of the pieces in which a part is copied.
+///
+/// The hash of a key reads pieces of the same size at the same places. A processor can then pass them on from the writes
+/// to the reads, and the hash does not wait until they have reached the cache.
+const WORD: usize = 8;
+
+impl Key {
+    /// Copies a part into this empty key. Returns `false` when the part is too long or needs escapes.
+    fn set_plain(&mut self, part: &[u8]) -> bool {
+        if !(1..=KEY_BYTES).contains(&part.len()) {
+            return false;
+        }
+        self.len = part.len() as u8;
+        let (words, rest) = part.as_chunks::<WORD>();
+        let (targets, _) = self.text.as_chunks_mut::<WORD>();
+        for (target, word) in targets.iter_mut().zip(words) {
+            if !is_plain(word) {
+                return false;
+            }
+            *target = *word;
+        }
+        match targets.get_mut(words.len()) {
+            Some(target) if !rest.is_empty() => {
+                let word = padded(part, rest.len());
+                *target = word;
+                is_plain(&word)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Returns the last `rest` bytes of a part, which are 1 to 7, and padding behind them.
+#[inline]
+fn padded(part: &[u8], rest: usize) -> [u8; WORD] {
+    match part.last_chunk::<WORD>() {
+        Some(last) => {
+            let padding = u64::from_le_bytes([PADDING; WORD]) << (8 * rest);
+            (u64::from_le_bytes(*last) >> (8 * (WORD - rest)) | padding).to_le_bytes()
+        }
+        None => {
+            let mut word = [PADDING; WORD];
+            word.iter_mut().zip(part).for_each(|(target, &byte)| *target = byte);
+            word
+        }
+    }
+}
+
+#[inline]
+fn is_plain(word: &[u8; WORD]) -> bool {
+    word.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)])
+}
+
+/// The size of the block that is hashed for a short text.
+const BLOCK: usize = 32;
+
+impl KeyLevel<'_> {
+    /// Returns the hash of this level. It equals the hash of a key that has this level alone.
+    #[inline]
+    pub(crate) fn hash(self, hasher: &RandomState) -> u64 {
+        match self.padded::<BLOCK>() {
+            Some(block) if self.as_bytes().len() < BLOCK => hash_block(hasher, block, self.as_bytes().len()),
+            _ => hash_text(hasher, self.as_bytes()),
+        }
+    }
+}
+
+/// Returns the hash of a level with this text.
+pub(crate) fn hash_text(hasher: &RandomState, text: &[u8]) -> u64 {
+    let mut block = [PADDING; BLOCK];
+    match block.get_mut(..text.len()) {
+        Some(start) if text.len() < BLOCK => {
+            start.copy_from_slice(text);
+            hash_block(hasher, &block, text.len())
+        }
+        _ => {
+            let mut state = hasher.build_hasher();
+            state.write(text);
+            state.finish()
+        }
+    }
+}
+
+/// Returns the hash of a text that is shorter than the block, together with its padding.
+///
+/// A block of a fixed size is hashed without a loop and without a branch for the length. Most keys are that short.
+#[inline]
+fn hash_block(hasher: &RandomState, block: &[u8; BLOCK], len: usize) -> u64 {
+    let mut state = hasher.build_hasher();
+    if let [first, second] = block.as_chunks().0 {
+        state.write_u128(u128::from_le_bytes(*first));
+        // The last byte is padding. The length changes it, so that a text and the same text with padding differ.
+        state.write_u128(u128::from_le_bytes(*second) ^ (len as u128) << 120);
+    }
+    state.finish()
+}
+
+#[cfg(test)]
+mod hash_tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Key;
+
+    #[test]
+    fn a_level_has_one_hash_wherever_it_stands_and_every_length_has_its_own() {
+        let hasher = RandomState::default();
+        let mut hashes = HashSet::new();
+        for len in 1..=64 {
+            // The padding is a valid text too.
+            for text in ["0".repeat(len), "x".repeat(len)] {
+                let key = Key::from(text.as_str());
+                let hash = key.level(1).hash(&hasher);
+                assert_eq!(hash, hash_text(&hasher, text.as_bytes()), "{text}");
+                assert_eq!(hash, key.clone().child("inner").level(1).hash(&hasher), "{text}");
+                assert_eq!(hash, key.level(0).hash(&hasher), "{text}");
+                assert!(hashes.insert(hash), "{text}");
+            }
+        }
     }
 }

@@ -1,5 +1,3 @@
-mod policies;
-
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 use std::{
@@ -7,10 +5,12 @@ use std::{
     hash::{Hash, Hasher},
     num::NonZeroU32,
     ops::Deref,
+    slice,
     sync::Arc,
 };
 
 use arc_swap::ArcSwapOption;
+use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::model::shape::Shape;
@@ -21,7 +21,6 @@ use crate::{
         policy::MAX_POLICIES,
     },
 };
-use policies::Policies;
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
@@ -394,6 +393,57 @@ impl Hash for PolicySet {
 impl fmt::Debug for PolicySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Holds the policies of a set in their order. One policy is held without a list.
+///
+/// The type takes two words, and a `SmallVec` three. A service may have a set for each of its tenants.
+#[derive(Debug)]
+enum Policies {
+    One(Arc<Policy>),
+    /// Holds no single policy.
+    List(Box<[Arc<Policy>]>),
+}
+
+impl Deref for Policies {
+    type Target = [Arc<Policy>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::One(policy) => slice::from_ref(policy),
+            Self::List(policies) => policies,
+        }
+    }
+}
+
+impl FromIterator<Arc<Policy>> for Policies {
+    fn from_iter<I: IntoIterator<Item = Arc<Policy>>>(policies: I) -> Self {
+        let mut policies: SmallVec<[_; 1]> = policies.into_iter().collect();
+        policies.shrink_to_fit();
+        match policies.into_inner() {
+            Ok([alone]) => Self::One(alone),
+            Err(policies) => Self::List(policies.into_boxed_slice()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod policies_tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn one_policy_is_held_without_a_list_and_several_keep_their_order() {
+        assert_eq!(size_of::<Policies>(), 2 * size_of::<usize>());
+        let all = ["a", "b", "c"].map(|name| Arc::new(Policy::token_bucket(name, Quota::per_second(1))));
+        for count in 0..=all.len() {
+            let some = &all[..count];
+            let policies: Policies = some.iter().cloned().collect();
+            assert_eq!(&*policies, some);
+            assert_eq!(matches!(policies, Policies::One(_)), count == 1);
+        }
     }
 }
 

@@ -1,18 +1,19 @@
 mod check;
 mod deadline;
 mod forward;
-mod future;
 mod inspect;
 pub(crate) mod memory;
 pub(crate) mod permits;
 mod replicas;
 pub(crate) mod reservation;
 
-pub use check::Check;
+use std::time::Duration;
+
+use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
+pub use check::{Check, CheckFuture, StoreFuture};
+pub(crate) use check::{Guard, PendingCheck};
 pub use deadline::Deadline;
 pub(crate) use deadline::answer_by;
-pub use future::{CheckFuture, StoreFuture};
-pub(crate) use future::{Guard, PendingCheck};
 pub use inspect::StoredState;
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
@@ -20,10 +21,6 @@ pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub use reservation::{ReservationId, Settlement};
-
-use std::time::Duration;
-
-use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
 
 /// Keeps the state of policies, and decides checks on it.
 ///

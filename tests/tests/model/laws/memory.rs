@@ -29,7 +29,7 @@ const BEGIN_US: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Spend(&'static str),
-    /// Refunds a unit that was spent at the beginning.
+    /// Refunds a unit.
     Refund(&'static str),
     Reset(&'static str),
     Count,
@@ -72,7 +72,7 @@ impl Shared {
 fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> String {
     match step {
         Spend(key) => return described(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
-        Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us, BEGIN_US),
+        Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us),
         Reset(key) => shard.reset(policies, &Key::from(key)),
         Count => return shard.count().to_string(),
     }

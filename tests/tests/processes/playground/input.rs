@@ -48,7 +48,6 @@ fn hostile_input_is_refused_and_names_the_field_and_the_value() {
         json!({ "policies": [policy] })
     };
     for (field, value) in [
-        ("amount", json!(0)),
         ("amount", json!(-1)),
         ("amount", json!("ten")),
         ("amount", json!(10_001)),

@@ -6,9 +6,9 @@ use tollgate::{Outage, RedisStore, RedisStoreBuilder};
 use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, sample, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn password(_: Pace) -> Findings {

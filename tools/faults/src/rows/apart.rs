@@ -16,9 +16,9 @@ use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, Load, PATIENT, Sample, answers, decides, limiter, millis, quantile, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The time of an outage that includes the timeout for connecting.

@@ -12,9 +12,9 @@ use tollgate_tower::{KeyExtractor, key::PeerIp};
 
 use super::network::memory;
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, decides, limiter, patient_limiter, sample, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn dropped(pace: Pace) -> Findings {

@@ -8,8 +8,8 @@ use tollgate_test_support::{
 };
 
 use crate::{
-    Pace,
-    report::{Findings, Target},
+    findings::{Findings, Target},
+    pace::Pace,
 };
 
 /// The word that makes this program one of the callers.

@@ -13,9 +13,9 @@ use tollgate::{Key, Limiter, Outage, RedisSource, RedisStore};
 use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, remaining},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// Returns keys of the first master, and keys of the others.

@@ -6,8 +6,8 @@ use tollgate_test_support::{Crowd, Turns};
 use tollgate_tests::RedisServer;
 
 use crate::{
-    Pace,
-    report::{Findings, Target},
+    findings::{Findings, Target},
+    pace::Pace,
 };
 
 /// The word that makes this program one of the processes.

@@ -9,9 +9,9 @@ use tollgate::{Limiter, Outage, RedisStore};
 use tollgate_tests::{Log, Mode, Proxy, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, Sample, decides, limiter, quantile},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The number of tasks that check all the time.

@@ -10,9 +10,10 @@ use tollgate_tower::{
 };
 
 use crate::{
-    HEAP, Pace,
+    findings::{Findings, Target},
+    heap::HEAP,
     load::{decides, patient_limiter},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The tasks that send requests.

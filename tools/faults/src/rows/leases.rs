@@ -6,8 +6,8 @@ use tollgate_test_support::{LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, most_
 use tollgate_tests::{RedisSentinels, RedisServer, WallClock, server::keys_of};
 
 use crate::{
-    Pace,
-    report::{Findings, Target},
+    findings::{Findings, Target},
+    pace::Pace,
 };
 
 /// The word that makes this program one of the replicas.

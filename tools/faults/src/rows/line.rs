@@ -10,9 +10,9 @@ use tollgate::{Key, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, Sample, decides, quantile},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The number of tasks that check all the time, each with a pause of 1 ms.

@@ -9,9 +9,9 @@ use tollgate_test_support::{
 };
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::millis,
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 const LIFE: Duration = Duration::from_secs(1);

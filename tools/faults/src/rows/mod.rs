@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::{Pace, report::Findings};
+use crate::{findings::Findings, pace::Pace};
 
 mod access;
 mod apart;

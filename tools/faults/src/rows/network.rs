@@ -6,9 +6,9 @@ use tollgate::{Cost, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, Load, decides, limiter},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn kills(pace: Pace) -> Findings {

@@ -15,9 +15,9 @@ use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, ReplicaGroup, St
 use tollgate_tests::{Log, Process, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, PATIENT, decides, limiter, millis, restart, sample, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The part of one replica in the row about replicas.

@@ -15,9 +15,9 @@ use tollgate_test_support::permits::{
 use tollgate_tests::{RedisServer, WallClock, wait};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{PATIENT, millis},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The word that makes this program one of the replicas.

@@ -11,9 +11,9 @@ use tollgate::{Key, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{Process, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, PATIENT, decides, limiter, millis, restart, sample},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn late(pace: Pace) -> Findings {

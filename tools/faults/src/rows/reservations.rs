@@ -12,9 +12,9 @@ use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, decides, limiter, millis},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 /// The numbers of callers that reserve side by side.

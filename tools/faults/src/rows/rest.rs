@@ -7,9 +7,9 @@ use tollgate::{Limiter, Outage, RedisSource, RedisStore};
 use tollgate_tests::{Authority, Proxy, RedisCluster, RedisServer};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, decides, limiter, millis, sample},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 const LOST: &str = "checks decided without a healthy store";

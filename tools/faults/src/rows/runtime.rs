@@ -10,9 +10,9 @@ use tollgate_tests::RedisServer;
 use tower::{Layer, ServiceExt};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, decides, limiter, millis, quantile, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn ends(pace: Pace) -> Findings {

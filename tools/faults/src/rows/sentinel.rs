@@ -6,9 +6,9 @@ use tollgate::{Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
 use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, PATIENT, announced, decides, limiter, millis, sample, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 async fn start() -> (RedisSentinels, Limiter) {

@@ -12,9 +12,9 @@ use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, Load, decides, limiter, millis, patient_limiter, quantile, remaining, sample, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn flushes(pace: Pace) -> Findings {

@@ -13,9 +13,9 @@ use tollgate_tests::{
 };
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{millis, until},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 1000000}}]}";

@@ -6,9 +6,9 @@ use tollgate::{Clock, Key, Lease, Outage, Policy, Quota, RedisSource, RedisStore
 use tollgate_tests::RedisCluster;
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{LARGE, Load, PATIENT, decides, limiter, patient_limiter, quantile},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 async fn start() -> RedisCluster {

@@ -14,9 +14,10 @@ use tollgate_tests::RedisServer;
 
 use super::network::memory;
 use crate::{
-    HEAP, Pace,
+    findings::{Findings, Target},
+    heap::HEAP,
     load::{LARGE, decides, limiter},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 const TASKS: u64 = 4;

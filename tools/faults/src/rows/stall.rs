@@ -10,9 +10,9 @@ use tollgate::{Outage, RedisStore};
 use tollgate_tests::RedisServer;
 
 use crate::{
-    Pace,
+    findings::{Findings, Target},
     load::{AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient_limiter, quantile, remaining, sample},
-    report::{Findings, Target},
+    pace::Pace,
 };
 
 pub(super) async fn server(pace: Pace) -> Findings {

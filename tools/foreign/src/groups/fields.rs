@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::{
+    case::Line,
     clients::Clients,
-    report::Line,
     servers::{Hosted, answers, formats},
 };
 

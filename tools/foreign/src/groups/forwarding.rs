@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tollgate_tests::{Process, ports};
 
 use crate::{
+    case::Line,
     clients::Clients,
     envoy::{self, Envoy, Listener},
-    report::Line,
 };
 
 /// A setting of Envoy and of the example.

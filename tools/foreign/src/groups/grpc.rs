@@ -6,9 +6,9 @@ use serde_json::json;
 use tollgate_tests::{Process, ports};
 
 use crate::{
+    case::Line,
     clients::Clients,
     envoy::{Envoy, Listener},
-    report::Line,
     servers::{Hosted, greeter},
 };
 

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::{
+    case::Line,
     clients::Clients,
     envoy::{Envoy, Listener, TYPES},
-    report::Line,
     servers::{Hosted, kinds},
 };
 

@@ -1,6 +1,6 @@
 //! The groups of rows: each starts its servers, and runs one or two scripts against them.
 
-use crate::{clients::Clients, report::Line};
+use crate::{case::Line, clients::Clients};
 
 mod fields;
 mod forwarding;

@@ -5,7 +5,7 @@ use std::{env, process::Command};
 use serde_json::json;
 use tollgate_tests::{Process, RedisServer};
 
-use crate::{clients::Clients, report::Line, servers::replica};
+use crate::{case::Line, clients::Clients, servers::replica};
 
 pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
     let redis = RedisServer::start();

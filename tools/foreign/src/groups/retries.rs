@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
+    case::Line,
     clients::Clients,
     envoy::{Envoy, Listener},
-    report::Line,
     servers::{Hosted, greeter, waits},
 };
 

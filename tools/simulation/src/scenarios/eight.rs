@@ -4,12 +4,12 @@ use tollgate_charts::{Axis, Panel, Picture};
 
 use super::{NEAR, USUAL, client, run, trip};
 use crate::{
-    MS, Nanos, SECOND,
     controller::Kind,
     line::Route,
     page::{Part, percent, short, thousands},
     process::Client,
     results::Results,
+    time::{MS, Nanos, SECOND},
     world::World,
 };
 

@@ -4,11 +4,11 @@ use tollgate_charts::{Axis, Panel, Picture};
 
 use super::{NEAR, USUAL, client, ideal, run, trip};
 use crate::{
-    MS, Nanos,
     controller::Kind,
     line::Route,
     page::{Part, percent, short, thousands},
     results::Results,
+    time::{MS, Nanos},
 };
 
 const ROUND_TRIPS: [Nanos; 4] = [NEAR, MS, 5 * MS, 20 * MS];

@@ -4,11 +4,11 @@ use tollgate_charts::{Axis, Panel, Picture};
 
 use super::{NEAR, USUAL, client, run, trip};
 use crate::{
-    MS, Nanos, SECOND,
     controller::Kind,
     line::{Pulse, Route},
     page::{Part, percent, short, thousands},
     results::{Course, Results},
+    time::{MS, Nanos, SECOND},
     world::{Server, World},
 };
 

@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, header, request::Parts};
 
 use super::{
-    error::KeyError,
-    extractor::{Extraction, KeyExtractor},
+    extractor::{Extraction, KeyError, KeyExtractor},
     peer::{self, DEFAULT_PREFIXES},
     prefixes::Prefixes,
 };

@@ -11,8 +11,8 @@ use tollgate::{Cost, Costs};
 use crate::{
     labels::MetricLabels,
     rate_limit::{
+        limit::{CostOf, Options},
         limiters::LimiterSource,
-        options::{CostOf, Options},
         reservation::{EstimateOf, ReserveOptions},
         shared::Shared,
     },

@@ -1,11 +1,314 @@
 //! Limits requests inside a handler, with the answers of a layer.
 
-mod admitted;
-mod judge;
-mod limiter;
-mod rejected;
+use std::{fmt, sync::Arc};
 
-pub use admitted::Admitted;
-pub(crate) use judge::Judge;
-pub use limiter::HandlerLimiter;
-pub use rejected::Rejected;
+use http::{Response, StatusCode, request::Parts};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter, Reservation, StoreFuture};
+
+use crate::rate_limit::{
+    future::Admission,
+    limit::LimitRef,
+    reservation::{MeteredReservation, ReserveOptions},
+};
+
+/// Holds what is left to do for a request that a [`HandlerLimiter`](HandlerLimiter) has admitted.
+///
+/// Dropping it counts as a request that was [cancelled](crate::Outcome::Cancelled), which matters with the options
+/// [`final_cost`](crate::RateLimitBuilder::final_cost), [`charge_on`](crate::RateLimitBuilder::charge_on) and
+/// [`charge_after`](crate::RateLimitBuilder::charge_after).
+#[must_use = "the response carries the rate limit headers only after `complete`"]
+pub struct Admitted(Admission);
+
+impl Admitted {
+    fn new(admission: Admission) -> Self {
+        Self(admission)
+    }
+
+    /// Completes the response of the handler.
+    ///
+    /// Adds the rate limit headers, and settles the final cost where the layer has one. Headers of the same format that
+    /// the response has already are combined with them, as those of [stacked layers](crate#stacked-layers).
+    pub fn complete<B>(mut self, mut response: Response<B>) -> Response<B> {
+        self.0.complete(&mut response);
+        response
+    }
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").finish_non_exhaustive()
+    }
+}
+
+/// Checks limiters and answers requests by the options of a layer.
+///
+/// The state of a layer implements it, so that a [`HandlerLimiter`](HandlerLimiter) does not carry the type
+/// parameters of the layer.
+pub(crate) trait Judge<B>: Send + Sync {
+    /// Returns the limiter with what the layer keeps for its policies.
+    fn limit(&self, limiter: Limiter) -> LimitRef;
+
+    /// Returns the costs of a request.
+    fn costs(&self, request: &Parts) -> Costs;
+
+    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture;
+
+    fn reserve(
+        &self,
+        limit: &LimitRef,
+        key: &Key,
+        estimate: Costs,
+        options: ReserveOptions,
+    ) -> StoreFuture<Reservation>;
+
+    /// Returns what is left to do for a request whose estimate is reserved, or the response to a rejected one.
+    fn judge_reservation(
+        self: Arc<Self>,
+        result: Result<Reservation, Error>,
+        limit: LimitRef,
+        key: Key,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>>;
+
+    /// Returns what is left to do for an admitted request, or the response to a rejected one.
+    fn judge(
+        self: Arc<Self>,
+        result: Result<&Decision, &Error>,
+        limit: LimitRef,
+        key: Key,
+        costs: Costs,
+        request: &mut Parts,
+    ) -> Result<Admission, Response<B>>;
+}
+
+/// Limits requests inside a handler, with the answers of a layer.
+///
+/// A layer sees the head of a request. A key in the body, such as a user name in JSON, is known to the handler alone.
+/// [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) joins a limiter with the options of a
+/// layer. A request that the handler limiter rejects receives the same response as from the layer, byte for byte:
+/// status, problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted as
+/// those of the layer.
+///
+/// The options apply as in the layer, with these exceptions. The key comes from the handler. The
+/// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as
+/// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
+///
+/// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other names. To
+/// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
+/// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
+///
+/// ```
+/// use axum::{
+///     Router,
+///     body::{Body, to_bytes},
+///     extract::State,
+///     response::{IntoResponse, Response},
+///     routing::post,
+/// };
+/// use http::{Request, request::Parts};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{HandlerLimiter, RateLimitLayer, Rejected, key::Header};
+/// use tower::ServiceExt;
+///
+/// async fn mail(
+///     State(mails): State<HandlerLimiter<Body>>,
+///     mut request: Parts,
+///     recipient: String,
+/// ) -> Result<Response, Rejected<Body>> {
+///     let admitted = mails.check(&mut request, recipient).await?;
+///     Ok(admitted.complete("sent".into_response()))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let store = MemoryStore::new();
+/// let clients = Limiter::new(store.clone(), Policy::window_from_first_hit("client", Quota::per_day(100)));
+/// let recipients = Limiter::new(store, Policy::window_from_first_hit("recipient", Quota::per_hour(1)));
+/// let layer = RateLimitLayer::new(clients, Header::new("x-api-key"));
+/// let mails: HandlerLimiter<Body> = layer.handler_limiter(recipients);
+/// let router = Router::new().route("/", post(mail).layer(layer)).with_state(mails);
+///
+/// let request = |to: &str| Request::post("/").header("x-api-key", "acme").body(Body::from(to.to_owned())).unwrap();
+/// let sent = router.clone().oneshot(request("ann@example.com")).await.unwrap();
+/// assert_eq!(sent.headers()["ratelimit"], r#""recipient";r=0;t=3600, "client";r=99;t=86400"#);
+/// let denied = router.clone().oneshot(request("ann@example.com")).await.unwrap();
+/// assert_eq!(denied.status(), 429);
+/// assert_eq!(denied.headers()["retry-after"], "3600");
+/// let document = to_bytes(denied.into_body(), 1000).await.unwrap();
+/// assert!(document.ends_with(br#""violated-policies":["recipient"]}"#));
+/// assert_eq!(router.oneshot(request("bob@example.com")).await.unwrap().status(), 200);
+/// # }
+/// ```
+pub struct HandlerLimiter<B> {
+    judge: Arc<dyn Judge<B>>,
+    limit: LimitRef,
+}
+
+impl<B> HandlerLimiter<B> {
+    pub(crate) fn new(judge: Arc<dyn Judge<B>>, limiter: Limiter) -> Self {
+        Self { limit: judge.limit(limiter), judge }
+    }
+
+    /// Returns a handler limiter with the same options and another limiter, such as the one of a tenant.
+    #[must_use]
+    pub fn with_limiter(&self, limiter: Limiter) -> Self {
+        Self::new(Arc::clone(&self.judge), limiter)
+    }
+
+    /// Returns the limiter that is checked.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        self.limit.get(&[]).limiter
+    }
+
+    /// Checks the limiter, at the [cost](crate::RateLimitBuilder::cost) that the layer charges for the request.
+    ///
+    /// The extensions of the request are changed as by a layer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503 when a
+    /// closed limiter has no decision, 500 when the key has too few levels for a policy.
+    pub fn check(
+        &self,
+        request: &mut Parts,
+        key: impl Into<Key>,
+    ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
+        let costs = self.judge.costs(request);
+        self.check_costs(request, key, costs)
+    }
+
+    /// Checks the limiter at this cost: one [`Cost`] for all policies, or [`Costs`] for each.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`check`](Self::check). 500 also when the costs do not name each policy.
+    pub fn check_costs(
+        &self,
+        request: &mut Parts,
+        key: impl Into<Key>,
+        costs: impl Into<Costs>,
+    ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
+        let (key, costs) = (key.into(), costs.into());
+        async move {
+            let result = self.judge.check(&self.limit, &key, costs.clone()).await;
+            self.judge(request, key, costs, &result)
+        }
+    }
+
+    /// Turns the result of a check into the answer, for a handler that checks the [`limiter`](Self::limiter) itself.
+    ///
+    /// ```
+    /// # use http::Request;
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{HandlerLimiter, RateLimitLayer, key::Global};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let requests = Limiter::new(MemoryStore::new(), Policy::fixed_window("all", Quota::per_day(1000)));
+    /// let policies = [Policy::fixed_window("files", Quota::per_day(10)), Policy::fixed_window("rows", Quota::per_day(100))];
+    /// let exports = Limiter::new(MemoryStore::new(), policies);
+    /// let exports: HandlerLimiter<String> = RateLimitLayer::new(requests, Global).handler_limiter(exports);
+    ///
+    /// # let (mut request, ()) = Request::new(()).into_parts();
+    /// let result = exports.limiter().check_costs("acme", [("files", 1), ("rows", 101)]).await;
+    /// let rejected = exports.answer(&mut request, "acme", &result).unwrap_err();
+    /// assert_eq!(rejected.status(), 413);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`check`](Self::check).
+    pub fn answer(
+        &self,
+        request: &mut Parts,
+        key: impl Into<Key>,
+        result: &Result<Decision, Error>,
+    ) -> Result<Admitted, Rejected<B>> {
+        let cost = result.as_ref().map_or(Cost::ONE, Decision::cost);
+        self.judge(request, key.into(), cost.into(), result)
+    }
+
+    /// Reserves, with the options of a builder.
+    pub(crate) async fn reserve_with(
+        &self,
+        request: &mut Parts,
+        key: Key,
+        estimate: Costs,
+        options: ReserveOptions,
+    ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
+        let result = self.judge.reserve(&self.limit, &key, estimate, options).await;
+        let answer = Arc::clone(&self.judge).judge_reservation(result, self.limit.clone(), key, request);
+        let mut admission = answer.map_err(Rejected::new)?;
+        let reservation = admission.take_reservation();
+        let reservation = reservation.unwrap_or_else(|| MeteredReservation::new(self.limiter(), None));
+        Ok((Admitted::new(admission), reservation))
+    }
+
+    fn judge(
+        &self,
+        request: &mut Parts,
+        key: Key,
+        costs: Costs,
+        result: &Result<Decision, Error>,
+    ) -> Result<Admitted, Rejected<B>> {
+        let answer = Arc::clone(&self.judge).judge(result.as_ref(), self.limit.clone(), key, costs, request);
+        answer.map(Admitted::new).map_err(Rejected::new)
+    }
+}
+
+impl<B> Clone for HandlerLimiter<B> {
+    fn clone(&self) -> Self {
+        Self { judge: Arc::clone(&self.judge), limit: self.limit.clone() }
+    }
+}
+
+impl<B> fmt::Debug for HandlerLimiter<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerLimiter").field("limiter", self.limiter()).finish_non_exhaustive()
+    }
+}
+
+/// Holds the response to a request that a [`HandlerLimiter`](HandlerLimiter) has rejected.
+///
+/// With the feature `axum` it is a response of a handler, so `?` returns it.
+#[must_use = "the client must receive the response"]
+pub struct Rejected<B> {
+    // Boxed, so that the result of a check stays small.
+    response: Box<Response<B>>,
+}
+
+impl<B> Rejected<B> {
+    fn new(response: Response<B>) -> Self {
+        Self { response: Box::new(response) }
+    }
+
+    /// Returns the status: 429, 413, 500 or 503, or the one that the [responder](crate::Respond) has chosen.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Returns the response.
+    #[must_use]
+    pub fn into_response(self) -> Response<B> {
+        *self.response
+    }
+}
+
+impl<B> From<Rejected<B>> for Response<B> {
+    fn from(rejected: Rejected<B>) -> Self {
+        rejected.into_response()
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Rejected<axum::body::Body> {
+    fn into_response(self) -> axum::response::Response {
+        *self.response
+    }
+}
+
+impl<B> fmt::Debug for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected").field("status", &self.status()).finish_non_exhaustive()
+    }
+}

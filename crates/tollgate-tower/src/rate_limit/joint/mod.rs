@@ -1,9 +1,186 @@
 //! Requests that several limiters and keys decide together.
 
-mod decider;
-mod decision;
-mod queue;
+use std::{fmt, time::Duration};
 
-pub use decider::{JointFuture, RequestDecider};
-pub use decision::JointDecision;
-pub(crate) use queue::after_queues;
+use http::request::Parts;
+use tollgate::{Cost, Decision, Error, Key, Limiter, StoreFuture};
+
+use crate::{key::KeyError, rate_limit::wait};
+
+/// Decides requests to which several limiters and keys apply at once.
+///
+/// [`LimiterSource::from_decider`](crate::LimiterSource::from_decider) makes a source of one. The rules of `tollgate-rules`
+/// are one: a request has a limit for each of its descriptors. Use a [`Limiter`](tollgate::Limiter) with several policies
+/// where one key is enough: it decides all of them in one step.
+///
+/// ```
+/// use http::{Request, Response, request::Parts};
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, StoreFuture};
+/// use tollgate_tower::{
+///     JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
+///     key::{Global, KeyError},
+/// };
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// /// Limits the requests of each host, and all requests of the service.
+/// #[derive(Debug)]
+/// struct HostAndService {
+///     hosts: Limiter,
+///     service: Limiter,
+/// }
+///
+/// impl RequestDecider for HostAndService {
+///     fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+///         let host = parts.uri.host().ok_or(KeyError::missing("the request names no host"))?.to_owned();
+///         let (hosts, service) = (self.hosts.clone(), self.service.clone());
+///         Ok(StoreFuture::pending(async move {
+///             let all = service.check_cost("all", cost).await?;
+///             if all.is_denied() {
+///                 return Ok(Some(JointDecision::denied().with(service, "all".into(), all)));
+///             }
+///             let of_host = hosts.check_cost(host.clone(), cost).await?;
+///             if of_host.is_denied() {
+///                 // What the request has spent elsewhere is returned.
+///                 service.refund_decision("all", &all, cost).await?;
+///                 return Ok(Some(JointDecision::denied().with(hosts, host.into(), of_host)));
+///             }
+///             let both = JointDecision::allowed().with(service, "all".into(), all).with(hosts, host.into(), of_host);
+///             Ok(Some(both))
+///         }))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let store = MemoryStore::new();
+/// let decider = HostAndService {
+///     hosts: Limiter::new(store.clone(), Policy::fixed_window("host", Quota::per_day(1))),
+///     service: Limiter::new(store, Policy::fixed_window("service", Quota::per_day(100))),
+/// };
+/// let service = RateLimitLayer::new(LimiterSource::from_decider(decider), Global)
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+///
+/// let request = || Request::get("http://one.example.com/").body(()).unwrap();
+/// let allowed = service.clone().oneshot(request()).await.unwrap();
+/// assert_eq!(allowed.headers()["ratelimit-policy"], r#""service";q=100;w=86400, "host";q=1;w=86400"#);
+/// let denied = service.oneshot(request()).await.unwrap();
+/// assert_eq!(denied.status(), 429);
+/// assert!(denied.body().contains(r#""violated-policies":["host"]"#));
+/// # }
+/// ```
+pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
+    /// Decides the request with this head. `None` when no limit applies to it.
+    ///
+    /// `cost` is what the layer charges for the request. An error of the future is answered as the error of a limiter:
+    /// with 413 for a cost that never fits, and with 503 otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the request has no key: see [`KeyError`].
+    fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError>;
+}
+
+/// Resolves to the decision of a [`RequestDecider`].
+pub type JointFuture = StoreFuture<Option<JointDecision>>;
+
+/// Holds the decisions of all limits that apply to one request.
+///
+/// A [`RequestDecider`](crate::RequestDecider) returns it. The layer turns it into the same answer as the decision of one
+/// limiter: the header fields list the policies of all decisions, and the wait of a denial is the longest of all.
+#[derive(Clone, Debug)]
+#[must_use = "a decision that is ignored limits nothing"]
+pub struct JointDecision {
+    is_allowed: bool,
+    decisions: Vec<KeyDecision>,
+}
+
+/// Holds one decision, with all that a refund needs.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyDecision {
+    pub(crate) limiter: Limiter,
+    pub(crate) key: Key,
+    pub(crate) decision: Decision,
+    /// Tells whether the decision is only counted.
+    pub(crate) is_shadow: bool,
+}
+
+impl JointDecision {
+    /// Lets the request pass.
+    pub fn allowed() -> Self {
+        Self { is_allowed: true, decisions: Vec::new() }
+    }
+
+    /// Denies the request.
+    ///
+    /// Add the decisions that deny it, and no others: the client is told of these. A denial without decisions is one
+    /// that no wait ends. Its response has no `Retry-After`.
+    pub fn denied() -> Self {
+        Self { is_allowed: false, decisions: Vec::new() }
+    }
+
+    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
+    pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
+        self.push(KeyDecision { limiter, key, decision, is_shadow: false })
+    }
+
+    /// Adds a decision that is counted in the metrics, and has no part in the answer: a limit that is tried out.
+    pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
+        self.push(KeyDecision { limiter, key, decision, is_shadow: true })
+    }
+
+    fn push(mut self, decision: KeyDecision) -> Self {
+        self.decisions.push(decision);
+        self
+    }
+
+    /// Returns whether the request may pass.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
+    /// Returns the decisions that have a part in the answer, in the order in which they were added.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.parts().map(|part| &part.decision)
+    }
+
+    /// Returns all decisions, also those that are only counted.
+    pub(crate) fn all(&self) -> &[KeyDecision] {
+        &self.decisions
+    }
+
+    /// Returns the decisions that have a part in the answer.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &KeyDecision> {
+        self.decisions.iter().filter(|part| !part.is_shadow)
+    }
+
+    /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket).
+    pub(crate) fn delay(&self) -> Duration {
+        if !self.is_allowed {
+            return Duration::ZERO;
+        }
+        self.decisions().map(Decision::delay).max().unwrap_or_default()
+    }
+}
+
+/// Returns the decision when the request has left all queues.
+pub(crate) fn after_queues(decision: JointFuture) -> JointFuture {
+    match decision.into_ready() {
+        Ok(Ok(Some(joint))) if !joint.delay().is_zero() => StoreFuture::pending(leave(joint)),
+        Ok(result) => StoreFuture::ready(result),
+        Err(pending) => StoreFuture::pending(async move {
+            match pending.await? {
+                Some(joint) => leave(joint).await,
+                None => Ok(None),
+            }
+        }),
+    }
+}
+
+async fn leave(joint: JointDecision) -> Result<Option<JointDecision>, Error> {
+    let delay = joint.delay();
+    if !delay.is_zero() {
+        let slots = joint.parts().map(|part| (part.limiter.clone(), part.key.clone(), part.decision.clone()));
+        wait::sit_out(delay, slots.collect()).await;
+    }
+    Ok(Some(joint))
+}

@@ -1,11 +1,460 @@
 //! The limits of a layer: fixed limiters, tiers, limiters that are looked up for each request, and deciders.
 
-mod lookup;
-mod source;
-mod table;
-mod tiers;
+use std::{any, collections::HashMap, fmt, hash::Hash};
 
-pub(crate) use lookup::Lookup;
-pub use source::LimiterSource;
-pub(crate) use table::{LimiterTable, Selector, Target};
-pub use tiers::TieredLimiters;
+use http::request::Parts;
+use tollgate::{Limited, Limiter, LimiterFuture, LimiterHandle, Selection, StoreFuture, TenantLimiters};
+
+use crate::{key::KeyError, labels::MetricLabels, rate_limit::joint::RequestDecider};
+
+/// Looks up the limiter of a request.
+pub(crate) trait Lookup: fmt::Debug + Send + Sync {
+    /// Returns the limiter of a request. It is ready at once where nothing has to be fetched.
+    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError>;
+}
+
+fn ready(limiter: Limited) -> Result<LimiterFuture, KeyError> {
+    Ok(StoreFuture::ready(Ok(limiter)))
+}
+
+impl Lookup for LimiterHandle {
+    fn limiter_for(&self, _: &Parts) -> Result<LimiterFuture, KeyError> {
+        ready(Limited::By(self.load()))
+    }
+}
+
+/// Selects a limiter by a function.
+struct ByFunction<F> {
+    default: Limiter,
+    select: F,
+}
+
+impl<F> Lookup for ByFunction<F>
+where
+    F: Fn(&Parts) -> Selection + Send + Sync,
+{
+    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
+        let selected = (self.select)(parts).limiter(&self.default);
+        ready(selected.map_err(|error| KeyError::misconfigured(error.to_string()))?)
+    }
+}
+
+impl<F> fmt::Debug for ByFunction<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByFunction").field("default", &self.default).finish_non_exhaustive()
+    }
+}
+
+/// Fetches the limits of the tenant that a function finds.
+struct ByTenant<T, F> {
+    tenants: TenantLimiters<T>,
+    find: F,
+}
+
+impl<T, F> Lookup for ByTenant<T, F>
+where
+    T: Clone + Eq + Hash + Send + Sync + 'static,
+    F: Fn(&Parts) -> Option<T> + Send + Sync,
+{
+    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
+        match (self.find)(parts) {
+            Some(tenant) => Ok(self.tenants.limiter_for(&tenant)),
+            None => ready(Limited::By(self.tenants.default_limiter().clone())),
+        }
+    }
+}
+
+impl<T, F> fmt::Debug for ByTenant<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tenants.fmt(f)
+    }
+}
+
+/// Lists the limiters of a layer: the fixed ones, the ways to look others up, and the deciders.
+#[derive(Debug, Default)]
+pub(crate) struct LimiterTable {
+    pub(crate) fixed: Vec<Limiter>,
+    pub(crate) lookups: Vec<Box<dyn Lookup>>,
+    pub(crate) deciders: Vec<Box<dyn RequestDecider>>,
+}
+
+/// Says what limits a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// The fixed limiter at this index.
+    Fixed(usize),
+    /// The limiter that is looked up in the way at this index.
+    Lookup(usize),
+    /// The decider at this index.
+    Decider(usize),
+    Exempt,
+}
+
+/// Says what limits the requests of a layer.
+pub(crate) enum Selector {
+    Always(Target),
+    By(Select),
+}
+
+type Select = Box<dyn Fn(&Parts) -> Result<Target, KeyError> + Send + Sync>;
+
+impl LimiterTable {
+    pub(crate) fn add_fixed(&mut self, limiter: Limiter) -> usize {
+        self.fixed.push(limiter);
+        self.fixed.len() - 1
+    }
+
+    fn add_lookup(&mut self, lookup: Box<dyn Lookup>) -> Target {
+        self.lookups.push(lookup);
+        Target::Lookup(self.lookups.len() - 1)
+    }
+
+    fn add_decider(&mut self, decider: Box<dyn RequestDecider>) -> Target {
+        self.deciders.push(decider);
+        Target::Decider(self.deciders.len() - 1)
+    }
+}
+
+/// Provides the limiter of each request of a layer.
+///
+/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes every row of this table by `Into<LimiterSource>`:
+///
+/// | limits | type |
+/// |---|---|
+/// | the same for all requests | [`Limiter`] |
+/// | the same for all requests, replaced while the service runs | [`LimiterHandle`] |
+/// | from a list, by the tier of a request | [`TieredLimiters`](crate::TieredLimiters) |
+/// | computed for each request by a function | [`LimiterSource::from_fn`] |
+/// | fetched and cached, by the tenant of a request | [`TenantLimiters`], [`LimiterSource::by_tenant`] |
+/// | several limiters and keys at once, such as rules in files | [`LimiterSource::from_decider`] |
+///
+/// The headers, the problem document and the metrics of a response are those of the policies that decided. Two layers
+/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row but the
+/// last one, which [has no single key](LimiterSource::from_decider).
+///
+/// ```
+/// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
+///
+/// /// Creates the same layer for every kind of limits.
+/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
+///     RateLimitLayer::new(limiters, Global)
+/// }
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let one = layer(limiter.clone());
+/// let live = layer(LimiterHandle::new(limiter.clone()));
+/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
+/// # let _ = (one, live, tiered);
+/// ```
+pub struct LimiterSource {
+    pub(crate) limiters: LimiterTable,
+    pub(crate) selector: Selector,
+    pub(crate) labels: Option<MetricLabels>,
+}
+
+impl LimiterSource {
+    /// Selects the limits of each request by a function.
+    ///
+    /// The function returns policies in every form that [`Limiter::new`] takes, a limiter, an `Option` of one of them, or a
+    /// [`Selection`]. Policies have the store and all options of `default`. `None` selects `default`. Make that one the
+    /// strictest. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request. Policies that make no
+    /// set are a wrong set-up: the response is 500.
+    ///
+    /// The layer keeps the headers of 1024 policy sets. Further sets cost some allocations for each request.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, Selection};
+    /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
+    ///
+    /// /// The authentication inserts it.
+    /// #[derive(Clone)]
+    /// struct Account { requests_per_minute: u64 }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limits = LimiterSource::from_fn(Limiter::new(MemoryStore::new(), API), |parts| {
+    ///     let account = parts.extensions.get::<Account>()?;
+    ///     API.with_quota(Quota::per_minute(account.requests_per_minute)).ok()
+    /// });
+    /// let service = RateLimitLayer::new(limits, Global)
+    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+    ///
+    /// let request = Request::builder().extension(Account { requests_per_minute: 500 }).body(()).unwrap();
+    /// let response = service.oneshot(request).await.unwrap();
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=500;w=60"#);
+    /// # }
+    /// ```
+    pub fn from_fn<F, S>(default: Limiter, select: F) -> Self
+    where
+        F: Fn(&Parts) -> S + Send + Sync + 'static,
+        S: Into<Selection>,
+    {
+        Self::of(ByFunction { default, select: move |parts: &Parts| select(parts).into() })
+    }
+
+    /// Limits each request by the limits of its tenant, which are fetched and cached.
+    ///
+    /// `find` returns the tenant of a request. A request without one (`None`) is limited by the
+    /// [default limiter](TenantLimiters::default_limiter). Find the tenant in what an authentication has verified: a
+    /// client that chooses its tenant chooses its limits.
+    ///
+    /// `TenantLimiters<T>` converts into a source as it is, where an outer layer inserts a `T` into the extensions of
+    /// the request.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+    /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
+    ///
+    /// /// The authentication inserts it.
+    /// #[derive(Clone)]
+    /// struct Account { tenant: u64 }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), API), async |tenant: u64| {
+    ///     // Query the database here.
+    ///     API.with_quota(Quota::per_minute(100 * tenant))
+    /// });
+    /// let limits = LimiterSource::by_tenant(tenants, |parts| Some(parts.extensions.get::<Account>()?.tenant));
+    /// let service = RateLimitLayer::new(limits, Global)
+    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+    ///
+    /// let request = Request::builder().extension(Account { tenant: 5 }).body(()).unwrap();
+    /// let response = service.oneshot(request).await.unwrap();
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=500;w=60"#);
+    /// # }
+    /// ```
+    pub fn by_tenant<T, F>(tenants: TenantLimiters<T>, find: F) -> Self
+    where
+        T: Clone + Eq + Hash + Send + Sync + 'static,
+        F: Fn(&Parts) -> Option<T> + Send + Sync + 'static,
+    {
+        Self::of(ByTenant { tenants, find })
+    }
+
+    /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
+    ///
+    /// The decider finds the keys, so the key extractor of the layer is not asked. Pass [`Global`](crate::key::Global).
+    /// The options that need one key have no effect, and the layer logs them once at `warn`:
+    /// [`wait`](crate::RateLimitBuilder::wait), [`partition_key`](crate::RateLimitBuilder::partition_key) and
+    /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter).
+    /// [`charge_after`](crate::RateLimitBuilder::charge_after) charges as
+    /// [`charge_on`](crate::RateLimitBuilder::charge_on) does: before the response.
+    pub fn from_decider(decider: impl RequestDecider) -> Self {
+        let mut limiters = LimiterTable::default();
+        let target = limiters.add_decider(Box::new(decider));
+        Self { limiters, selector: Selector::Always(target), labels: None }
+    }
+
+    /// Sets the metric labels of the layer, unless its builder sets
+    /// [others](crate::RateLimitBuilder::metric_labels).
+    ///
+    /// Use it in a table of limiters that knows the names of the limited methods or routes. A source inside another one,
+    /// such as the limiters of a tier, has no labels.
+    #[must_use]
+    pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
+        self.labels = Some(labels);
+        self
+    }
+
+    /// Returns the limiter of a request, or its exemption, for code that limits requests without a layer.
+    ///
+    /// # Errors
+    ///
+    /// [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request. A
+    /// [decider](Self::from_decider) has no single limiter.
+    pub fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
+        Lookup::limiter_for(self, parts)
+    }
+
+    /// Adds all limiters of the source to a table.
+    fn add_to(mut self, table: &mut LimiterTable) -> Target {
+        match self.selector {
+            Selector::Always(Target::Fixed(at)) => Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at))),
+            Selector::Always(Target::Lookup(at)) => table.add_lookup(self.limiters.lookups.swap_remove(at)),
+            Selector::Always(Target::Decider(at)) => table.add_decider(self.limiters.deciders.swap_remove(at)),
+            // A source that selects by itself is asked as a whole.
+            _ => table.add_lookup(Box::new(self)),
+        }
+    }
+
+    fn of(lookup: impl Lookup + 'static) -> Self {
+        let mut limiters = LimiterTable::default();
+        let target = limiters.add_lookup(Box::new(lookup));
+        Self { limiters, selector: Selector::Always(target), labels: None }
+    }
+}
+
+impl Lookup for LimiterSource {
+    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
+        let target = match &self.selector {
+            Selector::Always(target) => *target,
+            Selector::By(select) => select(parts)?,
+        };
+        match target {
+            Target::Fixed(at) => ready(Limited::By(self.limiters.fixed[at].clone())),
+            Target::Lookup(at) => self.limiters.lookups[at].limiter_for(parts),
+            Target::Decider(_) => Err(KeyError::misconfigured(
+                "several limiters decide this request together, and only a layer can do that: give the source to a layer, or \
+                 to one level of tiers",
+            )),
+            Target::Exempt => ready(Limited::Exempt),
+        }
+    }
+}
+
+impl From<Limiter> for LimiterSource {
+    fn from(limiter: Limiter) -> Self {
+        let limiters = LimiterTable { fixed: vec![limiter], ..LimiterTable::default() };
+        Self { limiters, selector: Selector::Always(Target::Fixed(0)), labels: None }
+    }
+}
+
+impl From<LimiterHandle> for LimiterSource {
+    /// Limits each request by the limiter that the handle holds when the request arrives.
+    fn from(limiter: LimiterHandle) -> Self {
+        Self::of(limiter)
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TenantLimiters<T>> for LimiterSource {
+    /// Limits each request by the limits of the tenant in its extensions: see [`LimiterSource::by_tenant`].
+    fn from(tenants: TenantLimiters<T>) -> Self {
+        Self::by_tenant(tenants, |parts| parts.extensions.get().cloned())
+    }
+}
+
+impl fmt::Debug for LimiterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterSource").field("limiters", &self.limiters).finish_non_exhaustive()
+    }
+}
+
+/// Selects a limiter by the tier of a request, such as the plan of a customer.
+///
+/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of
+/// the request. [`by`](Self::by) finds the tier by a closure instead. A request without a tier, or
+/// with a tier that is not listed, is limited by the default limiter. Make that one the strictest.
+///
+/// A counter belongs to the name of a policy and to a key. A caller that changes its tier starts with
+/// a fresh quota if the policies of the tiers have different names. If the names are equal, the units
+/// that it has spent stay spent.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Extension};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// #[derive(Clone, PartialEq, Eq, Hash)]
+/// enum Plan { Free, Pro, Staff }
+///
+/// #[derive(Clone)]
+/// struct UserId(u64);
+///
+/// impl From<UserId> for Key {
+///     fn from(UserId(id): UserId) -> Self {
+///         id.into()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let store = MemoryStore::new();
+/// let free = Limiter::new(store.clone(), Policy::fixed_window("free", Quota::per_day(100)));
+/// let pro = Limiter::new(store, Policy::fixed_window("pro", Quota::per_day(50_000)));
+/// let tiers = TieredLimiters::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
+/// let service = RateLimitLayer::new(tiers, Extension::<UserId>::new())
+///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+///
+/// // The authentication inserts both.
+/// let request = Request::builder().extension(UserId(7)).extension(Plan::Pro).body(()).unwrap();
+/// let response = service.clone().oneshot(request).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""pro";q=50000;w=86400"#);
+///
+/// let request = Request::builder().extension(UserId(8)).extension(Plan::Free).body(()).unwrap();
+/// let response = service.oneshot(request).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""free";q=100;w=86400"#);
+/// # }
+/// ```
+#[must_use = "tiers limit nothing until a layer uses them"]
+pub struct TieredLimiters<T> {
+    limiters: LimiterTable,
+    by_tier: HashMap<T, Target>,
+    /// Applies to tiers that are not listed. Without a default it is the name of the tier's type.
+    default: Result<Target, &'static str>,
+    find: Find<T>,
+}
+
+type Find<T> = Box<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
+    /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
+    ///
+    /// The default, like the limiter of each tier, may be any [`LimiterSource`]: a
+    /// [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
+    pub fn new(default: impl Into<LimiterSource>) -> Self {
+        let mut tiers = Self::strict();
+        tiers.default = Ok(default.into().add_to(&mut tiers.limiters));
+        tiers
+    }
+
+    /// Creates tiers without a default limiter.
+    ///
+    /// A request whose tier is missing or not listed is answered with 500: the layer that inserts the
+    /// tier is missing, or is not outside of the rate limit.
+    pub fn strict() -> Self {
+        Self {
+            limiters: LimiterTable::default(),
+            by_tier: HashMap::new(),
+            default: Err(any::type_name::<T>()),
+            find: Box::new(|parts| parts.extensions.get().cloned()),
+        }
+    }
+
+    /// Adds a tier with its limiter.
+    pub fn tier(mut self, tier: T, limiter: impl Into<LimiterSource>) -> Self {
+        let target = limiter.into().add_to(&mut self.limiters);
+        self.by_tier.insert(tier, target);
+        self
+    }
+
+    /// Adds a tier without a limit.
+    pub fn exempt(mut self, tier: T) -> Self {
+        self.by_tier.insert(tier, Target::Exempt);
+        self
+    }
+
+    /// Finds the tier of a request by a closure, instead of by an extension of type `T`.
+    pub fn by(mut self, find: impl Fn(&Parts) -> Option<T> + Send + Sync + 'static) -> Self {
+        self.find = Box::new(find);
+        self
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
+    fn from(tiers: TieredLimiters<T>) -> Self {
+        let TieredLimiters { limiters, by_tier, default, find } = tiers;
+        let select = move |parts: &Parts| {
+            let listed = find(parts).and_then(|tier| by_tier.get(&tier).copied());
+            listed.map_or(default, Ok).map_err(|tier| {
+                KeyError::misconfigured(format!(
+                    "the request has no tier, or one without a limiter: the layer that inserts a `{tier}` must be outside the rate limit"
+                ))
+            })
+        };
+        Self { limiters, selector: Selector::By(Box::new(select)), labels: None }
+    }
+}
+
+impl<T> fmt::Debug for TieredLimiters<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TieredLimiters").field("limiters", &self.limiters).finish_non_exhaustive()
+    }
+}

@@ -1,9 +1,29 @@
-use std::fmt;
+use std::{
+    borrow::Cow,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use http::{Request, Response, request::Parts};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tollgate::KeySecret;
 use tower_layer::Layer;
+use tower_service::Service;
 
-use super::{builder::ReservationBuilder, service::ReservationService};
-use crate::{RateLimitLayer, key::BoxedKey, rejection::Problem};
+use super::{metered::MeteredReservation, options::ReservationBuilder};
+use crate::{
+    RateLimit, RateLimitLayer,
+    body::{GuardedBody, guard_response},
+    headers::{HeaderFormat, QuotaUnit},
+    key::{BoxedKey, KeyExtractor},
+    labels::MetricLabels,
+    rate_limit::{builder::RateLimitBuilder, future},
+    rejection::{Problem, Respond},
+};
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
@@ -79,5 +99,207 @@ impl<K, R> Clone for ReservationLayer<K, R> {
 impl<K, R> fmt::Debug for ReservationLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReservationLayer").field("layer", &self.layer).finish()
+    }
+}
+
+impl<K, R> ReservationBuilder<K, R> {
+    /// Exempts requests from the limit: see [`RateLimitBuilder::exempt`].
+    pub fn exempt(self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|builder| builder.exempt(exempt))
+    }
+
+    /// Inserts the [`Decisions`](crate::Decisions) into the extensions: see [`RateLimitBuilder::expose_decisions`].
+    pub fn expose_decisions(self, expose: bool) -> Self {
+        self.with(|builder| builder.expose_decisions(expose))
+    }
+
+    /// Turns shadow mode on or off: see [`RateLimitBuilder::shadow`].
+    pub fn shadow(self, is_shadow: bool) -> Self {
+        self.with(|builder| builder.shadow(is_shadow))
+    }
+
+    /// Sets the metric labels: see [`RateLimitBuilder::metric_labels`].
+    pub fn metric_labels(self, labels: MetricLabels) -> Self {
+        self.with(|builder| builder.metric_labels(labels))
+    }
+
+    /// Names the service and the method of a call for the log: see [`RateLimitBuilder::rpc_name`].
+    pub fn rpc_name(
+        self,
+        name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|builder| builder.rpc_name(name))
+    }
+
+    /// Sets the responder that builds rejections: see [`RateLimitBuilder::respond_with`].
+    pub fn respond_with<R2>(self, responder: R2) -> ReservationBuilder<K, R2> {
+        self.with(|builder| builder.respond_with(responder))
+    }
+
+    /// Selects the rate limit header format: see [`RateLimitBuilder::header_format`].
+    pub fn header_format(self, format: HeaderFormat) -> Self {
+        self.with(|builder| builder.header_format(format))
+    }
+
+    /// Selects several rate limit header formats: see [`RateLimitBuilder::header_formats`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if two formats have a rate limit header in common, such as `Ietf08` and `Ietf07`.
+    pub fn header_formats(self, formats: impl IntoIterator<Item = HeaderFormat>) -> Self {
+        self.with(|builder| builder.header_formats(formats))
+    }
+
+    /// Allows scripts in browsers to read the rate limit headers: see [`RateLimitBuilder::expose_headers`].
+    pub fn expose_headers(self, expose: bool) -> Self {
+        self.with(|builder| builder.expose_headers(expose))
+    }
+
+    /// Names the unit that the policies count: see [`RateLimitBuilder::quota_unit`].
+    pub fn quota_unit(self, unit: QuotaUnit) -> Self {
+        self.with(|builder| builder.quota_unit(unit))
+    }
+
+    /// Names the unit that each of these policies counts: see [`RateLimitBuilder::quota_units`].
+    pub fn quota_units<N>(self, units: impl IntoIterator<Item = (N, QuotaUnit)>) -> Self
+    where
+        N: Into<Cow<'static, str>>,
+    {
+        self.with(|builder| builder.quota_units(units))
+    }
+
+    /// Adds a digest of the key to the rate limit headers: see [`RateLimitBuilder::partition_key`].
+    pub fn partition_key(self, secret: KeySecret) -> Self {
+        self.with(|builder| builder.partition_key(secret))
+    }
+
+    /// Adds a random time to the time at which clients come back: see [`RateLimitBuilder::retry_jitter`].
+    pub fn retry_jitter(self, max: Duration) -> Self {
+        self.with(|builder| builder.retry_jitter(max))
+    }
+
+    /// Marks responses that were decided without the store: see [`RateLimitBuilder::mark_degraded`].
+    pub fn mark_degraded(self, mark: bool) -> Self {
+        self.with(|builder| builder.mark_degraded(mark))
+    }
+
+    /// Changes the options of the layer.
+    fn with<R2>(
+        self,
+        change: impl FnOnce(RateLimitBuilder<K, R>) -> RateLimitBuilder<K, R2>,
+    ) -> ReservationBuilder<K, R2> {
+        ReservationBuilder { builder: change(self.builder), estimate: self.estimate, options: self.options }
+    }
+}
+
+/// Limits the requests of an inner service, and settles their cost when their response bodies end.
+/// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) creates it.
+pub struct ReservationService<S, K = BoxedKey, R = Problem> {
+    inner: RateLimit<S, K, R>,
+}
+
+impl<S, K, R> ReservationService<S, K, R> {
+    pub(super) fn new(inner: RateLimit<S, K, R>) -> Self {
+        Self { inner }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        self.inner.get_ref()
+    }
+
+    /// Returns the inner service for changes.
+    pub fn get_mut(&mut self) -> &mut S {
+        self.inner.get_mut()
+    }
+
+    /// Removes the limit and returns the inner service.
+    pub fn into_inner(self) -> S {
+        self.inner.into_inner()
+    }
+}
+
+impl<S, K, R, ReqBody, ResBody> Service<Request<ReqBody>> for ReservationService<S, K, R>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    K: KeyExtractor,
+    R: Respond<ResBody>,
+    ReqBody: 'static,
+    ResBody: Body,
+{
+    type Response = Response<GuardedBody<ResBody, MeteredReservation>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, K, R, ReqBody>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<ReqBody>>::poll_ready(&mut self.inner, cx)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        ResponseFuture::new(self.inner.call(request))
+    }
+}
+
+impl<S: Clone, K, R> Clone for ReservationService<S, K, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<S: fmt::Debug, K, R> fmt::Debug for ReservationService<S, K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReservationService").field("inner", &self.inner).finish()
+    }
+}
+
+pin_project! {
+    /// Resolves to the response of a [`ReservationService`](crate::rate_limit::reservation::ReservationService).
+    ///
+    /// Dropping the future cancels the request. It is settled at what the meter has counted.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, K, R, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        inner: future::ResponseFuture<S, K, R, B>,
+    }
+}
+
+impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
+    pub(super) fn new(inner: future::ResponseFuture<S, K, R, B>) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, K, R, ReqBody, ResBody> Future for ResponseFuture<S, K, R, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    K: KeyExtractor,
+    R: Respond<ResBody>,
+    ReqBody: 'static,
+    ResBody: Body,
+{
+    type Output = Result<Response<GuardedBody<ResBody, MeteredReservation>>, S::Error>;
+
+    /// # Panics
+    ///
+    /// Panics when it is polled after it returned the response.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll_with(cx, |mut response, admission| {
+            let Some(admission) = admission else { return response.map(GuardedBody::unguarded) };
+            let reservation = admission.take_reservation();
+            admission.complete(&mut response);
+            match reservation {
+                Some(reservation) => guard_response(response, reservation),
+                None => response.map(GuardedBody::unguarded),
+            }
+        })
+    }
+}
+
+impl<S: Service<Request<B>>, K, R, B> fmt::Debug for ResponseFuture<S, K, R, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").field("inner", &self.inner).finish()
     }
 }

@@ -18,19 +18,13 @@
 //! Units that are counted after the end are not charged. A task that goes on without its client keeps the
 //! [`MeteredReservation`] of a [`HandlerLimiter`](crate::HandlerLimiter) itself.
 
-mod builder;
-mod future;
 mod handler;
 mod layer;
-mod layer_options;
 mod metered;
 mod options;
-mod service;
 
-pub use builder::ReservationBuilder;
-pub use future::ResponseFuture;
 pub use handler::HandlerReserve;
-pub use layer::ReservationLayer;
+pub use layer::{ReservationLayer, ReservationService, ResponseFuture};
 pub use metered::MeteredReservation;
+pub use options::ReservationBuilder;
 pub(crate) use options::{EstimateOf, ReserveOptions};
-pub use service::ReservationService;

@@ -10,10 +10,9 @@ use crate::{
     key::{KeyError, KeyExtractor},
     metrics::LabelIndex,
     rate_limit::{
-        answer::{Admission, RequestContext, Verdict},
+        future::{Admission, RequestContext, Verdict},
         handler::Judge,
-        limit::LimitRef,
-        options::CostOf,
+        limit::{CostOf, LimitRef},
         reservation::ReserveOptions,
     },
     rejection::Respond,

@@ -15,10 +15,9 @@ use crate::{
     metrics::LabelIndex,
     outer_wait::OuterWait,
     rate_limit::{
-        answer::{Admission, Extras, Step, Verdict},
+        future::{Admission, Extras, Step, Verdict},
         joint::{JointDecision, after_queues},
-        options::CostOf,
-        profile::Profile,
+        limit::{CostOf, Profile},
     },
     rejection::{Reason, Rejection, Respond},
 };

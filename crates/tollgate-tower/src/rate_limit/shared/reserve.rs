@@ -10,7 +10,7 @@ use crate::{
     key::{KeyError, KeyExtractor},
     metrics::LabelIndex,
     rate_limit::{
-        answer::{RequestContext, Step, Verdict},
+        future::{RequestContext, Step, Verdict},
         limit::LimitRef,
         reservation::{MeteredReservation, ReserveOptions},
     },

@@ -3,7 +3,7 @@
 //! The state is that of a [fixed window](super::fixed_window): the start of the period and the units spent in it. The
 //! calendar of the policy tells the end of the period, which keeps the state as small as the others.
 
-use super::{fixed_window::State, level::Words};
+use super::{fixed_window::State, numbers::Words};
 use crate::{Policy, model::calendar::Periods};
 
 /// Brings the state to the current period. `periods` are those around the current time.

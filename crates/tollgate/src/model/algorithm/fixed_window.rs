@@ -1,6 +1,6 @@
 //! One counter per window. The window is aligned to the clock, opens with the first request, or is a period of a calendar.
 
-use super::level::{Numbers, Words};
+use super::numbers::{Numbers, Words};
 use crate::{Quota, model::cost::Ask};
 
 /// A window and the units spent in it.

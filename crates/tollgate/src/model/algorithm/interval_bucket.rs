@@ -2,7 +2,7 @@
 
 use super::{
     debt::{MARK, MOST_BURSTS},
-    level::{Numbers, Words},
+    numbers::{Numbers, Words},
 };
 use crate::{
     Quota,

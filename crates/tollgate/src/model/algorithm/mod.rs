@@ -26,7 +26,6 @@ mod debt;
 mod fixed_window;
 mod interval_bucket;
 mod kind;
-mod level;
 mod numbers;
 mod sliding_buckets;
 mod sliding_log;
@@ -44,8 +43,7 @@ pub(crate) use debt::MARK;
 #[cfg(feature = "redis")]
 pub(crate) use debt::most as most_spent;
 pub use kind::Algorithm;
-pub(crate) use level::{Numbers, PolicyLevel, Words};
-pub(crate) use numbers::{delay_us, numbers};
+pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, numbers};
 #[cfg(feature = "redis")]
 pub(crate) use numbers::{later, lowered, unspent};
 pub(crate) use sliding_buckets::Buckets;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::level::Words;
+use super::numbers::Words;
 use crate::{Quota, model::cost::Ask};
 
 /// The layout of the buckets in a window.

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::level::Words;
+use super::numbers::Words;
 use crate::{Quota, model::cost::Ask};
 
 /// The admitted units. `None` is a fresh state.

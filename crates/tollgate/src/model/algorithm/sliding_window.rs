@@ -8,7 +8,7 @@
 use super::debt::MARK;
 use super::{
     debt::MOST_BURSTS,
-    level::{Numbers, Words},
+    numbers::{Numbers, Words},
 };
 use crate::{Quota, model::cost::Ask};
 

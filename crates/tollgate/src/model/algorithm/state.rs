@@ -7,7 +7,7 @@ use super::stored::Value;
 use super::{
     debt, fixed_window, interval_bucket,
     kind::Algorithm,
-    level::{PolicyLevel, Words},
+    numbers::{PolicyLevel, Words},
     sliding_buckets, sliding_log, sliding_window, token_bucket,
     trace::Traced,
 };

@@ -11,7 +11,7 @@ use std::ptr;
 use super::{
     debt::{MARK, MOST_BURSTS},
     kind::Algorithm,
-    level::{Numbers, Words},
+    numbers::{Numbers, Words},
 };
 use crate::{
     Policy, Quota,

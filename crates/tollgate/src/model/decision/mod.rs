@@ -1,17 +1,10 @@
 mod branch;
-mod denied;
-mod key_state;
-mod policy_state;
 #[cfg(feature = "test-util")]
 mod scripted;
 
 use std::{fmt, time::Duration};
 #[cfg(feature = "redis")]
 use std::{sync::LazyLock, time::Instant};
-
-pub use denied::Denied;
-pub use key_state::KeyState;
-pub use policy_state::PolicyState;
 
 use crate::{
     Algorithm, Cost, ErrorKind, Policy, PolicySet,
@@ -340,6 +333,252 @@ impl fmt::Debug for Decision {
             .field("allowed", &self.is_allowed())
             .field("degraded", &self.degraded())
             .field("cost", &self.cost.units())
+            .field("states", &self.states().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Describes one policy for a key at the moment of a decision, after the charge if there was one.
+#[derive(Clone, Copy)]
+pub struct PolicyState<'a> {
+    policy: &'a Policy,
+    is_exceeded: bool,
+    numbers: Numbers,
+    delay_us: u64,
+    cost: u64,
+}
+
+impl<'a> PolicyState<'a> {
+    fn new(policy: &'a Policy, is_exceeded: bool, numbers: Numbers, delay_us: u64, cost: u64) -> Self {
+        Self { policy, is_exceeded, numbers, delay_us, cost }
+    }
+
+    /// Returns the policy.
+    #[must_use]
+    pub fn policy(&self) -> &'a Policy {
+        self.policy
+    }
+
+    /// Returns whether this policy denies the request.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded
+    }
+
+    /// Returns the units that the request spends from this policy, or would have spent.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        Cost::new(self.cost)
+    }
+
+    /// Returns how many more requests of cost one would pass at this instant.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.numbers.remaining
+    }
+
+    /// Returns how long until the denied request would fit, if no other request spends.
+    ///
+    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded) and the quota does not
+    /// [block](crate::Quota::is_blocked).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        // A state that another program wrote may deny although the arithmetic finds no wait.
+        let can_wait = self.is_exceeded && !self.policy.quota_ref().is_blocked();
+        can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
+    }
+
+    /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it went.
+    ///
+    /// Zero for a denial, and for a policy that is neither a [queue](crate::Algorithm::LeakyBucket) nor in debt.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
+    }
+
+    /// Returns how long until the whole burst is available, if no request spends.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.numbers.reset_us)
+    }
+
+    /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero when nothing is
+    /// spent. This is the `t` of the `RateLimit` header field.
+    #[must_use]
+    pub fn more_after(&self) -> Duration {
+        Duration::from_micros(self.numbers.more_us)
+    }
+}
+
+impl fmt::Debug for PolicyState<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyState")
+            .field("policy", &self.policy.name())
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("reset_after", &self.reset_after())
+            .finish()
+    }
+}
+
+/// Reports a denied request as an error, from [`Decision::into_result`].
+///
+/// The message names the policy that denies and the wait. It does not contain the key.
+#[derive(Clone, Debug)]
+pub struct Denied(Box<Decision>);
+
+impl Decision {
+    /// Turns a denial into an error, so that `?` ends the work on a denied request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// async fn send(limiter: &Limiter) -> Result<&'static str, Box<dyn std::error::Error>> {
+    ///     limiter.check("acme").await?.into_result()?;
+    ///     Ok("sent")
+    /// }
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("mail", Quota::per_day(1)));
+    /// assert_eq!(send(&limiter).await.unwrap(), "sent");
+    /// let denied = send(&limiter).await.unwrap_err();
+    /// assert!(denied.to_string().starts_with("rate limit mail exceeded, retry after"));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], which holds the decision, when the request is denied.
+    pub fn into_result(self) -> Result<(), Denied> {
+        if self.is_allowed() { Ok(()) } else { Err(Denied(Box::new(self))) }
+    }
+}
+
+impl Denied {
+    /// Returns the decision that denied the request.
+    #[must_use = "this only returns the decision"]
+    pub fn decision(&self) -> &Decision {
+        &self.0
+    }
+
+    /// Returns how long until the same request would pass, if no other request spends from this key.
+    ///
+    /// `None` when a policy [blocks](Decision::is_blocked). Any other denial has a wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after()
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_blocked() {
+            let name = self.0.binding().map_or("", |state| state.policy().name());
+            return write!(f, "rate limit {name} blocks all requests");
+        }
+        f.write_str("rate limit")?;
+        if let Some(state) = self.0.binding() {
+            write!(f, " {}", state.policy().name())?;
+        }
+        f.write_str(" exceeded")?;
+        match self.retry_after() {
+            Some(wait) => write!(f, ", retry after {wait:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// Describes what every policy has left for a key, from [`Limiter::peek`](crate::Limiter::peek) or
+/// [`Limiter::peek_cost`](crate::Limiter::peek_cost). Nothing was spent.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+/// let state = limiter.peek("acme").await?;
+/// assert_eq!(state.state("api").unwrap().remaining(), 10);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct KeyState(Decision);
+
+impl KeyState {
+    pub(crate) fn new(look: Decision) -> Self {
+        Self(look.uncharged())
+    }
+
+    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it would
+    /// be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));
+    /// let _ = limiter.check_cost("acme", Cost::new(99)).await?;
+    /// let state = limiter.peek_cost("acme", Cost::new(2)).await?;
+    /// assert_eq!(state.retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after()
+    }
+
+    /// Returns the state of every policy, in the order of the set. Empty in an outage with
+    /// [`Outage::Open`](crate::Outage::Open).
+    #[must_use]
+    pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
+        self.0.states()
+    }
+
+    /// Returns the state of the policy with this name.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
+        self.0.state(name)
+    }
+
+    /// Returns the policy with the smallest remaining share of its burst.
+    #[must_use]
+    pub fn binding(&self) -> Option<PolicyState<'_>> {
+        self.0.binding()
+    }
+
+    /// Returns the delay that an allowed request would be told if it came now: the wait for its turn in every
+    /// [queue](crate::Algorithm::LeakyBucket) of the set.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.0.delay()
+    }
+
+    /// Returns the policies.
+    #[must_use]
+    pub fn policies(&self) -> &PolicySet {
+        self.0.policies()
+    }
+
+    /// Returns why the store did not answer. `None` when it did.
+    #[must_use]
+    pub fn degraded(&self) -> Option<ErrorKind> {
+        self.0.degraded()
+    }
+
+    /// Returns whether the [`Outage`](crate::Outage) answered instead of the store.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.0.is_degraded()
+    }
+}
+
+impl fmt::Debug for KeyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyState")
+            .field("degraded", &self.degraded())
             .field("states", &self.states().collect::<Vec<_>>())
             .finish()
     }

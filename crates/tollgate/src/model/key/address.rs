@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Key, tables::OCTETS};
+use super::{Key, OCTETS};
 
 impl Key {
     /// Creates a key of the network of an address: its first `prefix` bits.

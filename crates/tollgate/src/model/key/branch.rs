@@ -2,10 +2,7 @@
 
 use std::{slice, sync::Arc};
 
-use super::{
-    Key, LongKey,
-    text::{LONG, MAX_BRANCHES},
-};
+use super::{Key, LONG, LongKey, MAX_BRANCHES};
 
 /// Stands between two branches. No level contains it, so the text of a key shows its branches.
 const SEPARATOR: u8 = b'^';

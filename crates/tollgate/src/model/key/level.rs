@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Key, LongKey,
-    text::{Buffer, INLINE_BYTES, LONG, LONG_BYTES, MAX_LEVELS},
-};
+use super::{Buffer, INLINE_BYTES, Key, LONG, LONG_BYTES, LongKey, MAX_LEVELS};
 
 /// Stands between two levels. No level contains it, so the text of a key shows its levels.
 const SEPARATOR: u8 = b'>';

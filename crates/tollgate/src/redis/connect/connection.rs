@@ -10,9 +10,8 @@ use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::time::Instant;
 
 use super::{
-    address::Address,
     dial_state::Numbered,
-    dialer::Opened,
+    dialer::{Address, Opened},
     pool::LentConnection,
     wire::{Driver, Wire},
 };

@@ -14,6 +14,7 @@ use tokio::{
 #[cfg(feature = "tls")]
 use super::tls::Certificates;
 use super::wire::{Driver, Watched, Wire};
+use crate::{Error, redis::protocol};
 
 /// Opens connections to one server.
 pub(in crate::redis) struct Dialer {
@@ -126,4 +127,75 @@ async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStr
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     socket.set_tcp_user_timeout(settings.user_timeout())?;
     Ok(stream)
+}
+
+/// Names a server: host and port.
+pub(in crate::redis) type Address = (String, u16);
+
+/// Holds the settings for servers whose addresses become known at run time, from Sentinels or from a cluster.
+pub(in crate::redis) struct ConnectionTemplate {
+    pub(in crate::redis) info: ConnectionInfo,
+    #[cfg(feature = "tls")]
+    pub(in crate::redis) tls: Certificates,
+}
+
+impl ConnectionTemplate {
+    /// Returns the dialer for the server at this address.
+    pub(in crate::redis) fn dialer(&self, (host, port): &Address) -> Result<Dialer, Error> {
+        let (host, port) = (host.clone(), *port);
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let info = self.info.clone().set_addr(addr);
+        #[cfg(feature = "tls")]
+        if let Some(client) = self.tls.client(&info, false)? {
+            return Ok(Dialer::new(client).with_certificates(&self.tls));
+        }
+        Client::open(info).map(Dialer::new).map_err(|error| protocol::error(&error))
+    }
+}
+
+/// A socket that knows whether its peer has closed it.
+pub(super) trait Socket {
+    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
+    fn is_closed_by_peer(&self) -> bool;
+}
+
+impl Socket for TcpStream {
+    fn is_closed_by_peer(&self) -> bool {
+        has_hung_up(self)
+    }
+}
+
+#[cfg(unix)]
+impl Socket for tokio::net::UnixStream {
+    fn is_closed_by_peer(&self) -> bool {
+        has_hung_up(self)
+    }
+}
+
+#[cfg(test)]
+impl Socket for tokio::io::DuplexStream {
+    fn is_closed_by_peer(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut sockets, Some(&at_once)).is_ok()
+        && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Returns `false`: other systems do not tell. A read finds out there.
+#[cfg(not(target_os = "linux"))]
+fn has_hung_up<S>(_: &S) -> bool {
+    false
 }

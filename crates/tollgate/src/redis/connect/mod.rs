@@ -1,6 +1,5 @@
 //! Connections: where they come from, and the one that all checks share.
 
-mod address;
 mod connection;
 mod dial_state;
 mod dialer;
@@ -8,15 +7,13 @@ mod keeper;
 mod pool;
 mod sentinel;
 mod shared;
-mod socket;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;
 
-pub(in crate::redis) use address::{Address, ConnectionTemplate};
 pub(in crate::redis) use connection::Connection;
 pub(in crate::redis) use dial_state::Numbered;
-pub(in crate::redis) use dialer::Dialer;
+pub(in crate::redis) use dialer::{Address, ConnectionTemplate, Dialer};
 pub(in crate::redis) use pool::Pool;
 pub(in crate::redis) use sentinel::{MasterWatch, Sentinels};
 pub(in crate::redis) use shared::{ConnectionSource, SharedConnection};

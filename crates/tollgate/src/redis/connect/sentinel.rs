@@ -16,10 +16,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{
-    address::{Address, ConnectionTemplate},
-    dialer::Opened,
-};
+use super::dialer::{Address, ConnectionTemplate, Opened};
 use crate::{Error, ErrorKind, redis::protocol};
 
 /// Finds the master through its Sentinels.

@@ -11,10 +11,9 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    address::Address,
     connection::Connection,
     dial_state::{Dial, DialState, Lookup, Numbered},
-    dialer::{Dialer, Opened},
+    dialer::{Address, Dialer, Opened},
     keeper::{Keeper, Kept},
     pool::Pool,
     sentinel::Sentinels,

@@ -17,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::socket::Socket;
+use super::dialer::Socket;
 
 /// Records the bytes, the answers and the end of one connection.
 ///

@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     batch::{self, AnsweredBatch, Batch},
+    dispatcher::Inbox,
     group::Group,
-    inbox::Inbox,
     queue::Waiting,
     request::QueuedCheck,
     window::Ticket,

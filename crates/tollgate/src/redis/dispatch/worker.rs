@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     batch::{self, Batch, BatchLimit},
-    inbox::Inbox,
+    dispatcher::Inbox,
     load::SpeedMeter,
     request::overloaded,
     sent::SentBatches,

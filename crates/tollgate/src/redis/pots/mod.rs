@@ -7,10 +7,426 @@
 //! | `charges.rs` | the times at which the server has charged units that were spent here |
 //! | `trip.rs` | what a call of a leased key takes from its entry, and what its answer brings |
 
-mod charges;
-mod entry;
-mod table;
-mod trip;
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
 
-pub(in crate::redis) use table::{Holder, Pots};
-pub(in crate::redis) use trip::Trip;
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use crate::{
+    Check, CheckFuture, Clock, Cost, Decision, Key, Lease, PolicySet,
+    model::{
+        algorithm::lowered,
+        cost::ChargeRef,
+        lease::{Demand, Grant, LeaseCounts, Pot, Report},
+        policy_levels::PolicyLevels,
+    },
+};
+
+/// Holds the times at which the server has charged units that were spent here, by its clock.
+///
+/// Units are charged with the next report, or at the end of their generation. A refund has to name that time: a log and
+/// sliding buckets return units that were charged at it, and a window those that were charged in it.
+#[derive(Debug, Default)]
+struct Charges {
+    /// The latest times, in the order of the reports.
+    times_us: VecDeque<u64>,
+    /// The latest time that was forgotten.
+    forgotten_us: u64,
+}
+
+/// The number of times that are remembered.
+const MOST_CHARGES: usize = 16;
+
+impl Charges {
+    /// Adds a time at which units were charged.
+    fn add(&mut self, charged_us: u64) {
+        if self.times_us.len() == MOST_CHARGES {
+            self.forgotten_us = self.times_us.pop_front().map_or(0, |oldest_us| self.forgotten_us.max(oldest_us));
+        }
+        self.times_us.push_back(charged_us);
+    }
+
+    /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one after. `None` when it was not
+    /// charged yet, or when nobody remembers.
+    fn of(&self, spent_us: u64) -> Option<u64> {
+        let later = self.times_us.iter().copied().filter(|&charged_us| charged_us >= spent_us);
+        later.min().filter(|_| spent_us > self.forgotten_us)
+    }
+}
+
+/// Holds what this process knows of a key and a set of leased policies.
+struct Entry {
+    hash: u64,
+    key: Key,
+    policies: PolicySet,
+    pot: Pot,
+    demand: Demand,
+    /// The times at which the server has charged units that were spent here.
+    charges: Charges,
+    seen: Option<Seen>,
+    asked_us: u64,
+    /// The checks since the entries of the shard were last thinned out.
+    checks: u32,
+}
+
+/// The answer to the last trip.
+struct Seen {
+    levels: PolicyLevels,
+    at_us: u64,
+    /// The time of the answer by the clock of this process.
+    here_us: u64,
+}
+
+impl Entry {
+    fn new(hash: u64, check: &Check<'_>, now_us: u64) -> Self {
+        Self {
+            hash,
+            key: check.key.clone(),
+            policies: check.policies.clone(),
+            pot: Pot::default(),
+            demand: Demand::new(now_us),
+            charges: Charges::default(),
+            seen: None,
+            asked_us: now_us,
+            checks: 0,
+        }
+    }
+
+    fn is_of(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.key == *key && self.policies.is_same(policies)
+    }
+
+    /// Counts a check, whether it is admitted or not.
+    fn count(&mut self, now_us: u64, units: u64) {
+        self.demand.count(units);
+        self.asked_us = now_us;
+        self.checks = self.checks.saturating_add(1);
+    }
+
+    /// Decides a check by units of the pot, if it holds as many.
+    fn decide(&mut self, policies: &PolicySet, charge: ChargeRef<'_>, now_us: u64) -> Option<Decision> {
+        let at_us = self.seen.as_ref()?.server_us(now_us);
+        self.pot.spend(now_us, charge.cost.units())?;
+        Some(Decision::from_levels(policies, self.levels(now_us), charge, at_us).marked_leased())
+    }
+
+    /// Notes the answer to a trip.
+    fn note(&mut self, decision: &Decision, here_us: u64) {
+        self.seen = Some(Seen { levels: decision.levels().clone(), at_us: decision.at_us(), here_us });
+    }
+
+    /// Returns the shortest terms of the policies.
+    fn lease(&self) -> Lease {
+        self.policies.iter().filter_map(|policy| policy.lease()).min_by_key(|lease| lease.length()).unwrap_or_default()
+    }
+
+    /// Returns whether the key was not asked for during a part of a generation.
+    fn is_idle(&self, now_us: u64, [numerator, denominator]: [u64; 2]) -> bool {
+        self.asked_us + self.lease().generation_us() * numerator / denominator <= now_us
+    }
+
+    /// Returns the levels that a leased decision tells: those of the last trip, with no more units left than this process
+    /// holds. Other replicas may have spent all others.
+    fn levels(&self, now_us: u64) -> PolicyLevels {
+        let held = self.pot.held(now_us);
+        let Some(seen) = &self.seen else { return PolicyLevels::new() };
+        let passed_us = now_us.saturating_sub(seen.here_us);
+        seen.levels.map(&self.policies, |_, policy, level| lowered(policy, level, seen.at_us, passed_us, held))
+    }
+}
+
+impl Seen {
+    /// Returns about the time of the server.
+    fn server_us(&self, now_us: u64) -> u64 {
+        self.at_us + now_us.saturating_sub(self.here_us)
+    }
+}
+
+/// Connects a check that makes a trip with the pots, when its call is composed and when it is answered.
+#[derive(Clone, Debug)]
+pub(in crate::redis) struct Trip {
+    pots: Arc<Pots>,
+    /// The time of the check, which is no later than the sending of its call.
+    at_us: u64,
+    /// Tells whether the trip is made to return units.
+    gives_back: bool,
+    /// For each report of the call, the time at which its units lapse at the server.
+    lapses_us: Arc<Mutex<SmallVec<[u64; 2]>>>,
+}
+
+impl Trip {
+    /// Makes the trip of a check of this time.
+    pub(in crate::redis) fn new(pots: &Arc<Pots>, at_us: u64) -> Self {
+        Self { pots: Arc::clone(pots), at_us, gives_back: false, lapses_us: Arc::default() }
+    }
+
+    /// Makes the trip that returns the units of a key.
+    pub(in crate::redis) fn to_release(pots: &Arc<Pots>) -> Self {
+        Self { gives_back: true, ..Self::new(pots, pots.now_us()) }
+    }
+
+    /// Takes the reports of a key for the call that is composed now, and returns the number of units that it wants.
+    ///
+    /// A report that was taken is not sent again, whatever becomes of the call.
+    pub(in crate::redis) fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
+        let now_us = self.pots.now_us();
+        let mut shard = self.pots.lock(hash);
+        let (entry, counts) = shard.find(policies, key, hash);
+        let Some(entry) = entry else { return (Vec::new(), 0) };
+        let want = if self.gives_back { 0 } else { entry.demand.want(now_us, entry.lease()) };
+        let reports = entry.pot.take_reports(now_us, self.gives_back);
+        counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
+        counts.lapsed += entry.pot.take_lapsed();
+        *self.lapses_us() = reports.iter().filter_map(|report| lapse_us(policies, report)).collect();
+        (reports, want)
+    }
+
+    /// Notes the answer to the call: the last decision on the key, and the units that were granted.
+    pub(in crate::redis) fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
+        let here_us = self.pots.now_us();
+        let mut shard = self.pots.lock(hash);
+        let (entry, counts) = shard.find(decision.policies(), key, hash);
+        let Some(entry) = entry else { return };
+        entry.note(decision, here_us);
+        // Units that have lapsed before the report came were charged then.
+        self.lapses_us().drain(..).for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
+        if let Some(grant) = grant {
+            counts.granted += grant.units;
+            entry.pot.add(self.at_us, grant);
+        }
+    }
+
+    /// A panic cannot leave a partial list behind this lock, so a poisoned lock is used as it is.
+    fn lapses_us(&self) -> MutexGuard<'_, SmallVec<[u64; 2]>> {
+        self.lapses_us.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the time at which units of a report lapse: the end of the generation after the one of their grant.
+fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
+    let terms = policies.iter().filter_map(|policy| policy.lease()).zip(&report.stamps);
+    terms.map(|(lease, stamp)| (stamp.generation + 2).saturating_mul(lease.generation_us())).min()
+}
+
+/// Holds the units that this process was granted, by key and policies.
+///
+/// A key has an entry while it is asked for. A lookup takes one lock of 64.
+pub(in crate::redis) struct Pots {
+    shards: Box<[Mutex<Shard>]>,
+    /// Goes on while the system sleeps: the server's clock does.
+    clock: Clock,
+    /// The time at which the next shard is swept.
+    sweep_us: AtomicU64,
+    next_swept: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashTable<Entry>,
+    counts: LeaseCounts,
+    /// The time at which the entries were last thinned out.
+    thinned_us: u64,
+}
+
+/// Names a key of which this process holds units.
+#[derive(Clone, Debug)]
+pub(in crate::redis) struct Holder {
+    pub(in crate::redis) policies: PolicySet,
+    pub(in crate::redis) key: Key,
+}
+
+const SHARDS: usize = 64;
+
+/// The most entries of a shard. Keys beyond are not leased.
+const MOST: usize = 512;
+
+/// The least time between two sweeps, and between two times at which a full shard is thinned out.
+const PAUSE_US: u64 = 20_000;
+
+impl Pots {
+    pub(in crate::redis) fn new(clock: Clock) -> Arc<Self> {
+        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
+        Arc::new(Self { shards, clock, sweep_us: AtomicU64::new(0), next_swept: AtomicUsize::new(0) })
+    }
+
+    /// Spends the cost of a check from the units of its key. Otherwise the check needs a trip, and the error is its time.
+    ///
+    /// A check with a tag makes a trip, because the log at the server stores the tag. So does one with different costs.
+    pub(in crate::redis) fn spend(&self, check: &Check<'_>, hash: u64) -> Result<CheckFuture, u64> {
+        let now_us = self.now_us();
+        let charge = check.charge();
+        let can_lease = charge.each.is_none() && check.tag.is_empty() && charge.cost > Cost::ZERO;
+        let mut shard = self.lock(hash);
+        match shard.find(check.policies, check.key, hash) {
+            (Some(entry), counts) => {
+                entry.count(now_us, charge.cost.units());
+                let decided = if can_lease { entry.decide(check.policies, charge, now_us) } else { None };
+                if let Some(decision) = decided {
+                    counts.trips_saved += 1;
+                    drop(shard);
+                    return Ok(CheckFuture::ready(Ok(decision)));
+                }
+            }
+            (None, _) if can_lease => shard.insert(hash, check, now_us),
+            (None, _) => {}
+        }
+        Err(now_us)
+    }
+
+    /// Returns whether this process holds the cost of a check in units of its key.
+    pub(in crate::redis) fn hold(&self, check: &Check<'_>, hash: u64) -> bool {
+        let now_us = self.now_us();
+        let mut shard = self.lock(hash);
+        let entry = shard.find(check.policies, check.key, hash).0;
+        check.each.is_none() && entry.is_some_and(|entry| entry.pot.covers(now_us, check.cost.units()))
+    }
+
+    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has to refund
+    /// them, and the error is the time at which it has charged them, as far as it is known.
+    pub(in crate::redis) fn refund(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        hash: u64,
+        units: u64,
+        spent_us: u64,
+    ) -> Result<(), u64> {
+        let now_us = self.now_us();
+        let mut shard = self.lock(hash);
+        let entry = shard.find(policies, key, hash).0.ok_or(spent_us)?;
+        match entry.pot.refund(now_us, units) {
+            Some(_) => Ok(()),
+            None => Err(entry.charges.of(spent_us).unwrap_or(spent_us)),
+        }
+    }
+
+    /// Forgets the units of a key, because its states were removed.
+    pub(in crate::redis) fn clear(&self, key: &Key, hash: u64) {
+        self.lock(hash).retain(|entry| entry.key != *key);
+    }
+
+    /// Sweeps one shard, unless another was swept a moment ago: drops the entries that nobody has asked for during two
+    /// generations, and lists the holders of units that nobody has asked for during half a generation.
+    #[inline]
+    pub(in crate::redis) fn sweep(&self, now_us: u64) -> Vec<Holder> {
+        let due_us = self.sweep_us.load(Ordering::Relaxed);
+        let next_us = now_us + PAUSE_US;
+        if now_us < due_us
+            || self.sweep_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return Vec::new();
+        }
+        let mut shard = self.lock_at(self.next_swept.fetch_add(1, Ordering::Relaxed));
+        shard.retain(|entry| !entry.is_idle(now_us, [2, 1]));
+        shard.holders(now_us, |entry| entry.is_idle(now_us, [1, 2])).collect()
+    }
+
+    /// Lists all keys of which this process holds units.
+    pub(in crate::redis) fn holders(&self) -> Vec<Holder> {
+        let now_us = self.now_us();
+        (0..SHARDS).flat_map(|at| self.lock_at(at).holders(now_us, |_| true).collect::<Vec<_>>()).collect()
+    }
+
+    /// Counts what became of the leased units.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn counts(&self) -> LeaseCounts {
+        let now_us = self.now_us();
+        let mut sum = LeaseCounts::default();
+        for at in 0..SHARDS {
+            let shard = self.lock_at(at);
+            sum.add(&shard.counts);
+            sum.held += shard.entries.iter().map(|entry| entry.pot.held(now_us)).sum::<u64>();
+        }
+        sum
+    }
+
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        self.lock_at((hash >> 32) as usize)
+    }
+
+    /// A panic cannot leave a partial entry behind this lock, so a poisoned lock is used as it is.
+    fn lock_at(&self, at: usize) -> MutexGuard<'_, Shard> {
+        self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shard {
+    /// Returns the entry of a key, and the counts of the shard.
+    fn find(&mut self, policies: &PolicySet, key: &Key, hash: u64) -> (Option<&mut Entry>, &mut LeaseCounts) {
+        (self.entries.find_mut(hash, |entry| entry.is_of(policies, key)), &mut self.counts)
+    }
+
+    /// Adds the entry of a key, if there is room.
+    fn insert(&mut self, hash: u64, check: &Check<'_>, now_us: u64) {
+        if self.entries.len() >= MOST && self.thinned_us + PAUSE_US <= now_us {
+            self.thinned_us = now_us;
+            // A flood of keys that are asked for once must not keep out those that are asked for often.
+            self.retain(|entry| std::mem::take(&mut entry.checks) > 1 || entry.pot.held(now_us) > 0);
+        }
+        if self.entries.len() < MOST {
+            let mut entry = Entry::new(hash, check, now_us);
+            entry.count(now_us, check.charge().cost.units());
+            self.entries.insert_unique(hash, entry, |entry| entry.hash);
+        }
+    }
+
+    /// Drops entries. Their units lapse at the server.
+    fn retain(&mut self, mut is_kept: impl FnMut(&mut Entry) -> bool) {
+        self.entries.retain(|entry| {
+            let kept = is_kept(entry);
+            if !kept {
+                entry.pot.clear();
+            }
+            self.counts.lapsed += entry.pot.take_lapsed();
+            kept
+        });
+    }
+
+    fn holders(&self, now_us: u64, mut is_listed: impl FnMut(&Entry) -> bool) -> impl Iterator<Item = Holder> {
+        let holds = move |entry: &&Entry| entry.pot.held(now_us) > 0 && is_listed(entry);
+        self.entries
+            .iter()
+            .filter(holds)
+            .map(|entry| Holder { policies: entry.policies.clone(), key: entry.key.clone() })
+    }
+}
+
+impl fmt::Debug for Pots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pots").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod charges_tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_was_charged_at_the_first_time_after_it_was_spent() {
+        let mut charges = Charges::default();
+        assert_eq!(charges.of(5), None);
+        [30, 10, 20].into_iter().for_each(|at_us| charges.add(at_us));
+        assert_eq!(
+            [5, 10, 11, 25, 31].map(|spent_us| charges.of(spent_us)),
+            [Some(10), Some(10), Some(20), Some(30), None]
+        );
+    }
+
+    #[test]
+    fn a_time_that_was_forgotten_is_not_replaced_by_a_later_one() {
+        let mut charges = Charges::default();
+        (1..=MOST_CHARGES as u64 + 1).for_each(|at| charges.add(at * 10));
+        assert_eq!([9, 10, 11].map(|spent_us| charges.of(spent_us)), [None, None, Some(20)]);
+    }
+}

@@ -1,8 +1,391 @@
 //! The processes with the same limits count themselves.
 
-mod counter;
-mod task;
-mod window;
+#[cfg(feature = "metrics")]
+use std::sync::atomic::AtomicU64;
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-pub(in crate::redis) use counter::{Counts, ReplicaCounter};
-pub(in crate::redis) use task::{add_call, key_text, start};
+use redis::{Cmd, Value};
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    time::{Instant, timeout},
+};
+
+#[cfg(feature = "metrics")]
+use crate::clock::micros;
+use crate::{
+    Deadline, Error, ErrorKind, Key, ReplicaGroup, random,
+    redis::{backend::Backend, protocol::Script, server::Server},
+    store::{ReplicaCount, WeakReplicaCount, answer_by},
+};
+
+/// The most groups of a store. One call counts all of them. Limits beyond have one group together.
+const MAX_GROUPS: usize = 32;
+
+/// Holds the numbers of processes that a store counted last, one for each group, and knows whether a task counts.
+pub(in crate::redis) struct ReplicaCounter {
+    /// Tells whether a number is wanted and no task counts. Read with each check.
+    needs_task: AtomicBool,
+    state: Mutex<State>,
+    /// Wakes the task when the store is dropped, and when a group is added.
+    changed: Arc<Notify>,
+    /// The time of the last call in microseconds, 0 before the first one.
+    #[cfg(feature = "metrics")]
+    round_trip_us: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Each is alive as long as a limiter wants it.
+    counts: Vec<(ReplicaGroup, WeakReplicaCount)>,
+    has_task: bool,
+}
+
+/// Has servers, and counts the processes that use them.
+pub(in crate::redis) trait Counts: Send + Sync + 'static {
+    fn backend(&self) -> &Backend;
+    fn counter(&self) -> &ReplicaCounter;
+}
+
+impl ReplicaCounter {
+    pub(in crate::redis) fn new() -> Self {
+        Self {
+            needs_task: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Arc::default(),
+            #[cfg(feature = "metrics")]
+            round_trip_us: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns whether a task has to be started.
+    #[inline]
+    pub(in crate::redis) fn needs_task(&self) -> bool {
+        self.needs_task.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of a group, which is wanted from now on.
+    pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> ReplicaCount {
+        let mut state = self.lock();
+        let wanted = state.wanted();
+        let find = |group| wanted.iter().find(|(wanted, _)| *wanted == group).map(|(_, count)| count.clone());
+        let group = if find(group).is_some() || wanted.len() < MAX_GROUPS { group } else { ReplicaGroup::FURTHER };
+        let count = find(group).unwrap_or_else(|| {
+            let count = ReplicaCount::new();
+            state.counts.push((group, count.downgrade()));
+            if state.has_task {
+                self.changed.notify_one();
+            }
+            count
+        });
+        self.needs_task.store(!state.has_task, Ordering::Relaxed);
+        count
+    }
+
+    /// Returns whether the caller has to start the task that counts.
+    fn begin_task(&self) -> bool {
+        let mut state = self.lock();
+        let begins = !state.has_task && !state.wanted().is_empty();
+        state.has_task |= begins;
+        self.needs_task.store(false, Ordering::Relaxed);
+        begins
+    }
+
+    /// Returns the numbers that are wanted. When there is none, the task is over.
+    fn wanted(&self) -> Vec<(ReplicaGroup, ReplicaCount)> {
+        let mut state = self.lock();
+        let wanted = state.wanted();
+        state.has_task &= !wanted.is_empty();
+        wanted
+    }
+
+    /// Notes that the runtime of the task was shut down. The next check starts another task.
+    fn lost_task(&self) {
+        let mut state = self.lock();
+        state.has_task = false;
+        self.needs_task.store(!state.wanted().is_empty(), Ordering::Relaxed);
+    }
+
+    /// Notes how long a call took.
+    #[cfg(feature = "metrics")]
+    fn took(&self, round_trip: Duration) {
+        self.round_trip_us.store(micros(round_trip).max(1), Ordering::Relaxed);
+    }
+
+    /// Returns how long the last call took. `None` before the first one.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn round_trip(&self) -> Option<Duration> {
+        let micros = self.round_trip_us.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    /// Returns the greatest of the last numbers that limiters want.
+    pub(in crate::redis) fn last(&self) -> Option<NonZeroU32> {
+        self.lock().wanted().iter().filter_map(|(_, count)| count.get()).max()
+    }
+
+    /// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the numbers that limiters want, and forgets all others.
+    fn wanted(&mut self) -> Vec<(ReplicaGroup, ReplicaCount)> {
+        let mut wanted = Vec::new();
+        self.counts.retain(|(group, count)| {
+            let count = count.upgrade();
+            let is_wanted = count.is_some();
+            wanted.extend(count.map(|count| (*group, count)));
+            is_wanted
+        });
+        wanted
+    }
+}
+
+impl Drop for ReplicaCounter {
+    fn drop(&mut self) {
+        self.changed.notify_one();
+    }
+}
+
+impl fmt::Debug for ReplicaCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplicaCounter").field("replicas", &self.last()).finish_non_exhaustive()
+    }
+}
+
+/// The middle of the pause between two calls.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The middles of the first pauses. Processes that start together, or come back together, soon know each other.
+const FIRST: [Duration; 3] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+
+/// The time after which a silent process is not counted any more: four calls.
+const LAPSE_US: u64 = 8_000_000;
+
+/// The time that one call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version behind it,
+/// so no state has the same key.
+static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
+
+/// The name of this process. All its stores use the same, so it counts once.
+static PROCESS: LazyLock<String> = LazyLock::new(random::name);
+
+/// Returns the key of the set of processes of a group. `subject` stands in its hash tag.
+pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: ReplicaGroup) -> Vec<u8> {
+    [server.prefix().as_bytes(), b":{", subject.as_bytes(), b"}:", group.to_string().as_bytes()].concat()
+}
+
+/// Adds the keys of the groups, and the arguments of a call by `process`.
+pub(in crate::redis) fn add_call(
+    server: &Server,
+    subject: &Key,
+    groups: impl IntoIterator<Item = ReplicaGroup>,
+    process: &str,
+    command: &mut Cmd,
+) {
+    for group in groups {
+        command.arg(key_text(server, subject, group));
+    }
+    match server.clock() {
+        Some(clock) => command.arg(clock.now_us()),
+        None => command.arg(""),
+    };
+    command.arg(process).arg(LAPSE_US);
+}
+
+/// Starts the task that counts, unless it runs or no limiter wants a number. Without a runtime, the next check does.
+pub(in crate::redis) fn start<S: Counts>(store: &Arc<S>) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    if store.counter().begin_task() {
+        let changed = Arc::clone(&store.counter().changed);
+        runtime.spawn(CountTask { store: Arc::downgrade(store), changed, is_over: false }.run());
+    }
+}
+
+/// Counts the processes of each group as long as a limiter wants a number and the store is in use.
+struct CountTask<S: Counts> {
+    store: Weak<S>,
+    changed: Arc<Notify>,
+    is_over: bool,
+}
+
+impl<S: Counts> CountTask<S> {
+    async fn run(mut self) {
+        let (began, mut windows) = (Instant::now(), HashMap::<ReplicaGroup, Window>::new());
+        let (mut first, mut reported) = (FIRST.iter(), None);
+        loop {
+            let Some(store) = self.store.upgrade() else { return };
+            let wanted = store.counter().wanted();
+            if wanted.is_empty() {
+                self.is_over = true;
+                return;
+            }
+            windows.retain(|group, _| wanted.iter().any(|(wanted, _)| wanted == group));
+            if windows.len() < wanted.len() {
+                first = FIRST.iter();
+            }
+            let called = Instant::now();
+            let groups: Vec<_> = wanted.iter().map(|(group, _)| *group).collect();
+            let pause = match call(store.backend(), &groups).await {
+                Ok(counts) => {
+                    #[cfg(feature = "metrics")]
+                    store.counter().took(called.elapsed());
+                    for ((group, count), counted) in wanted.iter().zip(counts) {
+                        count.set(windows.entry(*group).or_default().counted(counted, called - began));
+                    }
+                    reported = None;
+                    *first.next().unwrap_or(&INTERVAL)
+                }
+                Err(error) => {
+                    windows.values_mut().for_each(Window::failed);
+                    if reported != Some(error.kind()) {
+                        report(&error, store.counter().last());
+                        reported = Some(error.kind());
+                    }
+                    first = FIRST.iter();
+                    INTERVAL
+                }
+            };
+            drop((store, wanted));
+            let _ = timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), self.changed.notified()).await;
+        }
+    }
+}
+
+impl<S: Counts> Drop for CountTask<S> {
+    /// Lets another task count when the runtime was shut down.
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(store) = self.store.upgrade()
+        {
+            store.counter().lost_task();
+        }
+    }
+}
+
+/// Makes this process known in each group, and returns the numbers of processes.
+async fn call(backend: &Backend, groups: &[ReplicaGroup]) -> Result<Vec<NonZeroU32>, Error> {
+    if let Some(refusal) = backend.refusal(&SUBJECT) {
+        return Err(refusal);
+    }
+    let reply = backend.run(&SUBJECT, None, Script::replicas(), groups.len(), |server, command| {
+        add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
+    });
+    let number = |value| match value {
+        Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
+        _ => None,
+    };
+    match answer_by(Some(Deadline::after(CALL_TIMEOUT)), reply).await? {
+        Value::Array(numbers) if numbers.len() == groups.len() => numbers.into_iter().map(number).collect(),
+        _ => None,
+    }
+    .ok_or_else(|| Error::new(ErrorKind::Protocol, "redis sent a number of replicas that is not valid"))
+}
+
+/// Logs a failed call. A server that is away is an outage, which each limiter logs.
+fn report(error: &Error, replicas: Option<NonZeroU32>) {
+    match error.kind() {
+        ErrorKind::PermissionDenied => tracing::warn!(
+            code = "TOLLGATE-ACL",
+            ?replicas,
+            "the replicas cannot count themselves, so an outage divides by the last number; grant +zadd \
+             +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
+        ),
+        ErrorKind::OutOfMemory
+        | ErrorKind::WritesDisabled
+        | ErrorKind::TooFewReplicas
+        | ErrorKind::WrongType
+        | ErrorKind::CrossSlot
+        | ErrorKind::ClusterMismatch
+        | ErrorKind::Protocol => {
+            tracing::warn!(%error, ?replicas, "the replicas cannot count themselves, so an outage divides by the last number");
+        }
+        _ => tracing::debug!(%error, ?replicas, "the replicas could not count themselves"),
+    }
+}
+
+/// Follows the counts of a server: up at once, down when a smaller count lasts.
+///
+/// A server that restarts without data counts from 1 again, until each process has called. An outage in that time would
+/// be decided with too large shares.
+#[derive(Debug, Default)]
+struct Window {
+    current: Option<NonZeroU32>,
+    /// Since when each count was smaller than the current one, and the greatest of them.
+    smaller: Option<(Duration, NonZeroU32)>,
+}
+
+/// The time after which a smaller count is believed.
+const HOLD: Duration = Duration::from_secs(5);
+
+impl Window {
+    /// Takes a count that came at `now`, and returns the count to use.
+    fn counted(&mut self, count: NonZeroU32, now: Duration) -> NonZeroU32 {
+        let current = match self.current {
+            Some(current) if count < current => current,
+            Some(_) | None => {
+                (self.current, self.smaller) = (Some(count), None);
+                return count;
+            }
+        };
+        let (since, most) = self.smaller.map_or((now, count), |(since, most)| (since, most.max(count)));
+        if now.saturating_sub(since) < HOLD {
+            self.smaller = Some((since, most));
+            return current;
+        }
+        (self.current, self.smaller) = (Some(most), None);
+        most
+    }
+
+    /// Notes that a count failed. Smaller counts from before it are not believed.
+    fn failed(&mut self) {
+        self.smaller = None;
+    }
+}
+
+#[cfg(test)]
+mod window_tests {
+    use super::*;
+
+    fn counted(window: &mut Window, counts: &[(u64, u32)]) -> Vec<u32> {
+        let count = |number| NonZeroU32::new(number).expect("not zero");
+        counts.iter().map(|&(ms, number)| window.counted(count(number), Duration::from_millis(ms)).get()).collect()
+    }
+
+    #[test]
+    fn a_greater_count_is_used_at_once_and_a_smaller_one_when_it_lasts() {
+        let mut window = Window::default();
+        assert_eq!(counted(&mut window, &[(0, 1), (100, 8), (200, 8), (2_000, 3), (4_000, 3)]), [1, 8, 8, 8, 8]);
+        assert_eq!(counted(&mut window, &[(6_999, 3), (7_000, 3), (7_001, 2)]), [8, 3, 3]);
+    }
+
+    #[test]
+    fn a_server_that_restarted_without_data_does_not_shrink_the_count() {
+        let mut window = Window::default();
+        assert_eq!(counted(&mut window, &[(0, 8), (10, 1), (500, 4), (2_400, 8), (9_000, 8)]), [8, 8, 8, 8, 8]);
+        // The greatest of the smaller counts is believed, not the last one.
+        assert_eq!(counted(&mut window, &[(10_000, 1), (12_000, 6), (15_000, 5)]), [8, 8, 6]);
+    }
+
+    #[test]
+    fn smaller_counts_on_both_sides_of_an_outage_do_not_add_up() {
+        let mut window = Window::default();
+        assert_eq!(counted(&mut window, &[(0, 8), (1_000, 1)]), [8, 8]);
+        window.failed();
+        assert_eq!(counted(&mut window, &[(60_000, 1), (62_000, 8)]), [8, 8]);
+    }
+}

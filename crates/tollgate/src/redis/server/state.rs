@@ -5,10 +5,7 @@ use std::{
 
 use redis::{Cmd, RedisResult, Value};
 
-use super::{
-    breaker::Breaker, config::ServerConfig, distance_probe::DistanceProbe, health::Health, not_executed::CallError,
-    probe::Probe,
-};
+use super::{breaker::Breaker, distance_probe::DistanceProbe, health::Health, not_executed::CallError, probe::Probe};
 use crate::{
     Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
     redis::{
@@ -276,4 +273,13 @@ impl fmt::Debug for Server {
             .field("breaker", self.breaker())
             .finish_non_exhaustive()
     }
+}
+
+/// Holds the settings that all servers of a store share.
+#[derive(Clone)]
+pub(in crate::redis) struct ServerConfig {
+    /// The first part of every key.
+    pub(in crate::redis) prefix: String,
+    /// The clock that decides instead of the server's.
+    pub(in crate::redis) clock: Option<Clock>,
 }

@@ -32,10 +32,10 @@ impl Lockless {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
-    /// Refunds at `now_us` the cost that `check` spent at `spent_us`.
-    pub fn refund(&mut self, check: Check<'_>, now_us: u64, spent_us: u64) {
+    /// Refunds at `now_us` the cost of `check`, as if it was spent then.
+    pub fn refund(&mut self, check: Check<'_>, now_us: u64) {
         let mut table = OneTable { table: &mut self.0, hash: hash(check.key), key: check.key };
-        decision::refund(&mut table, check, now_us, spent_us, None);
+        decision::refund(&mut table, check, now_us, now_us, None);
     }
 
     /// Removes the states that belong to the key alone.

@@ -10,7 +10,6 @@ mod permit_table;
 mod shards;
 mod state_table;
 mod store;
-mod stored_key;
 mod sync;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};

@@ -1,9 +1,327 @@
-mod id;
-mod record;
-mod records;
-mod settlement;
+use std::{collections::HashMap, fmt, str, sync::Arc};
 
-pub use id::ReservationId;
-pub(crate) use record::{Change, Record, Reserved};
-pub(crate) use records::Records;
-pub use settlement::Settlement;
+use foldhash::fast::RandomState;
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+use crate::{
+    Algorithm, Check, Cost, Error, Key, Policy, PolicySet,
+    model::{
+        algorithm::{PolicyLevel, Words},
+        cost::Charge,
+        policy_levels::PolicyLevels,
+        quota::Span,
+    },
+    random,
+};
+
+/// Names a [`Reservation`](crate::Reservation) of a key.
+///
+/// A random id is the default. Choose the id of a request instead to charge a repeated request once. Do not take an id
+/// from a client: a client that repeats an id is charged once for many requests.
+///
+/// The text of an id has 1 to 64 letters, digits and the signs `-`, `_`, `.`. Other bytes, and more of them, are
+/// replaced by a digest: 160 bits of their SHA-256.
+///
+/// ```
+/// use tollgate::ReservationId;
+///
+/// let id = ReservationId::try_new("order-4711")?;
+/// assert_eq!(id.as_str(), "order-4711");
+///
+/// let id = ReservationId::try_new(b"any bytes: {}\0")?;
+/// assert_eq!(id.as_str().len(), 40);
+/// assert_eq!(ReservationId::try_new(id.as_str())?, id);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ReservationId(Arc<str>);
+
+/// The most bytes of an id that is stored as it is.
+const MAX_BYTES: usize = 64;
+
+/// The bytes of a digest that are kept.
+const DIGEST_BYTES: usize = 20;
+
+impl ReservationId {
+    /// Creates a random id of 128 bits.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random::name().into())
+    }
+
+    /// Creates an id from any bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when there are no bytes. All requests without an id would
+    /// share one reservation.
+    pub fn try_new(id: impl AsRef<[u8]>) -> Result<Self, Error> {
+        let id = id.as_ref();
+        if id.is_empty() {
+            return Err(Error::config("reservation id must have at least one byte, got none"));
+        }
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        match str::from_utf8(id) {
+            Ok(text) if id.len() <= MAX_BYTES && id.iter().all(is_plain) => Ok(Self(text.into())),
+            _ => {
+                let digest = Sha256::digest(id);
+                let hex: String = digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+                Ok(Self(hex.into()))
+            }
+        }
+    }
+
+    /// Returns the text of the id. [`try_new`](Self::try_new) makes the same id of it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ReservationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ReservationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReservationId({})", self.0)
+    }
+}
+
+/// Records what one reservation charged.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) lapse_us: u64,
+    /// The number of the commit that settled the reservation. 0 while it is held.
+    pub(crate) settled_by: u64,
+    pub(crate) at_us: u64,
+    pub(crate) charged: SmallVec<[Charged; 2]>,
+}
+
+/// Records what a reservation charged on one policy of its set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Charged {
+    pub(crate) cost: u64,
+    pub(crate) words: Words,
+}
+
+/// The outcome of a call that reserves.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) levels: PolicyLevels,
+    pub(crate) charge: Charge,
+    pub(crate) at_us: u64,
+}
+
+/// The change that a commit makes on one policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Change {
+    None,
+    /// Returns units. The end of their places is for a queue.
+    Refund(u64, Option<Span>),
+    /// Charges units as a debt.
+    Owe(u64),
+}
+
+impl Record {
+    /// Creates the record of an admitted check.
+    pub(crate) fn new(check: Check<'_>, levels: &PolicyLevels, now_us: u64, life_us: u64) -> Self {
+        let charged = levels
+            .iter(check.policies)
+            .enumerate()
+            .map(|(at, (_, level))| Charged { cost: check.cost_of(at).units(), words: level.words });
+        Self { lapse_us: now_us + life_us, settled_by: 0, at_us: now_us, charged: charged.collect() }
+    }
+
+    /// Returns the outcome for a call that repeats the reservation.
+    pub(crate) fn repeated(&self, policies: &PolicySet) -> Reserved {
+        let level = |charged: &Charged| PolicyLevel { fits: true, words: charged.words };
+        let levels = PolicyLevels::collect(policies.iter().zip(self.charged.iter().map(level)));
+        let charge = Charge::each(self.charged.iter().map(|charged| Cost::new(charged.cost)));
+        Reserved { levels, charge, at_us: self.at_us }
+    }
+
+    /// Settles the reservation by the commit of this number.
+    pub(crate) fn settle(&mut self, number: u64) -> Settlement {
+        match self.settled_by {
+            0 => {
+                self.settled_by = number;
+                Settlement::Settled
+            }
+            _ => Settlement::AlreadySettled,
+        }
+    }
+
+    /// Returns what a final cost changes on the policy at this place of the set.
+    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Change {
+        let Some(charged) = self.charged.get(at) else {
+            return Change::None;
+        };
+        match cost.units().checked_sub(charged.cost) {
+            Some(0) => Change::None,
+            Some(more) => Change::Owe(more),
+            None => {
+                let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+                let end = is_bucket.then(|| (self.at_us + charged.words[0], charged.words[1]));
+                Change::Refund(charged.cost - cost.units(), end)
+            }
+        }
+    }
+
+    /// Returns the bytes that the script stores.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let double = |word: u64| (word as f64).to_le_bytes();
+        let mut bytes: Vec<u8> = [self.lapse_us, self.settled_by, self.at_us].into_iter().flat_map(double).collect();
+        for charged in &self.charged {
+            bytes.extend([charged.cost].into_iter().chain(charged.words).flat_map(double));
+        }
+        bytes
+    }
+}
+
+/// Holds the records of one shard of the in-process store, in a bounded room.
+///
+/// A record that is dropped for room lapses early. What it charged stays charged, so no limit is passed.
+#[derive(Debug)]
+pub(crate) struct Records {
+    records: HashMap<Box<[u8]>, Record, RandomState>,
+    room: usize,
+}
+
+impl Records {
+    pub(crate) fn new(room: usize, hasher: RandomState) -> Self {
+        Self { records: HashMap::with_hasher(hasher), room }
+    }
+
+    /// Returns the record that has not lapsed.
+    pub(crate) fn get_mut(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        now_us: u64,
+    ) -> Option<&mut Record> {
+        if self.records.is_empty() {
+            return None;
+        }
+        self.records.get_mut(&name(policies, key, id)).filter(|record| now_us < record.lapse_us)
+    }
+
+    /// Adds a record.
+    pub(crate) fn insert(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, record: Record) {
+        if self.records.len() >= self.room {
+            self.make_room(record.at_us);
+        }
+        self.records.insert(name(policies, key, id), record);
+    }
+
+    /// Drops the records that have lapsed. When a sixteenth of the room is not free then, drops those that lapse first,
+    /// until it is.
+    fn make_room(&mut self, now_us: u64) {
+        self.records.retain(|_, record| now_us < record.lapse_us);
+        let goal = self.room - (self.room / 16).max(1);
+        if self.records.len() <= goal {
+            return;
+        }
+        let mut lapses: Vec<u64> = self.records.values().map(|record| record.lapse_us).collect();
+        let surplus = lapses.len() - goal;
+        let (_, &mut last, _) = lapses.select_nth_unstable(surplus - 1);
+        let mut left = surplus;
+        self.records.retain(|_, record| {
+            let is_dropped = record.lapse_us <= last && left > 0;
+            left -= usize::from(is_dropped);
+            !is_dropped
+        });
+    }
+}
+
+/// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the last colon before them
+/// ends the key.
+fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
+    [key.level(0).as_bytes(), b":", id.as_str().as_bytes(), &policies.mark().to_le_bytes()].concat().into()
+}
+
+/// Tells what a commit did to a [`Reservation`](crate::Reservation).
+///
+/// A reservation is settled once. No commit after the first one changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// This commit settled the reservation.
+    Settled,
+    /// An earlier commit settled the reservation.
+    AlreadySettled,
+    /// No reservation of this id is held. Its time to live has ended, it was denied, it was never made, or it was made by
+    /// [`Outage::Open`](crate::Outage::Open). What a lapsed reservation charged stays charged.
+    Lapsed,
+}
+
+impl Settlement {
+    /// Returns the stable word for metrics: `settled`, `already_settled` or `lapsed`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::AlreadySettled => "already_settled",
+            Self::Lapsed => "lapsed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod records_tests {
+    use super::*;
+    use crate::{Policy, Quota};
+
+    #[test]
+    fn a_full_table_drops_lapsed_records_and_then_those_that_lapse_first() {
+        let mut records = Records::new(16, RandomState::default());
+        let policies = PolicySet::from(Policy::token_bucket("p", Quota::per_second(1)));
+        let (key, id) = (Key::new("acme"), |at: u64| ReservationId::try_new(at.to_string()).expect("an id"));
+        let record = |at: u64| Record { lapse_us: at + 100, settled_by: 0, at_us: at, charged: Default::default() };
+        for at in 0..1_000 {
+            records.insert(&policies, &key, &id(at), record(at));
+            assert!(records.records.len() <= 16);
+            assert!(records.get_mut(&policies, &key, &id(at), at).is_some());
+        }
+        assert!(records.get_mut(&policies, &key, &id(0), 999).is_none());
+        assert!(records.get_mut(&policies, &key, &id(999), 1_098).is_some());
+        assert!(records.get_mut(&policies, &key, &id(999), 1_099).is_none(), "it has lapsed");
+    }
+}
+
+#[cfg(test)]
+mod id_tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_length_and_bytes_are_one_short_word() {
+        assert_eq!(
+            ReservationId::try_new("").unwrap_err().to_string(),
+            "reservation id must have at least one byte, got none"
+        );
+        let long = vec![b'x'; 1_000_000];
+        let ids = [&b"a"[..], &long[..64], &long[..65], &long, b"{}", b"a b", b"a:b", b"\0", b"\xff", b"a:r1", b"\r\n"];
+        let mut texts = Vec::new();
+        for id in ids {
+            let id = ReservationId::try_new(id).unwrap();
+            assert!((1..=MAX_BYTES).contains(&id.as_str().len()), "{id}");
+            assert!(id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(ReservationId::try_new(id.as_str()).unwrap(), id);
+            assert!(!texts.contains(&id), "{id}");
+            texts.push(id);
+        }
+        assert_eq!(texts[1].as_str().len(), 64);
+    }
+
+    #[test]
+    fn random_ids_differ() {
+        let [one, two] = [ReservationId::random(), ReservationId::random()];
+        assert_ne!(one, two);
+        assert_eq!(one.as_str().len(), 32);
+    }
+}

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tollgate_tests::{RateLimitService, RedisServer, ports};
 
 use crate::{
+    case::{Case, Line},
     clients::Clients,
     envoy::{self, Envoy, Listener},
-    report::{Case, Line},
     servers::{Hosted, plain},
 };
 

@@ -8,9 +8,9 @@ use tollgate_tests::RateLimitService;
 
 use super::{PATIENT, RULES, filter::Filter, routes};
 use crate::{
+    case::Line,
     clients::Clients,
     envoy::{Envoy, Listener},
-    report::Line,
     servers::{Hosted, plain},
 };
 
