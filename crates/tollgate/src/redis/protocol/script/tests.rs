@@ -77,6 +77,11 @@ fn the_scripts_that_run_are_those_that_are_listed() {
     let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
     let mut sums = String::new();
     for (name, script) in scripts() {
+        // The texts under ceilings and those of looks are not shown: they are the same sections with other bounds.
+        if name.contains(".capped.") || name.contains(".look.") {
+            sums.push_str(&format!("{}  {name}\n", script.sha));
+            continue;
+        }
         sums.push_str(&format!("{}  standalone/{name}\n", script.sha));
         let path = folder.join("standalone").join(&name);
         if bless {
