@@ -93,7 +93,6 @@ impl AdaptiveLayer {
     }
 }
 
-// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
 impl<R> AdaptiveBuilder<R> {
     /// Builds the layer.
     #[must_use]

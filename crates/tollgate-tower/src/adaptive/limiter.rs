@@ -184,7 +184,6 @@ impl Shared {
     }
 }
 
-// `build` is defined here and not in `limiter_builder.rs`, so that the two files do not import each other.
 impl AdaptiveLimiterBuilder {
     /// Builds the limiter.
     #[must_use]

@@ -76,7 +76,6 @@ impl<K: KeyExtractor> ConcurrencyLayer<K> {
     }
 }
 
-// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
 impl<K, R> ConcurrencyBuilder<K, R> {
     /// Builds the layer.
     #[must_use]

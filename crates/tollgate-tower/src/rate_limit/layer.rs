@@ -112,7 +112,6 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
     }
 }
 
-// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
 impl<K, R> RateLimitBuilder<K, R> {
     /// Builds the layer.
     #[must_use]

@@ -1,8 +1,8 @@
 //! The middleware that limits requests.
 //!
-//! A request passes the files from the top down: [`layer`] and [`builder`] make the service, [`service`] asks [`shared`]
-//! for a decision on the head of the request, [`future`] waits for it and turns it into a response. [`handler`] and
-//! [`request_limiter`] are the same limits inside a handler.
+//! [`builder`] collects the options. The service in [`layer`] asks [`shared`] for a decision on the head of a request, and
+//! [`future`] waits for it and turns it into a response. [`handler`] and [`request_limiter`] are the same limits inside a
+//! handler.
 
 mod builder;
 pub mod future;

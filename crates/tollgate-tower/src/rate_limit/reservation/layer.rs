@@ -72,7 +72,6 @@ pub struct ReservationLayer<K = BoxedKey, R = Problem> {
     layer: RateLimitLayer<K, R>,
 }
 
-// `build` is defined here and not in `builder.rs`, so that the two files do not import each other.
 impl<K, R> ReservationBuilder<K, R> {
     /// Builds the layer.
     #[must_use]
