@@ -21,7 +21,6 @@ pub struct HandlerReserve<'a, B> {
     options: ReserveOptions,
 }
 
-// `reserve` is defined here, so that the files of the two types do not import each other.
 impl<B> HandlerLimiter<B> {
     /// Charges an estimate, for a request whose estimate is in its body and whose cost is known when its response ends.
     ///
