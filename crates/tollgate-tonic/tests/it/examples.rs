@@ -138,7 +138,7 @@ async fn on_one_port_grpc_and_http_share_a_limit_and_are_denied_in_their_own_pro
     let (allowed, limit) = flood(&mut [client.clone()], 40).await;
     assert!((9..=limit).contains(&allowed), "{allowed} allowed, the limit is {limit}");
     let denied = (0..20).map(|_| get()).find(|answer| answer.starts_with("http/1.1 429")).unwrap();
-    for part in ["retry-after: 1", "ratelimit-policy: \"everything\";q=5;w=1", "application/problem+json"] {
+    for part in ["retry-after: 1", "ratelimit-policy: \"everything\";q=10;w=2", "application/problem+json"] {
         assert!(denied.contains(part), "{part} in {denied}");
     }
     let (_, _) = flood(&mut [client.clone()], 20).await;
