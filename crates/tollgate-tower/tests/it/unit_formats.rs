@@ -176,7 +176,8 @@ async fn the_default_format_shows_the_unit_of_each_policy() {
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS, STREAMS]);
     let _ = limiter.check_costs("all", [("requests", 1), ("tokens", 850), ("streams", 1)]).await.unwrap();
     let response = send(&layer(&limiter, &[HeaderFormat::Ietf08]), request()).await;
-    let policies = r#""requests";q=60;w=60, "tokens";q=150000;qu="tokens";w=360, "streams";q=2;qu="concurrent-requests""#;
+    let policies =
+        r#""requests";q=60;w=60, "tokens";q=150000;qu="tokens";w=360, "streams";q=2;qu="concurrent-requests""#;
     assert_eq!(header(&response, "ratelimit-policy"), Some(policies));
     // Units of concurrent requests have no window, and nobody knows when they come back.
     assert_eq!(header(&response, "ratelimit"), Some(r#""requests";r=59;t=1, "tokens";r=149150;t=1, "streams";r=1"#));
