@@ -1,4 +1,4 @@
-//! When a key expires, on servers of every version.
+//! Reads the expiry of a key, on servers of every version.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ local now, left
 repeat now = now_ms() left = redis.call('PTTL', KEYS[1]) until now_ms() == now
 return left < 0 and left or now + left";
 
-/// Whether the server of the tests is older than 7.0, the first with `PEXPIRETIME`.
+/// Is true where the server of the tests is older than 7.0, the first with `PEXPIRETIME`.
 static IS_OLD: LazyLock<bool> = LazyLock::new(|| binary_major(&find_binary()) < 7);
 
 /// Returns the command that answers when a key expires, in milliseconds of the Unix time: -1 for never, -2 for no key.

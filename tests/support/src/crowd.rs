@@ -42,7 +42,7 @@ pub struct Crowd {
     pub span: Duration,
 }
 
-/// What the callers of a crowd were answered. Times are those of the machine's monotonic clock, in microseconds.
+/// Holds the answers to the callers of a crowd. Times are those of the machine's monotonic clock, in microseconds.
 #[derive(Debug, Default)]
 pub struct Turns {
     processes: usize,
@@ -53,7 +53,7 @@ pub struct Turns {
     refused: u64,
 }
 
-/// What the callers of one process were answered.
+/// Holds the answers to the callers of one process.
 #[derive(Debug, Default)]
 struct Answers {
     turns: Vec<u64>,

@@ -1,4 +1,4 @@
-//! How long and how often a row runs.
+//! Chooses how long and how often a row runs.
 
 /// The number of repetitions.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What a script prints: an attempt and its answer, or a note.
+//! Reads the lines that a script prints: an attempt and its answer, or a note.
 
 use serde_json::Value;
 

@@ -46,7 +46,7 @@ struct Frame {
     payload: Vec<u8>,
 }
 
-/// What came of denied calls.
+/// Counts the outcomes of denied calls.
 #[derive(Debug, Default, PartialEq)]
 struct Denials {
     answered: usize,

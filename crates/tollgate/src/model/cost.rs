@@ -80,7 +80,7 @@ impl fmt::Debug for Cost {
     }
 }
 
-/// What a request spends from each policy of a set, and the ceilings under which it does. The places behind the last
+/// Holds the cost of a request for each policy of a set, and the ceilings under which it is charged. The places behind the last
 /// policy are zero.
 pub(crate) type EachCost = Arc<Each>;
 

@@ -1,4 +1,4 @@
-//! What is limited, by how much, and what was decided.
+//! Keys, quotas, policies, algorithms and decisions.
 //!
 //! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here waits, and nothing knows
 //! where states are kept. The [`store`](crate::store) room keeps them, the `redis` room does so on servers, and the

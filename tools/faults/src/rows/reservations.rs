@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_millis(50);
 
 /// Counts what the reservations of all callers met after the fault began.
 struct Met {
-    /// How many waited until their deadline.
+    /// The number that waited until their deadline.
     waited: usize,
     /// The time from the fault to the end of the last of them.
     until: Duration,

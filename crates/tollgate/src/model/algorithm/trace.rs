@@ -1,4 +1,4 @@
-//! What a token bucket remembers, so that units which come back late are not given twice.
+//! Keeps the past of a token bucket, so that units which come back late are not given twice.
 //!
 //! A refund counts as if the units had come back at once, at `t0`. The bucket would then have passed on what did not fit while
 //! it was nearly full. So of k units at most the least that was missing since `t0` comes back: see *Refunds* in
@@ -9,13 +9,13 @@
 use super::{debt::MOST_BURSTS, token_bucket};
 use crate::{Quota, model::quota::Span};
 
-/// What was returned, and the least that was missing since two reservations.
+/// Holds the units that were returned, and the least that was missing since two reservations.
 ///
 /// A refund changes the past of the other requests, too: had the units come back at once, less would have been missing
 /// since. So it lowers both least numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Trace {
-    /// What was returned, less the time for which the bucket was full since. Nobody can claim more than the whole burst.
+    /// The units that were returned, less the time for which the bucket was full since. Nobody can claim more than the whole burst.
     returned: u64,
     present: Since,
     former: Since,
