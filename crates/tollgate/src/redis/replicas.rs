@@ -100,12 +100,22 @@ impl ReplicaCounter {
         begins
     }
 
-    /// Returns the numbers that are wanted. When there is none, the task is over.
-    fn wanted(&self) -> Vec<(ReplicaGroup, ReplicaCount)> {
+    /// Returns the groups whose numbers are wanted. When there is none, the task is over.
+    ///
+    /// The task holds no number while it waits for the server, so a limiter that is dropped in that time leaves its place.
+    fn groups(&self) -> Vec<ReplicaGroup> {
         let mut state = self.lock();
-        let wanted = state.wanted();
-        state.has_task &= !wanted.is_empty();
-        wanted
+        let groups: Vec<_> = state.wanted().iter().map(|(group, _)| *group).collect();
+        state.has_task &= !groups.is_empty();
+        groups
+    }
+
+    /// Sets the number of a group, unless nobody wants it any more.
+    fn set(&self, group: ReplicaGroup, number: NonZeroU32) {
+        let mut state = self.lock();
+        if let Some((_, count)) = state.wanted().iter().find(|(wanted, _)| *wanted == group) {
+            count.set(number);
+        }
     }
 
     /// Notes that the runtime of the task was shut down. The next check starts another task.
@@ -229,23 +239,23 @@ impl<S: Counts> CountTask<S> {
         let (mut first, mut reported) = (FIRST.iter(), None);
         loop {
             let Some(store) = self.store.upgrade() else { return };
-            let wanted = store.counter().wanted();
-            if wanted.is_empty() {
+            let groups = store.counter().groups();
+            if groups.is_empty() {
                 self.is_over = true;
                 return;
             }
-            windows.retain(|group, _| wanted.iter().any(|(wanted, _)| wanted == group));
-            if windows.len() < wanted.len() {
+            windows.retain(|group, _| groups.contains(group));
+            if windows.len() < groups.len() {
                 first = FIRST.iter();
             }
             let called = Instant::now();
-            let groups: Vec<_> = wanted.iter().map(|(group, _)| *group).collect();
             let pause = match call(store.backend(), &groups).await {
                 Ok(counts) => {
                     #[cfg(feature = "metrics")]
                     store.counter().took(called.elapsed());
-                    for ((group, count), counted) in wanted.iter().zip(counts) {
-                        count.set(windows.entry(*group).or_default().counted(counted, called - began));
+                    for (group, counted) in groups.into_iter().zip(counts) {
+                        let number = windows.entry(group).or_default().counted(counted, called - began);
+                        store.counter().set(group, number);
                     }
                     reported = None;
                     *first.next().unwrap_or(&INTERVAL)
@@ -260,7 +270,7 @@ impl<S: Counts> CountTask<S> {
                     INTERVAL
                 }
             };
-            drop((store, wanted));
+            drop(store);
             let _ = timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), self.changed.notified()).await;
         }
     }
