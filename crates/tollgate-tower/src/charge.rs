@@ -118,7 +118,8 @@ pub(crate) struct Charge {
     due: Option<Due>,
     /// `None` once the charge is settled.
     final_cost: Option<FinalCost>,
-    is_running: bool,
+    /// Tells whether the service runs. A charge that is dropped meanwhile belongs to a service that has panicked.
+    pub(crate) is_running: bool,
 }
 
 /// Holds what one limiter has charged.
@@ -147,15 +148,6 @@ impl Charged {
 impl Charge {
     pub(crate) fn new(charged: SmallVec<[Charged; 1]>, due: Option<Due>, final_cost: FinalCost) -> Self {
         Self { charged, due, final_cost: Some(final_cost), is_running: false }
-    }
-
-    /// Runs the service. When the service panics, the charge is dropped while `is_running` is set, and so knows of the
-    /// panic wherever it is caught.
-    pub(crate) fn run<T>(&mut self, service: impl FnOnce() -> T) -> T {
-        self.is_running = true;
-        let result = service();
-        self.is_running = false;
-        result
     }
 
     /// Settles the charge of each limiter.

@@ -115,6 +115,7 @@ pub mod concurrency;
 mod decisions;
 mod double_count;
 pub mod drain;
+mod gate;
 pub mod guide;
 mod headers;
 pub mod key;
@@ -127,6 +128,11 @@ pub mod rejection;
 pub mod retry_after;
 mod rpc;
 
+/// Names the service and the future of all layers that admit or reject requests.
+pub mod future {
+    pub use crate::gate::{Gated, ResponseFuture};
+}
+
 pub use charge::Outcome;
 pub use concurrency::ConcurrencyLayer;
 pub use decisions::Decisions;
@@ -137,7 +143,7 @@ pub use meter::{Counter, Meter};
 pub use rate_limit::{
     Admitted, HandlerLimiter, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
     RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, TieredLimiters,
-    future, reservation,
+    reservation,
 };
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;

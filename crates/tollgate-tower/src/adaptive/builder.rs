@@ -2,33 +2,16 @@ use std::{fmt, time::Duration};
 
 use http::request::Parts;
 
-use super::{limiter::AdaptiveLimiter, priority::Priority, signal::Signal};
-use crate::{charge::Outcome, labels::MetricLabels, rejection::Problem};
+use super::{limiter::AdaptiveLimiter, priority::Priority, shared::Shared, signal::Signal};
+use crate::{charge::Outcome, gate::GateOptions, labels::MetricLabels, rejection::Problem};
 
 /// Builds an [`AdaptiveLayer`](super::AdaptiveLayer) with options.
 ///
 /// [`AdaptiveLayer::builder`](super::AdaptiveLayer::builder) creates it.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct AdaptiveBuilder<R = Problem> {
-    pub(super) limiter: AdaptiveLimiter,
-    pub(super) options: Options,
-    pub(super) responder: R,
+    pub(super) shared: Shared<R>,
 }
-
-/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
-#[derive(Default)]
-pub(super) struct Options {
-    pub(super) priority: Option<FromParts<Priority>>,
-    pub(super) exempt: Option<FromParts<bool>>,
-    pub(super) signal: Option<SignalOf>,
-    pub(super) latency: Latency,
-    pub(super) retry_jitter: Duration,
-    pub(super) labels: MetricLabels,
-}
-
-type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
-
-type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
 
 /// Selects the end of the latency of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,8 +31,8 @@ pub enum Latency {
 
 impl AdaptiveBuilder {
     pub(super) fn new(limiter: AdaptiveLimiter) -> Self {
-        let options = Options { retry_jitter: Duration::from_secs(1), ..Options::default() };
-        Self { limiter, options, responder: Problem::new() }
+        let gate = GateOptions::new(Duration::from_secs(1));
+        Self { shared: Shared { limiter, priority: None, signal: None, latency: Latency::Head, gate } }
     }
 }
 
@@ -59,7 +42,7 @@ impl<R> AdaptiveBuilder<R> {
     /// A client must not be able to choose its priority freely. Read it from the route, or from something that an outer
     /// layer has checked.
     pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
-        self.options.priority = Some(Box::new(priority));
+        self.shared.priority = Some(Box::new(priority));
         self
     }
 
@@ -67,7 +50,7 @@ impl<R> AdaptiveBuilder<R> {
     ///
     /// Exempt health checks, so that a busy replica is not restarted, and connections that stay open without work.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.options.exempt = Some(Box::new(exempt));
+        self.shared.gate.exempt = Some(Box::new(exempt));
         self
     }
 
@@ -87,46 +70,38 @@ impl<R> AdaptiveBuilder<R> {
     /// # let _ = layer;
     /// ```
     pub fn signal(mut self, signal: impl Fn(&Outcome<'_>) -> Signal + Send + Sync + 'static) -> Self {
-        self.options.signal = Some(Box::new(signal));
+        self.shared.signal = Some(Box::new(signal));
         self
     }
 
     /// Sets the end of the latency of a request. The default is the [head](Latency::Head) of the response.
     pub fn latency(mut self, end: Latency) -> Self {
-        self.options.latency = end;
+        self.shared.latency = end;
         self
     }
 
     /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come back together. The
     /// default is 1 second.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.options.retry_jitter = max;
+        self.shared.gate.retry_jitter = max;
         self
     }
 
     /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.options.labels = labels;
+        self.shared.gate.labels = labels;
         self
     }
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> AdaptiveBuilder<R2> {
-        AdaptiveBuilder { limiter: self.limiter, options: self.options, responder }
-    }
-}
-
-impl Options {
-    pub(super) fn signal(&self, outcome: &Outcome<'_>) -> Signal {
-        match &self.signal {
-            Some(signal) => signal(outcome),
-            None => Signal::of(outcome),
-        }
+        let Shared { limiter, priority, signal, latency, gate } = self.shared;
+        AdaptiveBuilder { shared: Shared { limiter, priority, signal, latency, gate: gate.respond_with(responder) } }
     }
 }
 
 impl<R> fmt::Debug for AdaptiveBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveBuilder").field("limiter", &self.limiter).finish_non_exhaustive()
+        f.debug_struct("AdaptiveBuilder").field("limiter", &self.shared.limiter).finish_non_exhaustive()
     }
 }

@@ -1,25 +1,23 @@
 use std::{
+    convert::Infallible,
     fmt,
-    future::Future,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
-use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
     builder::AdaptiveBuilder,
     limiter::AdaptiveLimiter,
-    shared::{AdaptiveBody, Shared},
-    slot::Slot,
+    shared::{AdaptiveBody, HeldSlot, Shared},
 };
 use crate::{
-    drain::discard,
+    body::GuardedBody,
+    gate::{Gate, Gated, Verdict},
     rejection::{Problem, Respond},
 };
 
@@ -97,16 +95,15 @@ impl<R> AdaptiveBuilder<R> {
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> AdaptiveLayer<R> {
-        let Self { limiter, options, responder } = self;
-        AdaptiveLayer { shared: Arc::new(Shared { limiter, options, responder }) }
+        AdaptiveLayer { shared: Arc::new(self.shared) }
     }
 }
 
 impl<S, R> Layer<S> for AdaptiveLayer<R> {
-    type Service = Adaptive<S, R>;
+    type Service = AdaptiveLimit<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Adaptive::new(inner, Arc::clone(&self.shared))
+        Gated::new(inner, self.clone())
     }
 }
 
@@ -122,145 +119,49 @@ impl<R> fmt::Debug for AdaptiveLayer<R> {
     }
 }
 
-/// Limits the requests in flight of an inner service. [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) creates it.
-///
-/// `poll_ready` forwards to the inner service: a slot is taken when the request arrives.
-pub struct Adaptive<S, R = Problem> {
-    inner: S,
-    shared: Arc<Shared<R>>,
-}
+/// Limits the requests in flight of an inner service. [`AdaptiveLayer`] creates it.
+pub type AdaptiveLimit<S, R = Problem> = Gated<S, AdaptiveLayer<R>>;
 
-impl<S, R> Adaptive<S, R> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<R>>) -> Self {
-        Self { inner, shared }
-    }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Returns the inner service for changes.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// Removes the limit and returns the inner service.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
-
-impl<S, R, ReqBody, ResBody> Service<Request<ReqBody>> for Adaptive<S, R>
+impl<S, R, ReqBody, ResBody> Gate<S, ReqBody> for AdaptiveLayer<R>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    ReqBody: 'static,
-    ResBody: Body,
     R: Respond<ResBody>,
+    ResBody: Body,
 {
+    type Pass = Option<HeldSlot<R>>;
+    type Wait = Infallible;
     type Response = Response<AdaptiveBody<ResBody>>;
-    type Error = S::Error;
-    type Future = ResponseFuture<S::Future, ResBody, R>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        let slot = match self.shared.admit(&parts) {
-            Ok(slot) => slot,
-            Err(overload) => {
-                let response = self.shared.reject(&overload, &parts);
-                discard(&parts, body);
-                return ResponseFuture::rejected(response);
-            }
-        };
-        let request = Request::from_parts(parts, body);
-        ResponseFuture::calling(self.inner.call(request), slot, &self.shared)
-    }
-}
-
-impl<S: Clone, R> Clone for Adaptive<S, R> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<S: fmt::Debug, R> fmt::Debug for Adaptive<S, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adaptive")
-            .field("inner", &self.inner)
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
-
-pin_project! {
-    /// Resolves to the response of an [`Adaptive`](crate::adaptive::Adaptive) service.
-    ///
-    /// Dropping the future gives the slot of the request back.
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F, B, R>
-    where
-        B: Body,
-    {
-        #[pin]
-        state: State<F, B, R>,
-    }
-}
-
-pin_project! {
-    // Written by hand, because a named future needs no box.
-    #[project = StateProj]
-    enum State<F, B, R>
-    where
-        B: Body,
-    {
-        Rejected { response: Option<Response<AdaptiveBody<B>>> },
-        Calling { #[pin] future: F, slot: Option<Slot>, shared: Arc<Shared<R>> },
-    }
-}
-
-impl<F, B: Body, R> ResponseFuture<F, B, R> {
-    pub(super) fn rejected(response: Response<AdaptiveBody<B>>) -> Self {
-        Self { state: State::Rejected { response: Some(response) } }
-    }
-
-    pub(super) fn calling(future: F, slot: Option<Slot>, shared: &Arc<Shared<R>>) -> Self {
-        Self { state: State::Calling { future, slot, shared: Arc::clone(shared) } }
-    }
-}
-
-impl<F, B, R, E> Future for ResponseFuture<F, B, R>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-    B: Body,
-{
-    type Output = Result<Response<AdaptiveBody<B>>, E>;
-
-    /// # Panics
-    ///
-    /// Panics when it is polled after it returned a rejection.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProj::Rejected { response } => Poll::Ready(Ok(response.take().expect("the response is taken once"))),
-            StateProj::Calling { future, slot, shared } => Poll::Ready(match ready!(future.poll(cx)) {
-                Ok(response) => Ok(shared.complete(response, slot.take())),
-                Err(error) => {
-                    shared.fail(slot.take());
-                    Err(error)
-                }
-            }),
+    fn admit(&self, parts: &mut Parts) -> Verdict<Self::Pass, Infallible, S::Response> {
+        match self.shared.admit(parts) {
+            Ok(slot) => Verdict::Admit(slot),
+            Err(overload) => Verdict::Reject(self.shared.reject(&overload, parts)),
         }
     }
-}
 
-impl<F, B: Body, R> fmt::Debug for ResponseFuture<F, B, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Rejected { .. } => "ResponseFuture::Rejected",
-            State::Calling { .. } => "ResponseFuture::Calling",
-        })
+    fn poll_wait(
+        &self,
+        never: &mut Infallible,
+        _: &mut Parts,
+        _: &mut Context<'_>,
+    ) -> Poll<Verdict<Self::Pass, Infallible, S::Response>> {
+        match *never {}
+    }
+
+    fn hold(_: &mut S, never: &Infallible) -> S {
+        match *never {}
+    }
+
+    fn complete(slot: Option<&mut Self::Pass>, response: S::Response) -> Self::Response {
+        match slot.and_then(Option::take) {
+            Some(slot) => slot.complete(response),
+            None => response.map(GuardedBody::unguarded),
+        }
+    }
+
+    fn fail(slot: &mut Self::Pass) {
+        if let Some(slot) = slot.take() {
+            slot.fail();
+        }
     }
 }

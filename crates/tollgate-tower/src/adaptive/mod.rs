@@ -64,7 +64,7 @@ mod window;
 pub use crate::rejection::Overload;
 pub use algorithm::{Aimd, Gradient, LimitAlgorithm, Vegas};
 pub use builder::{AdaptiveBuilder, Latency};
-pub use layer::{Adaptive, AdaptiveLayer, ResponseFuture};
+pub use layer::{AdaptiveLayer, AdaptiveLimit};
 pub use limiter::{AdaptiveLimiter, AdaptiveLimiterBuilder};
 pub use priority::Priority;
 pub use shared::AdaptiveBody;

@@ -1,41 +1,51 @@
+use std::sync::Arc;
+
 use http::{Response, request::Parts};
 use http_body::Body;
 
-use super::{
-    builder::{Latency, Options},
-    limiter::AdaptiveLimiter,
-    priority::Priority,
-    signal::Signal,
-    slot::Slot,
-};
+use super::{builder::Latency, limiter::AdaptiveLimiter, priority::Priority, signal::Signal, slot::Slot};
 use crate::{
     body::{GuardedBody, guard_response},
     charge::Outcome,
-    rejection::{Overload, Reason, Respond, reject},
+    gate::{FromParts, GateOptions},
+    rejection::{Overload, Reason, Respond},
 };
 
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<R> {
     pub(super) limiter: AdaptiveLimiter,
-    pub(super) options: Options,
-    pub(super) responder: R,
+    pub(super) priority: Option<FromParts<Priority>>,
+    pub(super) signal: Option<SignalOf>,
+    pub(super) latency: Latency,
+    pub(super) gate: GateOptions<R>,
 }
 
-/// The body of a response of an [`Adaptive`](super::Adaptive) service: that of the inner service, and a slot.
+/// Returns the signal of an outcome. Boxed, as [`FromParts`] is.
+type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
+
+/// The body of a response of an [`AdaptiveLimit`](super::AdaptiveLimit) service: that of the inner service, and a slot.
 pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
+
+/// Holds the slot of a request while the service works on it.
+#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+pub struct HeldSlot<R> {
+    slot: Slot,
+    shared: Arc<Shared<R>>,
+}
 
 impl<R> Shared<R> {
     /// Takes a slot, unless the request is exempt.
-    pub(super) fn admit(&self, parts: &Parts) -> Result<Option<Slot>, Overload> {
-        if self.options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
+    pub(super) fn admit(self: &Arc<Self>, parts: &Parts) -> Result<Option<HeldSlot<R>>, Overload> {
+        if self.gate.is_exempt(parts) {
             return Ok(None);
         }
-        let priority = self.options.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
-        self.limiter.try_acquire(priority).map(Some)
+        let priority = self.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
+        let slot = self.limiter.try_acquire(priority)?;
+        Ok(Some(HeldSlot { slot, shared: Arc::clone(self) }))
     }
 
     /// Builds the response to a request that is shed.
-    pub(super) fn reject<B: Body>(&self, overload: &Overload, parts: &Parts) -> Response<AdaptiveBody<B>>
+    pub(super) fn reject<B>(&self, overload: &Overload, parts: &Parts) -> Response<B>
     where
         R: Respond<B>,
     {
@@ -46,40 +56,35 @@ impl<R> Shared<R> {
             limit = overload.limit(),
             "rejected"
         );
-        let Options { retry_jitter, labels, .. } = &self.options;
-        reject(&self.responder, reason, *retry_jitter, labels, parts).map(GuardedBody::unguarded)
+        self.gate.reject(reason, parts)
     }
 
-    /// Counts a response, and gives the slot to its body.
-    pub(super) fn complete<B: Body>(&self, response: Response<B>, slot: Option<Slot>) -> Response<AdaptiveBody<B>> {
-        let Some(slot) = slot else { return response.map(GuardedBody::unguarded) };
-        if self.options.signal.is_none() {
-            let signal = Signal::of_head(response.status(), response.headers());
-            return guard(response, slot, signal, self.options.latency);
-        }
-        // Only a closure of the user needs the head apart from the body, which copies both.
-        let (head, body) = response.into_parts();
-        let signal = self.options.signal(&Outcome::Response(&head));
-        guard(Response::from_parts(head, body), slot, signal, self.options.latency)
-    }
-
-    /// Counts a request whose service returned an error.
-    pub(super) fn fail(&self, slot: Option<Slot>) {
-        if let Some(slot) = slot {
-            slot.finish(self.options.signal(&Outcome::Failed));
-        }
+    fn signal_of(&self, outcome: &Outcome<'_>) -> Signal {
+        self.signal.as_ref().map_or_else(|| Signal::of(outcome), |signal| signal(outcome))
     }
 }
 
-/// Gives a slot to the body of a response. The signal is recorded now, unless the latency goes on.
-fn guard<B: Body>(
-    response: Response<B>,
-    mut slot: Slot,
-    signal: Signal,
-    latency: Latency,
-) -> Response<AdaptiveBody<B>> {
-    if latency == Latency::Head || signal != Signal::Success {
-        slot.record(signal);
+impl<R> HeldSlot<R> {
+    /// Counts a response, and gives the slot to its body. The signal is recorded now, unless the latency goes on.
+    pub(super) fn complete<B: Body>(self, mut response: Response<B>) -> Response<AdaptiveBody<B>> {
+        let Self { mut slot, shared } = self;
+        let signal = if shared.signal.is_none() {
+            Signal::of_head(response.status(), response.headers())
+        } else {
+            // Only a closure of the user needs the head apart from the body, which copies both.
+            let (head, body) = response.into_parts();
+            let signal = shared.signal_of(&Outcome::Response(&head));
+            response = Response::from_parts(head, body);
+            signal
+        };
+        if shared.latency == Latency::Head || signal != Signal::Success {
+            slot.record(signal);
+        }
+        guard_response(response, slot)
     }
-    guard_response(response, slot)
+
+    /// Counts a request whose service returned an error.
+    pub(super) fn fail(self) {
+        self.slot.finish(self.shared.signal_of(&Outcome::Failed));
+    }
 }

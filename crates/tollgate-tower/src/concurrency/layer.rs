@@ -1,8 +1,5 @@
 use std::{
     fmt,
-    future::Future,
-    mem,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -10,18 +7,16 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use pin_project_lite::pin_project;
 use tollgate::ConcurrencyLimiter;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
     held::PermitBody,
-    in_flight::{AcquireFuture, InFlight},
-    shared::Shared,
+    shared::{AcquireFuture, InFlight, Shared},
 };
 use crate::{
-    drain::discard,
+    gate::{Gate, GateOptions, Gated, Verdict, take_ready},
     key::{BoxedKey, KeyExtractor},
     labels::MetricLabels,
     rejection::{Problem, Respond},
@@ -60,7 +55,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 pub struct ConcurrencyLayer<K = BoxedKey, R = Problem> {
-    shared: Arc<Shared<K, R>>,
+    pub(super) shared: Arc<Shared<K, R>>,
 }
 
 impl<K: KeyExtractor> ConcurrencyLayer<K> {
@@ -85,10 +80,10 @@ impl<K, R> ConcurrencyBuilder<K, R> {
 }
 
 impl<S, K, R> Layer<S> for ConcurrencyLayer<K, R> {
-    type Service = ConcurrencyService<S, K, R>;
+    type Service = ConcurrencyLimit<S, K, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ConcurrencyService::new(inner, Arc::clone(&self.shared))
+        Gated::new(inner, self.clone())
     }
 }
 
@@ -104,200 +99,58 @@ impl<K, R> fmt::Debug for ConcurrencyLayer<K, R> {
     }
 }
 
-/// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) creates it.
-///
-/// `poll_ready` forwards to the inner service: a permit is taken when the request arrives.
-pub struct ConcurrencyService<S, K = BoxedKey, R = Problem> {
-    inner: S,
-    shared: Arc<Shared<K, R>>,
-}
+/// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`] creates it.
+pub type ConcurrencyLimit<S, K = BoxedKey, R = Problem> = Gated<S, ConcurrencyLayer<K, R>>;
 
-impl<S, K, R> ConcurrencyService<S, K, R> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<K, R>>) -> Self {
-        Self { inner, shared }
-    }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Returns the inner service for changes.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// Removes the limit and returns the inner service.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
-
-impl<S, K, R, ReqBody, ResBody> Service<Request<ReqBody>> for ConcurrencyService<S, K, R>
+impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for ConcurrencyLayer<K, R>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
-    ReqBody: 'static,
     ResBody: Body,
 {
+    type Pass = InFlight<K, R>;
+    type Wait = AcquireFuture;
     type Response = Response<PermitBody<ResBody>>;
-    type Error = S::Error;
-    type Future = ResponseFuture<S, K, R, ReqBody>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        match self.shared.key(&parts) {
-            Ok(None) => {
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::calling(self.inner.call(request), InFlight::EXEMPT, &self.shared)
-            }
-            Ok(Some(key)) => {
-                // The future takes the service that is ready. Its clone has to become ready before the next call.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let acquire = self.shared.acquire(key);
-                ResponseFuture::acquiring(PendingRequest { acquire, ready, parts, body }, &self.shared)
-            }
-            Err(error) => {
-                let response = self.shared.reject_without_key(&error, &parts);
-                discard(&parts, body);
-                ResponseFuture::rejected(response, &self.shared)
-            }
+    fn admit(&self, parts: &mut Parts) -> Verdict<InFlight<K, R>, AcquireFuture, S::Response> {
+        match self.shared.key(parts) {
+            Ok(None) => Verdict::Admit(InFlight::EXEMPT),
+            Ok(Some(key)) => Verdict::Wait(self.shared.acquire(key)),
+            Err(error) => Verdict::Reject(self.shared.reject_without_key(&error, parts)),
         }
     }
-}
 
-impl<S: Clone, K, R> Clone for ConcurrencyService<S, K, R> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<S: fmt::Debug, K, R> fmt::Debug for ConcurrencyService<S, K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyService")
-            .field("inner", &self.inner)
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
-
-pin_project! {
-    /// Resolves to the response of a [`ConcurrencyService`](crate::concurrency::ConcurrencyService).
-    ///
-    /// Dropping the future leaves the queue, and gives the permit of the request back.
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<S, K, R, B>
-    where
-        S: Service<Request<B>>,
-    {
-        #[pin]
-        state: State<S, B, S::Future, S::Response>,
-        shared: Arc<Shared<K, R>>,
-    }
-}
-
-pin_project! {
-    // Written by hand, because a named future needs no box.
-    #[project = StateProj]
-    enum State<S, B, F, A> {
-        Rejected { response: Option<A> },
-        Acquiring { pending: Option<Box<PendingRequest<S, B>>> },
-        Calling { #[pin] future: F, in_flight: InFlight },
-    }
-}
-
-/// Stores a request until it has a permit.
-pub(super) struct PendingRequest<S, B> {
-    pub(super) acquire: AcquireFuture,
-    /// The service that was ready when the request arrived.
-    pub(super) ready: S,
-    pub(super) parts: Parts,
-    pub(super) body: B,
-}
-
-impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
-    pub(super) fn rejected(response: S::Response, shared: &Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Rejected { response: Some(response) }, shared: Arc::clone(shared) }
-    }
-
-    pub(super) fn acquiring(pending: PendingRequest<S, B>, shared: &Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Acquiring { pending: Some(Box::new(pending)) }, shared: Arc::clone(shared) }
-    }
-
-    pub(super) fn calling(future: S::Future, in_flight: InFlight, shared: &Arc<Shared<K, R>>) -> Self {
-        Self { state: State::Calling { future, in_flight }, shared: Arc::clone(shared) }
-    }
-}
-
-impl<S, K, R, ReqBody, ResBody> Future for ResponseFuture<S, K, R, ReqBody>
-where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    R: Respond<ResBody>,
-    ReqBody: 'static,
-    ResBody: Body,
-{
-    type Output = Result<Response<PermitBody<ResBody>>, S::Error>;
-
-    /// # Panics
-    ///
-    /// Panics when it is polled after it returned the response.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Rejected { response } => {
-                    let response = response.take().expect("the response is taken once");
-                    return Poll::Ready(Ok(response.map(PermitBody::unguarded)));
-                }
-                StateProj::Acquiring { pending } => {
-                    let waiting = pending.as_mut().expect("the request is taken once");
-                    let outcome = ready!(waiting.acquire.as_mut().poll(cx));
-                    match this.shared.judge(outcome, &waiting.parts) {
-                        Ok(in_flight) => {
-                            let PendingRequest { mut ready, parts, body, .. } =
-                                *pending.take().expect("the request is taken once");
-                            State::Calling { future: ready.call(Request::from_parts(parts, body)), in_flight }
-                        }
-                        Err(response) => {
-                            let PendingRequest { parts, body, .. } =
-                                *pending.take().expect("the request is taken once");
-                            discard(&parts, body);
-                            State::Rejected { response: Some(response) }
-                        }
-                    }
-                }
-                StateProj::Calling { future, in_flight } => match in_flight.poll_lost(cx) {
-                    // The next state drops the future of the service.
-                    Poll::Ready(request) => State::Rejected { response: Some(this.shared.reject_lost(&request)) },
-                    Poll::Pending => {
-                        return Poll::Ready(match ready!(future.poll(cx)) {
-                            Ok(response) => Ok(in_flight.complete(response)),
-                            Err(error) => {
-                                in_flight.fail();
-                                Err(error)
-                            }
-                        });
-                    }
-                },
-            };
-            this.state.set(next);
-        }
-    }
-}
-
-impl<S: Service<Request<B>>, K, R, B> fmt::Debug for ResponseFuture<S, K, R, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Rejected { .. } => "ResponseFuture::Rejected",
-            State::Acquiring { .. } => "ResponseFuture::Acquiring",
-            State::Calling { .. } => "ResponseFuture::Calling",
+    fn poll_wait(
+        &self,
+        acquire: &mut AcquireFuture,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<InFlight<K, R>, AcquireFuture, S::Response>> {
+        let outcome = ready!(acquire.as_mut().poll(cx));
+        Poll::Ready(match self.shared.judge(outcome, parts) {
+            Ok(in_flight) => Verdict::Admit(in_flight),
+            Err(response) => Verdict::Reject(response),
         })
+    }
+
+    fn hold(service: &mut S, _: &AcquireFuture) -> S {
+        take_ready(service)
+    }
+
+    fn poll_revoked(in_flight: &mut InFlight<K, R>, cx: &mut Context<'_>) -> Poll<S::Response> {
+        in_flight.poll_lost(cx)
+    }
+
+    fn complete(in_flight: Option<&mut InFlight<K, R>>, response: S::Response) -> Self::Response {
+        match in_flight {
+            Some(in_flight) => in_flight.complete(response),
+            None => response.map(PermitBody::unguarded),
+        }
+    }
+
+    fn fail(in_flight: &mut InFlight<K, R>) {
+        in_flight.fail();
     }
 }
 
@@ -308,40 +161,22 @@ impl<S: Service<Request<B>>, K, R, B> fmt::Debug for ResponseFuture<S, K, R, B> 
 pub struct ConcurrencyBuilder<K, R = Problem> {
     pub(super) limiter: ConcurrencyLimiter,
     pub(super) key: K,
-    pub(super) options: Options,
-    pub(super) responder: R,
-}
-
-/// Stores the options of a layer.
-pub(super) struct Options {
-    pub(super) exempt: Option<Exemption>,
+    pub(super) gate: GateOptions<R>,
     /// Tells whether a request without a permit is answered with 503 instead of 429.
     pub(super) is_unavailable: bool,
     pub(super) has_headers: bool,
-    pub(super) retry_jitter: Duration,
-    pub(super) labels: MetricLabels,
 }
-
-/// Tells whether a request is exempt. Boxed, so that the closure does not appear in the type of the layer.
-type Exemption = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 impl<K> ConcurrencyBuilder<K> {
     pub(super) fn new(limiter: ConcurrencyLimiter, key: K) -> Self {
-        let options = Options {
-            exempt: None,
-            is_unavailable: false,
-            has_headers: true,
-            retry_jitter: Duration::ZERO,
-            labels: MetricLabels::default(),
-        };
-        Self { limiter, key, options, responder: Problem::new() }
+        Self { limiter, key, gate: GateOptions::new(Duration::ZERO), is_unavailable: false, has_headers: true }
     }
 }
 
 impl<K, R> ConcurrencyBuilder<K, R> {
     /// Exempts requests: they need no key and no permit.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.options.exempt = Some(Box::new(exempt));
+        self.gate.exempt = Some(Box::new(exempt));
         self
     }
 
@@ -351,7 +186,7 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Use it for a limit that all clients share, such as one by [`Global`](crate::key::Global): the client has done
     /// nothing wrong.
     pub fn service_unavailable(mut self) -> Self {
-        self.options.is_unavailable = true;
+        self.is_unavailable = true;
         self
     }
 
@@ -360,26 +195,27 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// The headers have the syntax of [`HeaderFormat::Ietf08`](crate::HeaderFormat::Ietf08), with the unit
     /// `concurrent-requests`. Turn them off around a layer whose header format is another one of the IETF.
     pub fn headers(mut self, has_headers: bool) -> Self {
-        self.options.has_headers = has_headers;
+        self.has_headers = has_headers;
         self
     }
 
     /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come back together. The
     /// default is 0.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.options.retry_jitter = max;
+        self.gate.retry_jitter = max;
         self
     }
 
     /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.options.labels = labels;
+        self.gate.labels = labels;
         self
     }
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> ConcurrencyBuilder<K, R2> {
-        ConcurrencyBuilder { limiter: self.limiter, key: self.key, options: self.options, responder }
+        let Self { limiter, key, gate, is_unavailable, has_headers } = self;
+        ConcurrencyBuilder { limiter, key, gate: gate.respond_with(responder), is_unavailable, has_headers }
     }
 }
 

@@ -54,9 +54,8 @@
 //! the request goes on.
 
 mod held;
-mod in_flight;
 mod layer;
 mod shared;
 
 pub use held::PermitBody;
-pub use layer::{ConcurrencyBuilder, ConcurrencyLayer, ConcurrencyService, ResponseFuture};
+pub use layer::{ConcurrencyBuilder, ConcurrencyLayer, ConcurrencyLimit};

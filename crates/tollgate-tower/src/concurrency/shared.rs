@@ -1,35 +1,42 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use http::{Response, request::Parts};
+use http_body::Body;
 use tollgate::{Acquired, ConcurrencyLimiter, Error, ErrorKind, Key, PermitDenied};
 
 use super::{
-    held,
-    in_flight::{AcquireFuture, InFlight},
-    layer::{ConcurrencyBuilder, Options},
+    held::{self, HeldPermit, PermitBody, Watch},
+    layer::ConcurrencyBuilder,
 };
 use crate::{
+    gate::GateOptions,
     headers::{HeaderUpdate, MissingHeaders, PermitHeaders},
-    key::{KeyError, KeyErrorKind, KeyExtractor},
-    rejection::{Overload, Reason, Respond, reject},
+    key::{KeyError, KeyExtractor},
+    rejection::{Overload, Reason, Respond},
 };
+
+pub(super) type AcquireFuture = Pin<Box<dyn Future<Output = Result<Acquired, Error>> + Send>>;
 
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<K, R> {
     pub(super) limiter: ConcurrencyLimiter,
     key: K,
-    options: Options,
+    gate: GateOptions<R>,
+    is_unavailable: bool,
     headers: Option<PermitHeaders>,
-    responder: R,
-    has_logged_misconfiguration: AtomicBool,
 }
 
 impl<K, R> Shared<K, R> {
     pub(super) fn new(builder: ConcurrencyBuilder<K, R>) -> Self {
-        let ConcurrencyBuilder { limiter, key, options, responder } = builder;
+        let ConcurrencyBuilder { limiter, key, gate, is_unavailable, has_headers } = builder;
         let headers = PermitHeaders::new(limiter.policy().name(), limiter.limit());
-        let headers = options.has_headers.then_some(headers);
-        Self { limiter, key, options, headers, responder, has_logged_misconfiguration: AtomicBool::new(false) }
+        let headers = has_headers.then_some(headers);
+        Self { limiter, key, gate, is_unavailable, headers }
     }
 
     /// Returns the key of a request. `None` for one that is exempt.
@@ -37,10 +44,7 @@ impl<K, R> Shared<K, R> {
     where
         K: KeyExtractor,
     {
-        match &self.options.exempt {
-            Some(exempt) if exempt(parts) => Ok(None),
-            _ => self.key.extract(parts),
-        }
+        if self.gate.is_exempt(parts) { Ok(None) } else { self.key.extract(parts) }
     }
 
     pub(super) fn acquire(&self, key: Key) -> AcquireFuture {
@@ -49,7 +53,11 @@ impl<K, R> Shared<K, R> {
     }
 
     /// Turns the outcome of an acquire into a permit, or into the response to a rejected request.
-    pub(super) fn judge<B>(&self, outcome: Result<Acquired, Error>, parts: &Parts) -> Result<InFlight, Response<B>>
+    pub(super) fn judge<B>(
+        self: &Arc<Self>,
+        outcome: Result<Acquired, Error>,
+        parts: &Parts,
+    ) -> Result<InFlight<K, R>, Response<B>>
     where
         R: Respond<B>,
     {
@@ -59,8 +67,9 @@ impl<K, R> Shared<K, R> {
                 let headers = self.headers.as_ref().map_or(HeaderUpdate::EMPTY, |headers| headers.update(remaining));
                 let (permit, watch) = held::hold(&self.limiter, permit);
                 // A request whose permit is lost is answered after its head has gone to the service.
-                let request = watch.is_some().then(|| Box::new(parts.clone()));
-                Ok(InFlight { permit: Some(permit), watch, headers, request })
+                let revocation =
+                    watch.is_some().then(|| Box::new(Revocation { shared: Arc::clone(self), request: parts.clone() }));
+                Ok(InFlight { permit: Some(permit), watch, headers, revocation })
             }
             Ok(Acquired::Denied(denied)) => Err(self.deny(&denied, parts)),
             Err(error) => match error.kind() {
@@ -73,7 +82,7 @@ impl<K, R> Shared<K, R> {
     }
 
     /// Rejects a request whose permit was lost while the service worked on it.
-    pub(super) fn reject_lost<B>(&self, parts: &Parts) -> Response<B>
+    fn reject_lost<B>(&self, parts: &Parts) -> Response<B>
     where
         R: Respond<B>,
     {
@@ -85,7 +94,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        if self.options.is_unavailable {
+        if self.is_unavailable {
             let in_flight = u32::try_from(denied.in_flight()).unwrap_or(u32::MAX);
             let overload = Overload { in_flight, limit: denied.limit(), retry_after: denied.retry_after() };
             return self.reject(Reason::Overloaded(&overload), parts);
@@ -98,11 +107,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        // The mistake is the same for every request, so it is logged once.
-        let is_misconfigured = error.kind() == KeyErrorKind::Misconfigured;
-        if is_misconfigured && !self.has_logged_misconfiguration.swap(true, Ordering::Relaxed) {
-            tracing::error!(hint = %error, "requests get no permits");
-        }
+        self.gate.log_misconfiguration(error, "requests get no permits");
         self.reject(Reason::MissingKey(error), parts)
     }
 
@@ -111,11 +116,61 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         tracing::debug!(reason = reason.as_str(), limit = self.limiter.policy().name(), "rejected");
-        let Options { retry_jitter, labels, .. } = &self.options;
-        let mut response = reject(&self.responder, reason, *retry_jitter, labels, parts);
+        let mut response = self.gate.reject(reason, parts);
         if let (Some(headers), Reason::NoPermit(_) | Reason::Overloaded(_)) = (&self.headers, reason) {
             headers.update(0).add_missing_to(&mut MissingHeaders::of(response.headers_mut()));
         }
         response
+    }
+}
+
+/// Holds what belongs to a request while the service works on it.
+#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+pub struct InFlight<K, R> {
+    /// `None` for a request that is exempt.
+    permit: Option<HeldPermit>,
+    watch: Option<Watch>,
+    headers: HeaderUpdate,
+    /// Answers a request whose permit is watched, when the permit is lost.
+    revocation: Option<Box<Revocation<K, R>>>,
+}
+
+struct Revocation<K, R> {
+    shared: Arc<Shared<K, R>>,
+    request: Parts,
+}
+
+impl<K, R> InFlight<K, R> {
+    /// Stands for a request that is exempt.
+    pub(super) const EXEMPT: Self = Self { permit: None, watch: None, headers: HeaderUpdate::EMPTY, revocation: None };
+
+    /// Adds the headers to a response, and gives the permit to its body.
+    pub(super) fn complete<B: Body>(&mut self, mut response: Response<B>) -> Response<PermitBody<B>> {
+        self.headers.add_to(response.headers_mut());
+        match self.permit.take() {
+            Some(permit) => PermitBody::guard(response, permit, self.watch.take()),
+            None => response.map(PermitBody::unguarded),
+        }
+    }
+
+    /// Gives the permit of a request back whose service returned an error.
+    pub(super) fn fail(&mut self) {
+        (self.permit, self.watch) = (None, None);
+    }
+
+    /// Returns a rejection once the permit is lost.
+    pub(super) fn poll_lost<B>(&mut self, cx: &mut Context<'_>) -> Poll<Response<B>>
+    where
+        R: Respond<B>,
+    {
+        if let Some(watch) = &mut self.watch
+            && watch.poll_lost(cx).is_ready()
+        {
+            self.watch = None;
+            if let Some(revocation) = self.revocation.take() {
+                return Poll::Ready(revocation.shared.reject_lost(&revocation.request));
+            }
+        }
+        Poll::Pending
     }
 }

@@ -6,7 +6,7 @@ use http::{Response, StatusCode, request::Parts};
 use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter, Reservation, StoreFuture};
 
 use crate::rate_limit::{
-    future::Admission,
+    admission::Admission,
     limit::LimitRef,
     reservation::{MeteredReservation, ReserveOptions},
 };

@@ -10,6 +10,7 @@ use tollgate::{CheckFuture, Cost, Costs, Decision, Key, KeySecret, Limiter, Poli
 
 use crate::{
     charge::FinalCost,
+    gate::FromParts,
     headers::{HeaderOptions, HeaderWriter},
     labels::MetricLabels,
     metrics::{LimitMetrics, LookedUpMetrics},
@@ -183,17 +184,14 @@ impl Profiles {
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
-    pub(crate) exempt: Option<FromParts<bool>>,
     pub(crate) final_cost: Option<FinalCost>,
     /// Tells whether a request is charged after the response and not before.
     pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
     pub(crate) headers: Arc<HeaderOptions>,
     pub(crate) partition_secret: Option<KeySecret>,
-    pub(crate) retry_jitter: Duration,
     pub(crate) is_shadow: bool,
     pub(crate) exposes_decisions: bool,
-    pub(crate) labels: Option<MetricLabels>,
     pub(crate) rpc_name: Option<RpcNameOf>,
     pub(crate) request_limiter: Option<RequestLimiterSource>,
 }
@@ -228,8 +226,6 @@ pub(crate) enum CostOf {
     /// An estimate for each policy, which is reserved.
     Estimate(EstimateOf, ReserveOptions),
 }
-
-type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
 
 type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
 

@@ -1,11 +1,10 @@
 //! The middleware that limits requests.
 //!
-//! [`builder`] collects the options. The service in [`layer`] asks [`shared`] for a decision on the head of a request, and
-//! [`future`] waits for it and turns it into a response. [`handler`] and [`request_limiter`] are the same limits inside a
-//! handler.
+//! [`builder`] collects the options. The [`layer`] asks [`shared`] for a decision on the head of a request, and [`admission`]
+//! is what is left to do for an admitted one. [`handler`] and [`request_limiter`] are the same limits inside a handler.
 
+mod admission;
 mod builder;
-pub mod future;
 mod handler;
 mod joint;
 mod layer;

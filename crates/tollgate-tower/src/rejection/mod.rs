@@ -43,11 +43,9 @@
 
 mod problem;
 mod reason;
-mod reject;
 mod respond;
 
 pub use problem::Problem;
 pub use reason::{Overload, Reason, Rejection};
-pub(crate) use reject::{jitter, reject};
 pub(crate) use respond::add_headers;
 pub use respond::{Empty, Respond, RespondFn, respond_fn};

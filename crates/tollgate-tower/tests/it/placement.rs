@@ -128,7 +128,7 @@ fn the_layer_is_one_pointer_wide_and_always_cloneable() {
 
 #[test]
 fn the_future_can_be_named_and_sent() {
-    type Future = ResponseFuture<BoxedService, Global, Problem, ()>;
+    type Future = ResponseFuture<BoxedService, RateLimitLayer<Global>, ()>;
     fn send<T: Send>(_: &T) {}
     let mut service: RateLimit<BoxedService, Global> = layer().layer(BoxedService::new(hello()));
     let future: Future = service.call(request());

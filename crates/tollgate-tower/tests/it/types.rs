@@ -4,7 +4,7 @@ use http::{Request, Response, request::Parts};
 use tollgate::{Concurrency, ConcurrencyLimiter, Cost, Key, Limiter, MemoryStore};
 use tollgate_tower::{
     ConcurrencyLayer, KeyExtractor, RateLimit, RateLimitLayer, ReservationLayer,
-    concurrency::ConcurrencyService,
+    concurrency::ConcurrencyLimit,
     key::{BoxedKey, Global, Header, KeyFn},
     key_fn,
 };
@@ -52,7 +52,7 @@ async fn layers_whose_types_are_written_down_limit_by_their_keys() {
         assert_eq!(statuses(&pointer).await, expected);
         assert_eq!(statuses(&unnamed(Limiter::new(MemoryStore::new(), ONE))).await, expected);
 
-        let permits: ConcurrencyService<_> = permits.layer(hello());
+        let permits: ConcurrencyLimit<_> = permits.layer(hello());
         let first = permits.clone().oneshot(request_with("x-user", "ann")).await.unwrap();
         assert_eq!(permits.clone().oneshot(request_with("x-user", "ann")).await.unwrap().status(), 429);
         assert_eq!(permits.oneshot(request_with("x-user", "bob")).await.unwrap().status(), 200);

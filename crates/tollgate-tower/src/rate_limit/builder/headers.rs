@@ -177,7 +177,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.options.retry_jitter = max;
+        self.gate.retry_jitter = max;
         self
     }
 

@@ -9,6 +9,7 @@ use http::request::Parts;
 use tollgate::{Cost, Costs};
 
 use crate::{
+    gate::GateOptions,
     labels::MetricLabels,
     rate_limit::{
         limit::{CostOf, Options},
@@ -28,12 +29,12 @@ pub struct RateLimitBuilder<K, R = Problem> {
     limiters: LimiterSource,
     options: Options,
     key: K,
-    responder: R,
+    gate: GateOptions<R>,
 }
 
 impl<K> RateLimitBuilder<K> {
     pub(crate) fn new(limiters: LimiterSource, key: K) -> Self {
-        Self { limiters, options: Options::default(), key, responder: Problem::new() }
+        Self { limiters, options: Options::default(), key, gate: GateOptions::new(Duration::ZERO) }
     }
 }
 
@@ -120,7 +121,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.options.exempt = Some(Box::new(exempt));
+        self.gate.exempt = Some(Box::new(exempt));
         self
     }
 
@@ -201,7 +202,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// The metrics `tollgate_decisions_total` and `tollgate_rejections_total` carry them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.options.labels = Some(labels);
+        self.limiters.labels = Some(labels);
         self
     }
 
@@ -222,13 +223,14 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// The responder chooses the status. The middleware adds the headers that the responder has not
     /// set.
     pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
-        RateLimitBuilder { limiters: self.limiters, options: self.options, key: self.key, responder }
+        let Self { limiters, options, key, gate } = self;
+        RateLimitBuilder { limiters, options, key, gate: gate.respond_with(responder) }
     }
 
     /// Returns the responder.
     #[must_use]
     pub fn responder(&self) -> &R {
-        &self.responder
+        &self.gate.responder
     }
 
     /// Reserves estimates instead of charging costs.
@@ -243,7 +245,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 
     pub(crate) fn into_shared(self) -> Shared<K, R> {
-        Shared::new(self.limiters, self.options, self.key, self.responder)
+        Shared::new(self.limiters, self.options, self.key, self.gate)
     }
 }
 

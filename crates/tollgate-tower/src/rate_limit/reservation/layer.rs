@@ -1,27 +1,28 @@
 use std::{
     borrow::Cow,
     fmt,
-    future::Future,
-    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use pin_project_lite::pin_project;
 use tollgate::KeySecret;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{metered::MeteredReservation, options::ReservationBuilder};
 use crate::{
-    RateLimit, RateLimitLayer,
+    RateLimitLayer,
     body::{GuardedBody, guard_response},
+    gate::{Gate, Gated, take_ready},
     headers::{HeaderFormat, QuotaUnit},
     key::{BoxedKey, KeyExtractor},
     labels::MetricLabels,
-    rate_limit::{builder::RateLimitBuilder, future},
+    rate_limit::{
+        admission::{Admission, Step, Verdict},
+        builder::RateLimitBuilder,
+    },
     rejection::{Problem, Respond},
 };
 
@@ -82,10 +83,10 @@ impl<K, R> ReservationBuilder<K, R> {
 }
 
 impl<S, K, R> Layer<S> for ReservationLayer<K, R> {
-    type Service = ReservationService<S, K, R>;
+    type Service = Reserve<S, K, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ReservationService::new(self.layer.layer(inner))
+        Gated::new(inner, self.clone())
     }
 }
 
@@ -191,114 +192,46 @@ impl<K, R> ReservationBuilder<K, R> {
     }
 }
 
-/// Limits the requests of an inner service, and settles their cost when their response bodies end.
-/// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) creates it.
-pub struct ReservationService<S, K = BoxedKey, R = Problem> {
-    inner: RateLimit<S, K, R>,
-}
+/// Limits the requests of an inner service, and settles their cost when their response bodies end. [`ReservationLayer`]
+/// creates it.
+pub type Reserve<S, K = BoxedKey, R = Problem> = Gated<S, ReservationLayer<K, R>>;
 
-impl<S, K, R> ReservationService<S, K, R> {
-    pub(super) fn new(inner: RateLimit<S, K, R>) -> Self {
-        Self { inner }
-    }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        self.inner.get_ref()
-    }
-
-    /// Returns the inner service for changes.
-    pub fn get_mut(&mut self) -> &mut S {
-        self.inner.get_mut()
-    }
-
-    /// Removes the limit and returns the inner service.
-    pub fn into_inner(self) -> S {
-        self.inner.into_inner()
-    }
-}
-
-impl<S, K, R, ReqBody, ResBody> Service<Request<ReqBody>> for ReservationService<S, K, R>
+impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for ReservationLayer<K, R>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
-    ReqBody: 'static,
     ResBody: Body,
 {
+    type Pass = Admission;
+    type Wait = Step;
     type Response = Response<GuardedBody<ResBody, MeteredReservation>>;
-    type Error = S::Error;
-    type Future = ResponseFuture<S, K, R, ReqBody>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Service::<Request<ReqBody>>::poll_ready(&mut self.inner, cx)
+    fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
+        self.layer.shared.check_request(parts)
     }
 
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        ResponseFuture::new(self.inner.call(request))
+    fn poll_wait(&self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<ResBody>> {
+        self.layer.shared.poll_step(step, parts, cx)
     }
-}
 
-impl<S: Clone, K, R> Clone for ReservationService<S, K, R> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+    fn hold(service: &mut S, _: &Step) -> S {
+        take_ready(service)
     }
-}
 
-impl<S: fmt::Debug, K, R> fmt::Debug for ReservationService<S, K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReservationService").field("inner", &self.inner).finish()
-    }
-}
-
-pin_project! {
-    /// Resolves to the response of a [`ReservationService`](crate::rate_limit::reservation::ReservationService).
-    ///
-    /// Dropping the future cancels the request. It is settled at what the meter has counted.
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<S, K, R, B>
-    where
-        S: Service<Request<B>>,
-    {
-        #[pin]
-        inner: future::ResponseFuture<S, K, R, B>,
-    }
-}
-
-impl<S: Service<Request<B>>, K, R, B> ResponseFuture<S, K, R, B> {
-    pub(super) fn new(inner: future::ResponseFuture<S, K, R, B>) -> Self {
-        Self { inner }
-    }
-}
-
-impl<S, K, R, ReqBody, ResBody> Future for ResponseFuture<S, K, R, ReqBody>
-where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    K: KeyExtractor,
-    R: Respond<ResBody>,
-    ReqBody: 'static,
-    ResBody: Body,
-{
-    type Output = Result<Response<GuardedBody<ResBody, MeteredReservation>>, S::Error>;
-
-    /// # Panics
-    ///
-    /// Panics when it is polled after it returned the response.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll_with(cx, |mut response, admission| {
-            let Some(admission) = admission else { return response.map(GuardedBody::unguarded) };
+    fn complete(admission: Option<&mut Admission>, mut response: S::Response) -> Self::Response {
+        let reservation = admission.and_then(|admission| {
             let reservation = admission.take_reservation();
             admission.complete(&mut response);
-            match reservation {
-                Some(reservation) => guard_response(response, reservation),
-                None => response.map(GuardedBody::unguarded),
-            }
-        })
+            reservation
+        });
+        match reservation {
+            Some(reservation) => guard_response(response, reservation),
+            None => response.map(GuardedBody::unguarded),
+        }
     }
-}
 
-impl<S: Service<Request<B>>, K, R, B> fmt::Debug for ResponseFuture<S, K, R, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").field("inner", &self.inner).finish()
+    fn fail(admission: &mut Admission) {
+        admission.fail();
     }
 }

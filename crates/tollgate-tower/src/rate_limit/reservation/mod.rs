@@ -24,7 +24,7 @@ mod metered;
 mod options;
 
 pub use handler::HandlerReserve;
-pub use layer::{ReservationLayer, ReservationService, ResponseFuture};
+pub use layer::{ReservationLayer, Reserve};
 pub use metered::MeteredReservation;
 pub use options::ReservationBuilder;
 pub(crate) use options::{EstimateOf, ReserveOptions};

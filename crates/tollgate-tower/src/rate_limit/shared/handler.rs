@@ -10,7 +10,7 @@ use crate::{
     key::{KeyError, KeyExtractor},
     metrics::LabelIndex,
     rate_limit::{
-        future::{Admission, RequestContext, Verdict},
+        admission::{Admission, RequestContext, Verdict},
         handler::Judge,
         limit::{CostOf, LimitRef},
         reservation::ReserveOptions,
@@ -20,7 +20,7 @@ use crate::{
 
 impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
     fn limit(&self, limiter: Limiter) -> LimitRef {
-        let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
+        let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.gate.labels);
         LimitRef::LookedUp(limiter, profile)
     }
 
@@ -58,7 +58,7 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         key: Key,
         request: &mut Parts,
     ) -> Result<Admission, Response<B>> {
-        let labels = LabelIndex::of(request, &self.labels);
+        let labels = LabelIndex::of(request, &self.gate.labels);
         let mut context =
             RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs: None, is_reserved: true, labels };
         into_answer(Self::judge_reservation(&self, result, &mut context, request))
@@ -72,7 +72,7 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         costs: Costs,
         request: &mut Parts,
     ) -> Result<Admission, Response<B>> {
-        let labels = LabelIndex::of(request, &self.labels);
+        let labels = LabelIndex::of(request, &self.gate.labels);
         let costs = Some(Box::new(costs));
         let mut context =
             RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, is_reserved: false, labels };

@@ -15,7 +15,7 @@ use crate::{
     metrics::LabelIndex,
     outer_wait::OuterWait,
     rate_limit::{
-        future::{Admission, Extras, Step, Verdict},
+        admission::{Admission, Extras, Step, Verdict},
         joint::{JointDecision, after_queues},
         limit::{CostOf, Profile},
     },
@@ -61,7 +61,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
             Err(error) => return self.reject_unchecked(reason_of(&error), parts),
         };
-        let (labels, rpc) = (LabelIndex::of(parts, &self.labels), self.rpc_name(parts));
+        let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
         for part in joint.all() {
             let profile = self.profile_of(&part.decision);
             let is_shadow = options.is_shadow || part.is_shadow;
@@ -129,7 +129,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let profile = self.profile_of(awaited);
         let rejection = Rejection::new(Reason::Denied(awaited), &states, details.jitter, parts);
         self.record_rejection(rejection.reason(), labels, &self.rpc_name(parts));
-        let mut response = self.responder.respond(&rejection);
+        let mut response = self.gate.responder.respond(&rejection);
         // Header fields that the responder has set stay as they are.
         let has_own = self.options.headers.formats.own_names().any(|name| response.headers().contains_key(name));
         self.add_to_rejection(&rejection, Some(&profile), details, &mut response);
@@ -143,7 +143,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     }
 
     fn profile_of(&self, decision: &Decision) -> Arc<Profile> {
-        self.profiles.of(decision.policies(), &self.options.headers, &self.labels)
+        self.profiles.of(decision.policies(), &self.options.headers, &self.gate.labels)
     }
 }
 

@@ -6,10 +6,9 @@ mod reserve;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use http::{Response, request::Parts};
@@ -20,19 +19,19 @@ use crate::{
     charge::{Charge, Charged, Due},
     decisions::Decisions,
     double_count::DoubleCountDetector,
+    gate::GateOptions,
     headers::{HeaderUpdate, ResponseDetails, partition_key},
-    key::{KeyError, KeyErrorKind, KeyExtractor},
-    labels::MetricLabels,
+    key::{KeyError, KeyExtractor},
     metrics::{self, LabelIndex, LimitMetrics},
     outer_wait::OuterWait,
     rate_limit::{
-        future::{Admission, Extras, RequestContext, Step, Verdict},
+        admission::{Admission, Extras, RequestContext, Step, Verdict},
         joint::RequestDecider,
         limit::{CostOf, FixedLimit, LimitRef, Options, Profile, Profiles, RequestLimiterSource},
         limiters::{LimiterSource, LimiterTable, Lookup, Selector, Target},
         request_limiter::{Charger, RequestLimiter},
     },
-    rejection::{self, Reason, Rejection, Respond, add_headers},
+    rejection::{Reason, Rejection, Respond, add_headers},
     rpc::RpcName,
 };
 
@@ -43,23 +42,21 @@ pub(crate) struct Shared<K, R> {
     deciders: Vec<Box<dyn RequestDecider>>,
     profiles: Profiles,
     options: Options,
-    labels: MetricLabels,
+    gate: GateOptions<R>,
     key: K,
-    responder: R,
     selector: Selector,
     double_count: DoubleCountDetector,
-    has_logged_misconfiguration: AtomicBool,
 }
 
 impl<K, R> Shared<K, R> {
-    pub(crate) fn new(limiters: LimiterSource, options: Options, key: K, responder: R) -> Self {
-        let labels = options.labels.clone().or(limiters.labels).unwrap_or_default();
+    pub(crate) fn new(limiters: LimiterSource, options: Options, key: K, mut gate: GateOptions<R>) -> Self {
+        gate.labels = limiters.labels.unwrap_or_default();
         let LimiterTable { fixed, lookups, deciders } = limiters.limiters;
         if !deciders.is_empty() {
             options.warn_without_key();
         }
         let fixed = fixed.into_iter().map(|limiter| {
-            let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&labels));
+            let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&gate.labels));
             FixedLimit { limiter, profile }
         });
         Self {
@@ -68,12 +65,10 @@ impl<K, R> Shared<K, R> {
             deciders,
             profiles: Profiles::new(),
             options,
-            labels,
+            gate,
             key,
-            responder,
             selector: limiters.selector,
             double_count: DoubleCountDetector::default(),
-            has_logged_misconfiguration: AtomicBool::new(false),
         }
     }
 
@@ -105,7 +100,7 @@ impl<K, R> Shared<K, R> {
         rpc: &RpcName<&str>,
         is_shadow: bool,
     ) {
-        profile.metrics.record_decision(decision, &self.labels, labels, is_shadow);
+        profile.metrics.record_decision(decision, &self.gate.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
                 policy = decision.binding().map(|state| state.policy().name()),
@@ -119,7 +114,7 @@ impl<K, R> Shared<K, R> {
 
     /// Counts and logs that the service is not called.
     fn record_rejection(&self, reason: Reason<'_>, labels: LabelIndex, rpc: &RpcName<&str>) {
-        metrics::count_rejection(reason.as_str(), &self.labels, labels);
+        metrics::count_rejection(reason.as_str(), &self.gate.labels, labels);
         // `record_decision` logs denials, because it does so in shadow mode too.
         if !matches!(reason, Reason::Denied(_)) {
             let reason = reason.as_str();
@@ -132,7 +127,7 @@ impl<K, R> Shared<K, R> {
     fn details(&self, key: Option<&Key>) -> ResponseDetails {
         let secret = &self.options.partition_secret;
         ResponseDetails {
-            jitter: rejection::jitter(self.options.retry_jitter),
+            jitter: self.gate.jitter(),
             partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
         }
     }
@@ -154,7 +149,7 @@ impl<K, R> Shared<K, R> {
             decision.states().for_each(|state| states.push(state));
         }
         let rejection = Rejection::new(reason, &states, details.jitter, parts);
-        let mut response = self.responder.respond(&rejection);
+        let mut response = self.gate.responder.respond(&rejection);
         self.add_to_rejection(&rejection, profile, details, &mut response);
         response
     }
@@ -170,7 +165,7 @@ impl<K, R> Shared<K, R> {
     ) where
         R: Respond<B>,
     {
-        let adds_retry_after = self.responder.adds_retry_after(rejection);
+        let adds_retry_after = self.gate.responder.adds_retry_after(rejection);
         let writer = profile.map(|profile| &profile.headers);
         add_headers(rejection, writer, details, adds_retry_after, response.headers_mut());
         if self.options.exposes_decisions
@@ -185,11 +180,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        // The mistake is the same for every request, so it is logged once.
-        let is_misconfigured = error.kind() == KeyErrorKind::Misconfigured;
-        if is_misconfigured && !self.has_logged_misconfiguration.swap(true, Ordering::Relaxed) {
-            tracing::error!(hint = %error, "requests cannot be rate limited");
-        }
+        self.gate.log_misconfiguration(error, "requests cannot be rate limited");
         if self.options.is_shadow {
             return Verdict::Admit(Admission::EXEMPT);
         }
@@ -201,7 +192,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let labels = LabelIndex::of(parts, &self.labels);
+        let labels = LabelIndex::of(parts, &self.gate.labels);
         Verdict::Reject(self.reject(reason, None, &ResponseDetails::default(), parts, labels))
     }
 }
@@ -261,8 +252,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let options = &self.options;
-        if options.exempt.as_ref().is_some_and(|exempt| exempt(parts)) {
+        if self.gate.is_exempt(parts) {
             return Verdict::Admit(Admission::EXEMPT);
         }
         let target = match &self.selector {
@@ -302,7 +292,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         match limiter {
             Ok(Limited::By(limiter)) => {
-                let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.labels);
+                let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.gate.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
             Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
@@ -346,7 +336,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost,
             costs: None,
             is_reserved: false,
-            labels: LabelIndex::of(parts, &self.labels),
+            labels: LabelIndex::of(parts, &self.gate.labels),
         };
         let limit = context.limit.get(&self.fixed);
         let check = if options.charges_after {
@@ -375,7 +365,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         } else {
             checked.check_costs(key, costs, options.wait)
         };
-        let labels = LabelIndex::of(parts, &self.labels);
+        let labels = LabelIndex::of(parts, &self.gate.labels);
         let mut context = RequestContext {
             limit,
             key: Some(Box::new(key.clone())),
@@ -391,6 +381,37 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
             Some(result) => self.judge(result, &mut context, parts),
         }
+    }
+
+    /// Waits for the next step of a request.
+    pub(crate) fn poll_step<B>(
+        self: &Arc<Self>,
+        step: &mut Step,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<B>>
+    where
+        R: Respond<B>,
+    {
+        Poll::Ready(match step {
+            Step::Check(check, context) => {
+                let result = ready!(Pin::new(check).poll(cx));
+                self.judge(result.as_ref(), context, parts)
+            }
+            Step::Reserve(reserving) => {
+                let (reservation, context) = &mut **reserving;
+                let result = ready!(Pin::new(reservation).poll(cx));
+                self.judge_reservation(result, context, parts)
+            }
+            Step::Decide(decision) => {
+                let decision = ready!(Pin::new(decision).poll(cx));
+                self.judge_joint(decision, parts)
+            }
+            Step::LookUp(limiter) => {
+                let limiter = ready!(Pin::new(limiter).poll(cx));
+                self.check_looked_up(limiter, parts)
+            }
+        })
     }
 
     /// Turns the result of a check into a verdict.

@@ -10,7 +10,7 @@ use crate::{
     key::{KeyError, KeyExtractor},
     metrics::LabelIndex,
     rate_limit::{
-        future::{RequestContext, Step, Verdict},
+        admission::{RequestContext, Step, Verdict},
         limit::LimitRef,
         reservation::{MeteredReservation, ReserveOptions},
     },
@@ -33,7 +33,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         R: Respond<B>,
     {
         let reservation = limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait);
-        let labels = LabelIndex::of(parts, &self.labels);
+        let labels = LabelIndex::of(parts, &self.gate.labels);
         let mut context = RequestContext {
             limit,
             key: Some(Box::new(key.clone())),

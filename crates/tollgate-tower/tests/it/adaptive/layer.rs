@@ -20,7 +20,7 @@ use tollgate_tower::{
     rejection::{Problem, Reason},
     respond_fn,
 };
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn, util::BoxService};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::support::{TWO, header, hello, request, request_with, still};
@@ -52,6 +52,14 @@ async fn a_request_without_a_slot_is_answered_with_503_and_the_service_is_not_ca
     assert_eq!(text, "Temporary reduced capacity. The service is overloaded: try again in 1 s.\n");
     assert_eq!(limiter.in_flight(), 1);
     drop(slot);
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_cloneable_is_limited() {
+    let limiter = one_slot();
+    let service = AdaptiveLayer::new(limiter.clone()).layer(BoxService::new(hello()));
+    let response = service.oneshot(request()).await.unwrap();
+    assert_eq!((response.status(), limiter.in_flight()), (StatusCode::OK, 1));
 }
 
 #[tokio::test]

@@ -1,0 +1,276 @@
+use std::{
+    fmt,
+    future::Future,
+    mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use http::{Request, request::Parts};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::drain::discard;
+
+/// Decides on the requests of a service `S`. The layers of this crate implement it.
+pub trait Gate<S: Service<Request<B>>, B>: Clone {
+    /// Stores what belongs to an admitted request until its response.
+    type Pass;
+
+    /// Stores what a request waits for.
+    type Wait;
+
+    /// The completed response.
+    type Response;
+
+    /// Decides on the head of a request.
+    fn admit(&self, parts: &mut Parts) -> Verdict<Self::Pass, Self::Wait, S::Response>;
+
+    /// Waits, and decides then.
+    fn poll_wait(
+        &self,
+        wait: &mut Self::Wait,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<Self::Pass, Self::Wait, S::Response>>;
+
+    /// Takes the service that is ready, for a request that waits: see [`take_ready`]. A gate whose requests never wait need
+    /// not clone the service.
+    fn hold(service: &mut S, wait: &Self::Wait) -> S;
+
+    /// Notes whether the service runs now. When it panics, the pass is dropped after `true`, and so knows of the panic
+    /// wherever it is caught.
+    fn set_running(_pass: &mut Self::Pass, _is_running: bool) {}
+
+    /// Returns a rejection once the request must not go on. The service is dropped then.
+    fn poll_revoked(_pass: &mut Self::Pass, _cx: &mut Context<'_>) -> Poll<S::Response> {
+        Poll::Pending
+    }
+
+    /// Completes the response of the service, or a rejection, which has no pass.
+    fn complete(pass: Option<&mut Self::Pass>, response: S::Response) -> Self::Response;
+
+    /// Ends a request whose service returned an error.
+    fn fail(pass: &mut Self::Pass);
+}
+
+/// Says what happens to a request next.
+#[derive(Debug)]
+pub enum Verdict<P, W, A> {
+    /// The service is called.
+    Admit(P),
+    /// The client receives this response, and the service is not called.
+    Reject(A),
+    /// The request waits.
+    Wait(W),
+}
+
+/// Takes the service that is ready. Its clone has to become ready before the next call.
+pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let clone = service.clone();
+    mem::replace(service, clone)
+}
+
+/// Puts a layer `L` of this crate in front of a service.
+///
+/// Each layer has an alias for its service, such as [`RateLimit`](crate::RateLimit). `poll_ready` forwards to the inner
+/// service and spends nothing: the layer decides when the request arrives.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimit, RateLimitLayer, key::Global};
+/// use tower::Layer;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
+/// let service: RateLimit<&str, Global> = RateLimitLayer::new(limiter, Global).layer("inner service");
+/// assert_eq!(*service.get_ref(), "inner service");
+/// assert_eq!(service.into_inner(), "inner service");
+/// ```
+#[derive(Clone)]
+pub struct Gated<S, L> {
+    inner: S,
+    layer: L,
+}
+
+impl<S, L> Gated<S, L> {
+    pub(crate) fn new(inner: S, layer: L) -> Self {
+        Self { inner, layer }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Returns the inner service for changes.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Removes the layer and returns the inner service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, L, B> Service<Request<B>> for Gated<S, L>
+where
+    S: Service<Request<B>>,
+    L: Gate<S, B>,
+    B: 'static,
+{
+    type Response = L::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, L, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        let state = match self.layer.admit(&mut parts) {
+            Verdict::Admit(pass) => State::calling(&mut self.inner, Request::from_parts(parts, body), pass),
+            Verdict::Reject(response) => {
+                discard(&parts, body);
+                State::Rejected { response: Some(response) }
+            }
+            Verdict::Wait(wait) => {
+                let ready = L::hold(&mut self.inner, &wait);
+                let request = Box::new(WaitingRequest { wait, ready, parts, body });
+                State::Waiting { request: Some(request), layer: self.layer.clone() }
+            }
+        };
+        ResponseFuture { state }
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Gated<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gated").field("inner", &self.inner).field("layer", &self.layer).finish()
+    }
+}
+
+// Written by hand, because a named future needs no box: a decision in the process allocates nothing here.
+pin_project! {
+    /// Resolves to the response of the inner service of a [`Gated`] service, or to a rejection.
+    ///
+    /// A decision in the process is made before this future exists. A remote store is checked, limits are fetched, and
+    /// permits are waited for, while the future is polled. Dropping the future cancels the request: it leaves its queue and
+    /// gives its permit or its slot back. Its charge is not refunded, unless the layer sets a [final
+    /// cost](crate::RateLimitBuilder::final_cost) or [reserves](crate::RateLimitBuilder::reserve).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, L, B>
+    where
+        S: Service<Request<B>>,
+        L: Gate<S, B>,
+    {
+        #[pin]
+        state: State<S, L, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, L, B>
+    where
+        S: Service<Request<B>>,
+        L: Gate<S, B>,
+    {
+        Rejected { response: Option<S::Response> },
+        Waiting { request: Option<Box<WaitingRequest<S, L::Wait, B>>>, layer: L },
+        Calling { #[pin] future: S::Future, pass: L::Pass },
+    }
+}
+
+/// Stores a request that waits. It is boxed, so that the future stays small when nothing waits.
+struct WaitingRequest<S, W, B> {
+    wait: W,
+    /// The service that was ready when the request arrived.
+    ready: S,
+    /// The head of the request. Head and body stay apart until the service is called, because joining them copies both.
+    parts: Parts,
+    body: B,
+}
+
+impl<S: Service<Request<B>>, L: Gate<S, B>, B> State<S, L, B> {
+    // Inlined by force: the future is built where the caller needs it, instead of being copied there.
+    #[inline(always)]
+    fn calling(service: &mut S, request: Request<B>, mut pass: L::Pass) -> Self {
+        L::set_running(&mut pass, true);
+        let future = service.call(request);
+        L::set_running(&mut pass, false);
+        Self::Calling { future, pass }
+    }
+}
+
+impl<S, L, B> Future for ResponseFuture<S, L, B>
+where
+    S: Service<Request<B>>,
+    L: Gate<S, B>,
+    B: 'static,
+{
+    type Output = Result<L::Response, S::Error>;
+
+    /// # Panics
+    ///
+    /// Panics when it is polled after it returned the response.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProj::Rejected { response } => {
+                    let response = response.take().expect("the response is taken once");
+                    return Poll::Ready(Ok(L::complete(None, response)));
+                }
+                StateProj::Waiting { request, layer } => {
+                    let waiting = request.as_mut().expect("the request is taken once");
+                    match ready!(layer.poll_wait(&mut waiting.wait, &mut waiting.parts, cx)) {
+                        Verdict::Admit(pass) => {
+                            let WaitingRequest { mut ready, parts, body, .. } =
+                                *request.take().expect("the request is taken once");
+                            State::calling(&mut ready, Request::from_parts(parts, body), pass)
+                        }
+                        Verdict::Reject(response) => {
+                            let WaitingRequest { parts, body, .. } =
+                                *request.take().expect("the request is taken once");
+                            discard(&parts, body);
+                            State::Rejected { response: Some(response) }
+                        }
+                        Verdict::Wait(wait) => {
+                            waiting.wait = wait;
+                            continue;
+                        }
+                    }
+                }
+                StateProj::Calling { future, pass } => {
+                    if let Poll::Ready(response) = L::poll_revoked(pass, cx) {
+                        State::Rejected { response: Some(response) }
+                    } else {
+                        L::set_running(pass, true);
+                        let result = future.poll(cx);
+                        L::set_running(pass, false);
+                        return Poll::Ready(match ready!(result) {
+                            Ok(response) => Ok(L::complete(Some(pass), response)),
+                            Err(error) => {
+                                L::fail(pass);
+                                Err(error)
+                            }
+                        });
+                    }
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S: Service<Request<B>>, L: Gate<S, B>, B> fmt::Debug for ResponseFuture<S, L, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Rejected { .. } => "ResponseFuture::Rejected",
+            State::Waiting { .. } => "ResponseFuture::Waiting",
+            State::Calling { .. } => "ResponseFuture::Calling",
+        })
+    }
+}
