@@ -38,7 +38,7 @@ pub struct Crowd {
     pub max_wait: Duration,
     /// The pause of a caller after its turn.
     pub pause: Duration,
-    /// The time after which no caller asks any more.
+    /// The time after which no caller asks any more: at most 25 s, since a process is waited for 30 s.
     pub span: Duration,
 }
 

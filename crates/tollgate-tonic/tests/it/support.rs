@@ -5,7 +5,7 @@ use std::{convert::Infallible, net::SocketAddr, pin::Pin};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
 use tollgate::{
     Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     StoreFuture,
@@ -14,7 +14,10 @@ use tollgate_test_support::SilentStore;
 use tonic::{
     Code, Request, Response, Status, Streaming,
     body::Body,
-    transport::{Channel, Endpoint, Server, server::Router},
+    transport::{
+        Channel, Endpoint, Server,
+        server::{Router, TcpIncoming},
+    },
 };
 use tonic_web::{GrpcWebCall, GrpcWebClientService};
 use tower::{ServiceExt, util::BoxCloneService};
@@ -173,6 +176,8 @@ pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
 pub(crate) async fn serve_axum(router: axum::Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    // Short frames follow each other: without this, each waits for the acknowledgement of the former.
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
     address
 }
@@ -186,9 +191,9 @@ where
     <L::Service as tower::Service<http::Request<Body>>>::Future: Send,
     <L::Service as tower::Service<http::Request<Body>>>::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
+    let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).unwrap().with_nodelay(Some(true));
+    let address = incoming.local_addr().unwrap();
+    tokio::spawn(router.serve_with_incoming(incoming));
     address
 }
 

@@ -64,7 +64,7 @@ pub(super) async fn shared(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for max_wait_ms in [40, 100, 1_000] {
         let max_wait = Duration::from_millis(max_wait_ms);
-        let span = pace.of(Duration::from_secs(30), Duration::from_secs(10));
+        let span = pace.of(Duration::from_secs(20), Duration::from_secs(10));
         let crowd = Crowd { processes: 2, callers: CALLERS, max_wait, pause: Crowd::pause_of(CALLERS, 20.0), span };
         let (turns, keys) = run(crowd).await;
         let asked = format!("longest wait {max_wait:?}: least share of a process, over any {SHARED:?}");
