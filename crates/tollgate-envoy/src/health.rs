@@ -12,10 +12,10 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 /// The name under which Envoy and Kubernetes ask for the health.
 const SERVICE: &str = "ratelimit";
 
-/// Tells over gRPC and HTTP whether the service can decide requests.
+/// Reports over gRPC and HTTP whether the service can decide requests.
 ///
-/// It can when the store has answered, rules are loaded, and the program is not about to end. gRPC tells it under the names
-/// `ratelimit` and the empty one.
+/// It can when the store has answered, rules are loaded, and the program is not about to end. gRPC reports it under the
+/// names `ratelimit` and the empty one.
 ///
 /// A clone is cheap, and shares the state.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct Health(Arc<State>);
 struct State {
     /// The components that are healthy, a bit for each.
     healthy: AtomicU8,
-    /// Locked while gRPC is told, so that an older state never replaces a newer one.
+    /// Locked while the state is reported to gRPC, so that an older state never replaces a newer one.
     reporter: Mutex<HealthReporter>,
 }
 

@@ -114,7 +114,7 @@ impl RuleSetBuilder {
 
     /// Loads a file, or all files of a directory.
     ///
-    /// The end of its name tells the format of a file: `.yaml`, `.yml`, `.json`, and with the feature `toml` also
+    /// The end of its name decides the format of a file: `.yaml`, `.yml`, `.json`, and with the feature `toml` also
     /// `.toml`. Of a directory, all files with these ends are read, in the order of their names. Names that start with
     /// a dot and directories inside it are skipped, as the internal entries of a Kubernetes config map are.
     ///

@@ -101,9 +101,9 @@
 //!
 //! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install
 //! the recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name), of the file
-//! alone: no label value comes from a request. The first 1000 names of a [`Rules`] are told apart, and further ones are
-//! `other`. The limits that requests bring along are `override`. The counters are those of Envoy's service: see
-//! [`Usage`].
+//! alone: no label value comes from a request. The first 1000 names of a [`Rules`] have counters of their own, and
+//! further ones are `other`. The limits that requests bring along are `override`. The counters have the names and meanings
+//! of Envoy's service: see [`Usage`].
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|

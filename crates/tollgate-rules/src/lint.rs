@@ -140,7 +140,7 @@ impl<'a> Lint<'a> {
         }
     }
 
-    /// Looks at the rules of a level. `is_metered` tells whether an outer level has `value_to_metric`.
+    /// Looks at the rules of a level. `is_metered` is true when an outer level has `value_to_metric`.
     fn level(&mut self, domain: &str, level: &Level, is_metered: bool) {
         let ids = level.ids();
         let keys: BTreeSet<&str> = ids.iter().map(|id| &*self.selector(*id).key).collect();

@@ -118,7 +118,7 @@ pub(crate) struct Charge {
     due: Option<Due>,
     /// `None` once the charge is settled.
     final_cost: Option<FinalCost>,
-    /// Tells whether the service runs. A charge that is dropped meanwhile belongs to a service that has panicked.
+    /// Is true while the service runs. A charge that is dropped meanwhile belongs to a service that has panicked.
     pub(crate) is_running: bool,
 }
 

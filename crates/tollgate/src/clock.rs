@@ -94,7 +94,7 @@ impl Clock {
     /// [pauses]: https://docs.rs/tokio/latest/tokio/time/fn.pause.html
     ///
     /// A store does not follow the time of tokio by itself, because a read of this clock takes
-    /// longer, and tokio does not tell whether its time is paused. Outside of tests use
+    /// longer, and tokio does not report whether its time is paused. Outside of tests use
     /// [`Clock::monotonic`].
     ///
     /// ```

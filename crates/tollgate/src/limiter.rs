@@ -507,7 +507,7 @@ impl Inner {
         })
     }
 
-    /// Tells what a check would decide. It is neither charged nor counted.
+    /// Returns what a check would decide. It is neither charged nor counted.
     async fn look(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Result<Decision, Error> {
         if policies.is_blocked() {
             return Ok(Decision::blocked(policies, charge));

@@ -80,7 +80,9 @@ fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
     }
     match url.strip_prefix("memory:") {
         Some("" | "//") => Ok(Some(MemoryStore::new())),
-        Some(rest) => Err(Error::config(format!("a memory URL is `memory:` without more, got `memory:{rest}`"))),
+        Some(rest) => {
+            Err(Error::config(format!("the store URL is not valid: expected `memory:`, got `memory:{rest}`")))
+        }
         None => Ok(None),
     }
 }
@@ -108,7 +110,7 @@ mod tests {
             assert!(open(url).expect(url).is_in_process());
         }
         let error = open("memory://elsewhere").err().expect("an error");
-        assert_eq!(error.to_string(), "a memory URL is `memory:` without more, got `memory://elsewhere`");
+        assert_eq!(error.to_string(), "the store URL is not valid: expected `memory:`, got `memory://elsewhere`");
     }
 
     #[cfg(feature = "redis")]

@@ -1,4 +1,4 @@
-//! `tollgate explain`: tells which rule applies to a request, and why.
+//! `tollgate explain`: shows which rule applies to a request, and why.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     rules::{self, RuleOptions},
 };
 
-/// Tells which rule applies to a request, why, and which other rules were tried.
+/// Shows which rule applies to a request, why, and which other rules were tried.
 ///
 /// The entries of one descriptor stand one after the other. A single + begins the next descriptor of the same request.
 #[derive(Args, Debug)]

@@ -12,8 +12,8 @@ use crate::{
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see what is left. A state that
-/// spends more than its limit has a debt: units that were charged although they did not fit.
+/// Redis holds the units spent, and not the limits. Name the limits with --rules or --policy to see what is left. A state
+/// that spends more than its limit has a debt: units that were charged although they did not fit.
 ///
 /// Without --rules all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Peek {
     #[command(flatten)]
     key: KeyOptions,
 
-    /// Tells when a check of so many units would be admitted, and spends nothing; needs --rules or --policy
+    /// Shows when a check of so many units would be admitted, and spends nothing; needs --rules or --policy
     #[arg(long, value_name = "UNITS")]
     cost: Option<u64>,
 
@@ -61,7 +61,7 @@ impl Peek {
         }))
     }
 
-    /// Returns a line for each state that tells when the cost fits.
+    /// Returns a line for each state: when the cost fits.
     fn waits(&self, states: &[Entry]) -> String {
         let Some(cost) = self.cost else { return String::new() };
         let line = |state: &Entry| format!("{cost} units of {} fit {}\n", state.policy, state.fits_in());

@@ -18,8 +18,9 @@ use crate::{
 /// Only the states of this key are removed. The outer levels of a nested key are shared with other keys, and have keys of
 /// their own.
 ///
-/// A process that has denied the key remembers that for up to a second (`deny_cache_cap` of its store), and does not ask Redis
-/// meanwhile. The command tells until when the key may be denied: --deny-cache-cap names another time than a second.
+/// A process that has denied the key remembers that for up to a second (`deny_cache_cap` of its store), and does not ask
+/// Redis meanwhile. The command prints for how long the key may still be denied. --deny-cache-cap names another time than a
+/// second.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +31,7 @@ pub(crate) struct Reset {
     #[command(flatten)]
     key: KeyOptions,
 
-    /// Tells what would be removed, and removes nothing
+    /// Shows what would be removed, and removes nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -79,7 +80,7 @@ impl Reset {
 }
 
 impl Removed {
-    /// Returns the line that tells for how long the key may be denied.
+    /// Returns the line about the time for which the key may still be denied.
     fn note(&self) -> String {
         match self.denied_ms {
             0 => String::new(),

@@ -17,7 +17,7 @@ use crate::{
     trace::{Alias, Sorter, Trace, TraceFormat},
 };
 
-/// Tries rules on an access log in simulated time, and tells what each rule would have denied.
+/// Tries rules on an access log in simulated time, and reports what each rule would have denied.
 ///
 /// The trace is in the common or combined log format, in JSON lines, or in CSV with the names of the columns in its first
 /// line. The descriptors of a request are made by the field rate_limits of the rules, or by --descriptor.
@@ -123,7 +123,7 @@ impl Simulate {
         match set.descriptors(domain) {
             Some(descriptors) => Ok(Source::Rules(descriptors.clone())),
             None => Err(Failure::new(format_args!(
-                "{}: the domain {domain} has no rate_limits, so tell with --descriptor how descriptors are made",
+                "{}: the domain {domain} has no rate_limits, so --descriptor has to say how descriptors are made",
                 self.file.display()
             ))),
         }

@@ -26,13 +26,14 @@ use crate::{
 /// terminal, the keys with the most use are printed once. With --once and --metrics all figures are printed once, after
 /// one interval, because rates need two readings.
 ///
-/// Redis tells what is spent. --metrics also tells decisions, outages and latencies, as the running services count them.
+/// Redis has the units spent. --metrics adds decisions, outages and latencies, as the running services count them.
 /// Without --redis these are shown alone. A server or a service that is away is shown as such.
 ///
 /// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The memory of this command
 /// does not grow with the number of keys.
 ///
-/// Redis holds what is spent, and not the limits. Tell the limits with --rules or --policy to see shares and limited keys.
+/// Redis holds the units spent, and not the limits. Name the limits with --rules or --policy to see shares and limited
+/// keys.
 #[derive(Args, Debug)]
 #[command(mut_arg("url", |url| url.required(false)))]
 #[command(after_help = "\
@@ -114,7 +115,7 @@ struct Topped {
 impl Top {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         if self.by == Order::Share && self.limits.is_empty() {
-            return Err(Failure::new("--by share needs the limits, tell them with --rules or --policy"));
+            return Err(Failure::new("--by share needs the limits: name them with --rules or --policy"));
         }
         self.check_sources()?;
         let limits = self.limits.load()?;

@@ -14,7 +14,7 @@ use crate::{
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
 ///
-/// Redis holds what is spent, and not the limits, so tell them with --rules or --policy. The server is scanned in small
+/// Redis holds the units spent, and not the limits: name those with --rules or --policy. The server is scanned in small
 /// steps.
 ///
 /// In the mode envoy the counters of all rules of one unit have one policy name. Their limits are known only when all of
@@ -51,7 +51,7 @@ struct Limited {
 impl Who {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         if self.limits.is_empty() {
-            return Err(Failure::new("Redis does not hold the limits, tell them with --rules or --policy"));
+            return Err(Failure::new("Redis does not hold the limits: name them with --rules or --policy"));
         }
         let limits = self.limits.load()?;
         let (mut states, mut limited) = (Vec::new(), 0);

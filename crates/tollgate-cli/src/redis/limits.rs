@@ -9,14 +9,14 @@ use tollgate_rules::{Descriptor, RuleSet};
 use super::state_key::{Kind, StateKey};
 use crate::{failure::Failure, rules::RuleOptions};
 
-/// The options that tell the quotas. Redis holds what is spent, and not the limits.
+/// The options that name the limits. Redis holds the units spent, and not the limits.
 #[derive(Args, Debug)]
 pub(crate) struct LimitOptions {
     /// Reads the limits from this file or directory of rules
     #[arg(long = "rules", value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Tells the quota of a policy, such as api=100/min; may be repeated
+    /// Sets the quota of a policy, such as api=100/min; may be repeated
     #[arg(long = "policy", value_name = "NAME=QUOTA")]
     policies: Vec<String>,
 
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 }
 
 impl LimitOptions {
-    /// Returns whether a limit is told.
+    /// Returns whether no limit is named.
     pub(crate) fn is_empty(&self) -> bool {
         self.file.is_none() && self.policies.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Tells how far a scan is.
+//! Shows the progress of a scan.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// The option of commands that scan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgressOptions {
-    /// Tells how far the scan is, on the standard error
+    /// Shows the progress of the scan on the standard error
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     progress: When,
 }
@@ -49,7 +49,7 @@ impl ProgressOptions {
 }
 
 impl Progress {
-    /// Tells that `done` of about `total` keys were looked at.
+    /// Shows that `done` of about `total` keys were looked at.
     pub(super) fn update(&mut self, done: u64, total: u64) {
         if self.is_shown && done >= self.next {
             self.next = done + STEP;
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Tells the last number and ends the line.
+    /// Shows the last number and ends the line.
     pub(super) fn end(&mut self, done: u64, total: u64) {
         if self.is_shown {
             self.write(done, total);

@@ -1,4 +1,4 @@
-//! Compares two readings of a state, to tell what was spent in between.
+//! Computes the units spent between two readings of a state.
 
 use tollgate::{Quota, StoredState};
 

@@ -51,7 +51,7 @@ pub(crate) struct ScanReport {
 }
 
 impl ScanOptions {
-    /// Returns the options of a scan that tells nothing on the standard error.
+    /// Returns the options of a scan that shows no progress.
     pub(crate) fn without_progress(&self) -> Self {
         Self { progress: ProgressOptions::never(), ..self.clone() }
     }
@@ -75,7 +75,7 @@ impl<'a> Scan<'a> {
         // The sets in which the replicas count themselves.
         let replicas = format!("{}:{{replicas}}", self.server.prefix());
         let mut progress = options.progress.start();
-        // The server does not tell how many keys it looked at.
+        // The reply of the server does not include the number of keys that it looked at.
         let mut looked_at = 0;
         let mut cursor = 0_u64;
         loop {

@@ -10,7 +10,7 @@ use crate::{
     trace::{Fields, Request},
 };
 
-/// Tells how the descriptors of a request are made.
+/// Makes the descriptors of a request.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// By the field `rate_limits` of the rules.

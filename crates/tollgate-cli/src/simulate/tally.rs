@@ -7,7 +7,7 @@ use tollgate_rules::Rule;
 
 use super::series::Series;
 
-/// The most denied keys of a rule that are told apart.
+/// The most denied keys of a rule that are counted each.
 const MAX_KEYS: usize = 65_536;
 
 /// Counts the requests of one rule.

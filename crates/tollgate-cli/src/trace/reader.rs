@@ -18,7 +18,7 @@ use super::{
 /// The format of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TraceFormat {
-    /// Tells the format by the first line
+    /// Detects the format by the first line
     #[default]
     Auto,
     /// The common or the combined log format of Apache and nginx
@@ -126,7 +126,7 @@ fn request(mut fields: Fields, aliases: &[Alias]) -> Result<Request, String> {
     Ok(Request { time_us, ip: fields.ip(), fields })
 }
 
-/// Tells the format by a line.
+/// Detects the format by a line.
 fn detect(line: &[u8], aliases: &[Alias]) -> io::Result<TraceFormat> {
     if line.trim_ascii_start().starts_with(b"{") {
         return Ok(TraceFormat::Json);

@@ -42,7 +42,7 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
         .collect();
     let in_metrics: BTreeSet<_> = of_layers.keys().chain(denials.keys()).map(|[policy, _]| policy).collect();
     for policy in in_metrics {
-        // Two algorithms with one name are told apart in Redis alone.
+        // Only Redis distinguishes two algorithms under one name.
         match found.iter_mut().find(|of_scan| of_scan.policy == *policy) {
             Some(of_scan) => {
                 (of_scan.allowed_per_second, of_scan.denied_per_second) = (allowed(policy), denied(policy));

@@ -12,7 +12,7 @@ use super::{screen::Screen, session::View as _};
 #[path = "../../tests/it/terminal.rs"]
 mod terminal;
 
-/// Tells the test that it is the program on the terminal.
+/// The variable that makes the test the program on the terminal.
 const ROLE: &str = "TOLLGATE_TEST_PANICS";
 
 #[test]

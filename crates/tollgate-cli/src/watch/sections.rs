@@ -2,7 +2,7 @@
 
 use super::snapshot::{Snapshot, Source};
 
-/// A line, and whether it tells of something that is wrong.
+/// A line of text. A bad one reports something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) text: String,

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// Shows snapshots.
 pub(crate) trait View {
-    /// Tells whether keys of the user and changes of the terminal's size are read.
+    /// Is true when keys of the user and changes of the terminal's size are read.
     const READS_KEYS: bool;
 
     /// Shows a snapshot.

@@ -32,7 +32,7 @@ impl Snapshot {
     }
 }
 
-/// Tells whether a source answers.
+/// Describes a server or a page of metrics, and whether it answers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Source {
     pub(crate) address: String,

@@ -1,4 +1,4 @@
-//! Tells what each policy spends per second, from one scan to the next.
+//! Measures the units that each policy spends per second, from one scan to the next.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ struct State {
     spent: u64,
 }
 
-/// Holds what a scan tells of a policy.
+/// The use of a policy, as a scan found it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PolicyUse {
     pub(super) keys: u64,

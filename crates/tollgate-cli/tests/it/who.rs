@@ -54,7 +54,7 @@ descriptors:
 #[test]
 fn limits_have_to_be_told() {
     let run = tollgate(["who", "--redis", "redis://127.0.0.1:1"]);
-    assert!(run.status == 2 && run.stderr.contains("tell them with --rules or --policy"), "{}", run.stderr);
+    assert!(run.status == 2 && run.stderr.contains("name them with --rules or --policy"), "{}", run.stderr);
     for (policy, words) in [("api", "must have the form NAME=QUOTA"), ("api=5/mni", "--policy api: quota \"5/mni\"")] {
         let run = tollgate(["who", "--redis", "redis://127.0.0.1:1", "--policy", policy]);
         assert!(run.status == 2 && run.stderr.contains(words), "{}", run.stderr);

@@ -27,7 +27,7 @@ impl AdsBuilder {
         self
     }
 
-    /// Sets fields that the control plane is told.
+    /// Sets fields that are sent to the control plane.
     pub fn node_metadata(mut self, metadata: Vec<(String, String)>) -> Self {
         self.0.node_metadata = metadata;
         self

@@ -10,7 +10,7 @@ use crate::proto::config::{RateLimitConfig, RateLimitDescriptor, RateLimitPolicy
 /// The type of the resources.
 pub(super) const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
-/// Checks the resources of a response as one set. The error is what the control plane is told.
+/// Checks the resources of a response as one set. The error is sent to the control plane.
 pub(super) fn rule_set(options: &RuleSetBuilder, resources: &[Any], rules: &Rules) -> Result<RuleSet, String> {
     let configs: Vec<_> = resources.iter().map(config).collect::<Result<_, _>>()?;
     let texts: Vec<_> = configs.iter().map(|config| (name(config), file(config).to_string())).collect();
@@ -45,7 +45,7 @@ fn file(config: &RateLimitConfig) -> Json {
 fn descriptor(message: &RateLimitDescriptor) -> Json {
     let mut fields = Map::new();
     fields.insert("key".to_owned(), message.key.clone().into());
-    // The message cannot tell an empty value from none.
+    // The message has no difference between an empty value and none.
     if !message.value.is_empty() {
         fields.insert("value".to_owned(), message.value.clone().into());
     }

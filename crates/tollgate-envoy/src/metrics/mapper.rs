@@ -14,7 +14,7 @@ pub(super) fn series(name: &str) -> Series {
     rule(name).or_else(|| service(name)).unwrap_or_else(|| Series { name: escaped(name), labels: Vec::new() })
 }
 
-/// Maps the counter of a rule. The mapper tells the domain and the first two keys apart, and adds up the rest.
+/// Maps the counter of a rule. The domain and the first two keys become labels, and the rest is added up.
 fn rule(name: &str) -> Option<Series> {
     let (path, last) = name.strip_prefix("ratelimit.service.rate_limit.")?.rsplit_once('.')?;
     let last = RULES.into_iter().find(|rule| *rule == last)?;

@@ -33,9 +33,9 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit_server.ShouldRateLimit.total_requests`, `.response_time` | gRPC calls, and their times in milliseconds |
 ///
 /// `RULE` is the domain, and the keys and values of the rule: see
-/// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names are told apart, and further ones
-/// are `other`. A name of more than 256 bytes is cut and ends in a digest, and control characters become `_`. So all names
-/// together take some 5 MiB at most.
+/// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names have counters of their own, and
+/// further ones are `other`. A name of more than 256 bytes is cut and ends in a digest, and control characters become `_`.
+/// So all names together take some 5 MiB at most.
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]

@@ -91,5 +91,5 @@ pub(super) async fn tcp(what: &str, host: &str, port: u16) -> Result<TcpListener
 }
 
 pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
-    listener.local_addr().map_err(|error| ServerError::with("cannot tell the address of a listener", error))
+    listener.local_addr().map_err(|error| ServerError::with("cannot read the address of a listener", error))
 }

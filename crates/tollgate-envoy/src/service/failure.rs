@@ -1,4 +1,4 @@
-//! Tells why a request was not decided.
+//! The reasons why a request was not decided.
 
 use tollgate::{Error, ErrorKind};
 use tollgate_rules::RequestError;

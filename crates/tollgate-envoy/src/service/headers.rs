@@ -102,10 +102,10 @@ fn add_limit(fields: &mut Vec<HeaderValue>, names: &LimitHeaderNames, plan: &Pla
 /// Adds the policies that were checked. To a denial, it adds those of the descriptors that deny.
 fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
     let is_allowed = decision.is_allowed();
-    let told = decision.verdict().statuses().iter().zip(decision.decisions());
-    let told = told.filter(|(status, _)| is_allowed || status.code() == Code::OverLimit);
+    let shown = decision.verdict().statuses().iter().zip(decision.decisions());
+    let shown = shown.filter(|(status, _)| is_allowed || status.code() == Code::OverLimit);
     let (mut policies, mut states) = (String::new(), String::new());
-    for state in told.filter_map(|(_, decision)| decision.as_ref()).flat_map(Decision::states) {
+    for state in shown.filter_map(|(_, decision)| decision.as_ref()).flat_map(Decision::states) {
         let (name, quota) = (state.policy().name(), state.policy().quota());
         let gap = if policies.is_empty() { "" } else { ", " };
         let (window, reset) = (whole_seconds(quota.period()), whole_seconds(state.more_after()));

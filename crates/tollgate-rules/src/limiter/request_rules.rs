@@ -51,7 +51,7 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 /// # Ok(()) }
 /// ```
 ///
-/// # What is told
+/// # What a client sees
 ///
 /// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists
 /// those that deny it. Rules in shadow mode, and quota rules that alone do not deny, are counted in the metrics with
@@ -147,7 +147,7 @@ fn joint(verdict: &Verdict, charges: Vec<Option<Charge>>, modes: GlobalModes) ->
         };
         is_limited = true;
         joint = match decision {
-            // Passed descriptors of a denied request are refunded: the client is told of those that deny.
+            // Passed descriptors of a denied request are refunded: the response lists those that deny.
             Ok(decision) if !is_allowed && !is_over && decision.is_allowed() => joint,
             // A quota that is over its limit does not deny while another one is not.
             Ok(decision) if is_shadow || modes.shadow || is_over == is_allowed => {

@@ -266,7 +266,7 @@ impl Charge {
     }
 }
 
-/// Returns the time since the Unix epoch, from which the end of a window is told.
+/// Returns the time since the Unix epoch, from which the end of a window is computed.
 pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

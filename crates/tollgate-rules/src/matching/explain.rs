@@ -1,4 +1,4 @@
-//! Tells step by step how a rule was found, for operators.
+//! Explains step by step how a rule was found, for operators.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Tells why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
+/// Explains why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
 ///
 /// `Display` writes it for people. The values of the request are shown.
 ///
@@ -43,7 +43,7 @@ pub struct Explanation {
     outcome: String,
 }
 
-/// Tells what was tried for one entry.
+/// Lists the candidates for one entry of the descriptor.
 #[derive(Clone, Debug)]
 pub struct LevelTrace {
     key: String,
@@ -51,7 +51,7 @@ pub struct LevelTrace {
     attempts: Vec<Attempt>,
 }
 
-/// Tells what became of one candidate.
+/// Describes one candidate, and whether it was selected.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     by: MatchedBy,
@@ -60,7 +60,7 @@ pub struct Attempt {
     outcome: Outcome,
 }
 
-/// Tells why a candidate was selected or not.
+/// The reason why a candidate was selected or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -135,7 +135,7 @@ impl Attempt {
 }
 
 impl RuleSet {
-    /// Tells how [`find`](Self::find) treats a descriptor.
+    /// Explains how [`find`](Self::find) treats a descriptor.
     #[must_use]
     pub fn explain(&self, domain: &str, descriptor: &Descriptor<'_>) -> Explanation {
         let mut levels = Vec::new();

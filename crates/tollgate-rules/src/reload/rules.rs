@@ -95,7 +95,7 @@ impl Rules {
     /// Creates a handle without rules: no domain is known until rules are loaded.
     ///
     /// Call [`reload`](Self::reload) when the files are there, or [`replace`](Self::replace) when rules come from
-    /// elsewhere. [`loads`](Self::loads) tells whether any were loaded.
+    /// elsewhere. [`loads`](Self::loads) shows whether any were loaded.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet, Rules};

@@ -29,7 +29,7 @@ pub(crate) struct Step {
     pub(crate) by: MatchedBy,
 }
 
-/// Tells how a rule matches an entry of a descriptor.
+/// The way in which a rule matches an entry of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MatchedBy {
@@ -104,7 +104,7 @@ impl Level {
             Self::Native(_) => value.to_owned(),
             Self::Envoy(_) => selector.composite(),
         };
-        // Patterns that overlap are hard to tell, so any other pattern of the key counts.
+        // Overlaps of patterns are hard to find, so any other pattern of the key counts.
         let mut patterns = self.patterns(key).into_iter();
         self.exact_and_default(selectors, key, value).1.is_some()
             || patterns.any(|(pattern, other)| other != id && (is_pattern || pattern.matches(text.as_bytes())))

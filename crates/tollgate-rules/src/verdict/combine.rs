@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Outcome, Plan, Planned, Treatment};
 use crate::{Metadata, Unit, metrics::Usage};
 
-/// Tells whether a request or a descriptor passes.
+/// The decision for a request or a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// It passes.
@@ -17,7 +17,7 @@ pub enum Code {
 /// Sets modes for all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalModes {
-    /// Every request passes. The descriptors still tell which of them exceed a limit.
+    /// Every request passes. The codes of the descriptors still show which exceed a limit.
     pub shadow: bool,
     /// Every descriptor is a quota descriptor, also one without a limit.
     pub quota: bool,

@@ -52,10 +52,9 @@ impl Outcome {
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
-    /// Of several policies, the one that limits the request most is told. In native mode, a decision of cost 0 is over the
-    /// limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision passes: a policy
-    /// does not tell whether more than its limit was asked for. A decision without the store, which tells of no policy,
-    /// passes.
+    /// Of several policies, the outcome has the one that limits the request most. In native mode, a decision of cost 0 is
+    /// over the limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision passes:
+    /// it does not show whether more than the limit was asked for. A decision without the store has no policy, and passes.
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();

@@ -2,7 +2,7 @@ use std::{collections::HashSet, fmt};
 
 use crate::{Compat, Descriptor, Match, RuleSet, rule::Limit};
 
-/// Tells for each descriptor of a request whether it is charged.
+/// Holds the [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet, Treatment};
@@ -40,7 +40,7 @@ pub struct Planned<'a> {
     hits: u64,
 }
 
-/// Tells what is done with a descriptor.
+/// The way in which a descriptor is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Treatment {

@@ -1,4 +1,4 @@
-//! Tells the response of a call that a message of its request was denied.
+//! Signals the response of a call that a message of its request was denied.
 
 use std::{
     future::Future,

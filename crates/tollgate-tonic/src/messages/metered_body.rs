@@ -21,7 +21,7 @@ pub(super) struct Meter {
     limiter: RequestLimiter,
     responder: Arc<GrpcStatus>,
     boundaries: MessageBoundaries,
-    /// Tells whether the message at hand is paid for. The first is: the charge for the call includes it.
+    /// Is true when the message at hand is paid for. The first is: the charge for the call includes it.
     is_paid: bool,
     check: Option<CheckFuture>,
     denied: Option<Status>,

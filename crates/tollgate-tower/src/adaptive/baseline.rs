@@ -11,8 +11,8 @@ use super::window::SampleWindow;
 /// the queue away: those that used less than half of the limit, those at the lowest limit, and those of a probe.
 /// It falls with every window that shows it to be far too high.
 ///
-/// A service that has become slow is told from a queue by fewer requests: a queue becomes shorter with them, and the
-/// latency with it. When a third fewer requests in flight leave the latency as it is, the latency is that of the service.
+/// To distinguish a slow service from a queue, fewer requests are admitted for one window. Only a queue gets shorter, and
+/// the latency with it. When a third fewer requests in flight leave the latency as it is, the service itself is slow.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     /// The weight of one window.
@@ -160,7 +160,7 @@ impl Baseline {
             self.unmeasured = self.unmeasured.saturating_add(1);
         }
         if self.reference.keeps_latency(window, latency) && latency > SLOWER * next {
-            // While the latency still rises, this may be wrong, and a probe will tell.
+            // While the latency still rises, this may be wrong, and a probe will find out.
             next = latency;
             self.unmeasured = self.unmeasured.max(self.probe_after.saturating_sub(DOUBT));
         }

@@ -63,7 +63,7 @@ struct Shared {
     latency_us: AtomicU64,
     /// Overloads that were not added, because another thread held the estimator.
     missed_overloads: AtomicU32,
-    /// Tells whether requests were shed since the last sample.
+    /// Is true when requests were shed since the last sample.
     has_shed: AtomicBool,
     estimator: Mutex<Estimator>,
     shares: Box<[f64]>,

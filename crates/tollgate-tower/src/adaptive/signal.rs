@@ -2,7 +2,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::charge::Outcome;
 
-/// Says what a finished request tells about the load of the service.
+/// Says what a finished request means for the load of the service.
 ///
 /// [`AdaptiveBuilder::signal`](super::AdaptiveBuilder::signal) chooses it for the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,11 +13,11 @@ pub enum Signal {
     /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of the
     /// requests.
     Overload,
-    /// The request tells nothing: the service did no work for it, for example.
+    /// The request means nothing: the service did no work for it, for example.
     Ignore,
 }
 
-/// The status codes of gRPC that tell of an overload: `DEADLINE_EXCEEDED` and `UNAVAILABLE`.
+/// The status codes of gRPC for an overload: `DEADLINE_EXCEEDED` and `UNAVAILABLE`.
 const GRPC_OVERLOADS: [&[u8]; 2] = [b"4", b"14"];
 
 const GRPC_STATUS: &str = "grpc-status";

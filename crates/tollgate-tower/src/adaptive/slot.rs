@@ -19,7 +19,7 @@ pub struct Slot {
     limiter: AdaptiveLimiter,
     started_us: u64,
     in_flight: u32,
-    /// Tells whether the request has been counted as a sample.
+    /// Is true when the request has been counted as a sample.
     is_recorded: bool,
 }
 

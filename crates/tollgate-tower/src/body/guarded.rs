@@ -29,7 +29,7 @@ pin_project! {
         guard: LastGuard<G>,
         // Bytes of the announced `Content-Length` that were not passed on yet.
         missing: Option<u64>,
-        // Set while the body is polled, so that a panic is told from a disconnect.
+        // Set while the body is polled, to distinguish a panic from a disconnect.
         is_polled: bool,
     }
 

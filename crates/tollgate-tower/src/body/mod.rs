@@ -1,8 +1,8 @@
 //! Response bodies that hold a guard until they end.
 //!
 //! Work that a response stands for goes on after its head: a stream of events, a file, a gRPC stream. A
-//! [`GuardedBody`] keeps a [`BodyGuard`] for as long as the body lives, and tells the guard once how the
-//! body ended. The frames pass unchanged, trailers included.
+//! [`GuardedBody`] keeps a [`BodyGuard`] for as long as the body lives, and reports to the guard once how
+//! the body ended. The frames pass unchanged, trailers included.
 //!
 //! ```
 //! use bytes::Buf;

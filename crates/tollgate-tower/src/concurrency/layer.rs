@@ -162,7 +162,7 @@ pub struct ConcurrencyBuilder<K, R = Problem> {
     pub(super) limiter: ConcurrencyLimiter,
     pub(super) key: K,
     pub(super) gate: GateOptions<R>,
-    /// Tells whether a request without a permit is answered with 503 instead of 429.
+    /// Is true when a request without a permit is answered with 503 instead of 429.
     pub(super) is_unavailable: bool,
     pub(super) has_headers: bool,
 }

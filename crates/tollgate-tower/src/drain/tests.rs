@@ -59,16 +59,16 @@ impl Seen {
     }
 }
 
-/// A body that yields the same thing until it is told to yield another.
+/// A body that yields the same thing until it is switched to another.
 #[derive(Clone)]
-struct Told(Arc<Mutex<Next>>, Arc<Seen>);
+struct Steered(Arc<Mutex<Next>>, Arc<Seen>);
 
-impl Told {
+impl Steered {
     fn new(next: Next) -> Self {
         Self(Arc::new(Mutex::new(next)), Arc::default())
     }
 
-    fn tell(&self, next: Next) {
+    fn switch(&self, next: Next) {
         *self.0.lock().unwrap() = next;
         if let Some(waker) = self.1.waker.lock().unwrap().take() {
             waker.wake();
@@ -77,12 +77,12 @@ impl Told {
 
     /// Returns a body that says whether it was dropped.
     fn body(&self, lower: u64) -> body::Body {
-        body::Body::new(Once { told: self.clone(), lower })
+        body::Body::new(Once { steered: self.clone(), lower })
     }
 }
 
 struct Once {
-    told: Told,
+    steered: Steered,
     lower: u64,
 }
 
@@ -91,7 +91,7 @@ impl Body for Once {
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Told(next, seen) = &self.told;
+        let Steered(next, seen) = &self.steered;
         match *next.lock().unwrap() {
             Next::Data(data) => {
                 seen.frames.fetch_add(1, Ordering::SeqCst);
@@ -118,7 +118,7 @@ impl Body for Once {
 
 impl Drop for Once {
     fn drop(&mut self) {
-        self.told.1.is_dropped.store(true, Ordering::SeqCst);
+        self.steered.1.is_dropped.store(true, Ordering::SeqCst);
     }
 }
 
@@ -135,103 +135,103 @@ async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_dropped_at_the_time_limit() {
-    let told = Told::new(Next::Nothing);
-    let reading = tokio::spawn(Rest::new(told.body(0), MAX_LENGTH).end(sleep(MAX_TIME)));
+    let steered = Steered::new(Next::Nothing);
+    let reading = tokio::spawn(Rest::new(steered.body(0), MAX_LENGTH).end(sleep(MAX_TIME)));
     settle().await;
     advance(MAX_TIME - std::time::Duration::from_millis(1)).await;
     settle().await;
-    assert!(!told.1.is_dropped());
+    assert!(!steered.1.is_dropped());
     advance(std::time::Duration::from_millis(1)).await;
     reading.await.unwrap();
-    assert!(told.1.is_dropped() && !told.1.is_at_end());
+    assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
 
 #[tokio::test]
 async fn a_body_that_is_there_is_read_at_once() {
-    let told = Told::new(Next::End);
-    discard(&head(), told.body(0));
-    assert!(told.1.is_at_end() && told.1.is_dropped());
+    let steered = Steered::new(Next::End);
+    discard(&head(), steered.body(0));
+    assert!(steered.1.is_at_end() && steered.1.is_dropped());
 }
 
 #[tokio::test]
 async fn a_body_that_comes_late_is_read_in_a_task() {
-    let told = Told::new(Next::Nothing);
-    discard(&head(), told.body(1));
-    assert!(!told.1.is_dropped());
+    let steered = Steered::new(Next::Nothing);
+    discard(&head(), steered.body(1));
+    assert!(!steered.1.is_dropped());
     settle().await;
-    told.tell(Next::End);
+    steered.switch(Next::End);
     settle().await;
-    assert!(told.1.is_at_end() && told.1.is_dropped());
+    assert!(steered.1.is_at_end() && steered.1.is_dropped());
 }
 
 #[tokio::test]
 async fn a_body_is_dropped_at_the_longest_length() {
     const FRAMES: usize = (MAX_LENGTH / LONG.len() as u64) as usize + 1;
-    let told = Told::new(Next::Data(LONG));
-    discard(&head(), told.body(0));
-    assert_eq!((told.1.frames(), told.1.is_dropped()), (FRAMES, true));
+    let steered = Steered::new(Next::Data(LONG));
+    discard(&head(), steered.body(0));
+    assert_eq!((steered.1.frames(), steered.1.is_dropped()), (FRAMES, true));
 
-    let late = Told::new(Next::Nothing);
+    let late = Steered::new(Next::Nothing);
     discard(&head(), late.body(0));
     settle().await;
-    late.tell(Next::Data(LONG));
+    late.switch(Next::Data(LONG));
     settle().await;
     assert_eq!((late.1.frames(), late.1.is_dropped()), (FRAMES, true));
 }
 
 #[tokio::test]
 async fn a_body_of_empty_frames_is_dropped() {
-    let told = Told::new(Next::Data(&[]));
-    discard(&head(), told.body(0));
-    assert_eq!((told.1.frames(), told.1.is_dropped()), (16 * 1024 + 1, true));
+    let steered = Steered::new(Next::Data(&[]));
+    discard(&head(), steered.body(0));
+    assert_eq!((steered.1.frames(), steered.1.is_dropped()), (16 * 1024 + 1, true));
 }
 
 #[tokio::test]
 async fn a_body_that_fails_is_dropped() {
-    let told = Told::new(Next::Failure);
-    discard(&head(), told.body(0));
-    assert!(told.1.is_dropped());
+    let steered = Steered::new(Next::Failure);
+    discard(&head(), steered.body(0));
+    assert!(steered.1.is_dropped());
 
-    let late = Told::new(Next::Nothing);
+    let late = Steered::new(Next::Nothing);
     discard(&head(), late.body(0));
     settle().await;
     assert!(!late.1.is_dropped());
-    late.tell(Next::Failure);
+    late.switch(Next::Failure);
     settle().await;
     assert!(late.1.is_dropped());
 }
 
 #[tokio::test]
 async fn a_body_that_the_client_holds_back_is_not_polled() {
-    let told = Told::new(Next::End);
+    let steered = Steered::new(Next::End);
     let request = Request::builder().header("expect", "100-continue").body(()).unwrap();
-    discard(&request.into_parts().0, told.body(0));
-    assert!(told.1.is_dropped() && !told.1.is_at_end());
+    discard(&request.into_parts().0, steered.body(0));
+    assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
 
 #[tokio::test]
 async fn a_body_of_another_type_is_dropped() {
-    let told = Told::new(Next::End);
-    discard(&head(), Once { told: told.clone(), lower: 0 });
-    assert!(told.1.is_dropped() && !told.1.is_at_end());
+    let steered = Steered::new(Next::End);
+    discard(&head(), Once { steered: steered.clone(), lower: 0 });
+    assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
 
 #[cfg(feature = "tonic")]
 #[tokio::test]
 async fn a_body_of_tonic_is_read() {
-    let told = Told::new(Next::End);
-    discard(&head(), tonic::body::Body::new(Once { told: told.clone(), lower: 0 }));
-    assert!(told.1.is_at_end() && told.1.is_dropped());
+    let steered = Steered::new(Next::End);
+    discard(&head(), tonic::body::Body::new(Once { steered: steered.clone(), lower: 0 }));
+    assert!(steered.1.is_at_end() && steered.1.is_dropped());
 }
 
 #[tokio::test]
 async fn late_bodies_are_dropped_while_all_places_are_taken() {
     let places: &'static Places = Box::leak(Box::new(Places::new(1)));
-    let [first, second, third] = [(); 3].map(|()| Told::new(Next::Nothing));
+    let [first, second, third] = [(); 3].map(|()| Steered::new(Next::Nothing));
     read(false, first.body(0), places);
     read(false, second.body(0), places);
     assert!(!first.1.is_dropped() && second.1.is_dropped());
-    first.tell(Next::End);
+    first.switch(Next::End);
     settle().await;
     assert!(first.1.is_at_end());
     read(false, third.body(0), places);
@@ -240,19 +240,19 @@ async fn late_bodies_are_dropped_while_all_places_are_taken() {
 
 #[test]
 fn a_body_is_dropped_outside_of_a_runtime() {
-    let told = Told::new(Next::End);
-    discard(&head(), told.body(0));
-    assert!(told.1.is_dropped() && !told.1.is_at_end());
+    let steered = Steered::new(Next::End);
+    discard(&head(), steered.body(0));
+    assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
 
 #[test]
 fn a_late_body_is_dropped_in_a_runtime_without_timers() {
-    let told = Told::new(Next::Nothing);
+    let steered = Steered::new(Next::Nothing);
     Builder::new_current_thread().build().unwrap().block_on(async {
-        discard(&head(), told.body(0));
-        assert!(!told.1.is_dropped());
+        discard(&head(), steered.body(0));
+        assert!(!steered.1.is_dropped());
         settle().await;
-        assert!(told.1.is_dropped() && !told.1.is_at_end());
+        assert!(steered.1.is_dropped() && !steered.1.is_at_end());
     });
 }
 
@@ -273,24 +273,24 @@ where
 
 #[tokio::test]
 async fn the_layer_reads_the_rest_of_a_body_of_any_type_that_the_service_drops() {
-    let told = Told::new(Next::Nothing);
-    drain(Once { told: told.clone(), lower: 0 }, async |body| drop(body)).await;
-    assert!(!told.1.is_dropped());
+    let steered = Steered::new(Next::Nothing);
+    drain(Once { steered: steered.clone(), lower: 0 }, async |body| drop(body)).await;
+    assert!(!steered.1.is_dropped());
     settle().await;
-    told.tell(Next::End);
+    steered.switch(Next::End);
     settle().await;
-    assert!(told.1.is_at_end() && told.1.is_dropped());
+    assert!(steered.1.is_at_end() && steered.1.is_dropped());
 }
 
 #[tokio::test]
 async fn the_layer_does_not_touch_a_body_that_the_service_has_read() {
-    let told = Told::new(Next::Failure);
-    drain(told.body(0), async |body| {
+    let steered = Steered::new(Next::Failure);
+    drain(steered.body(0), async |body| {
         assert!(body.collect().await.is_err());
-        told.tell(Next::Nothing);
+        steered.switch(Next::Nothing);
     })
     .await;
-    assert!(told.1.is_dropped());
+    assert!(steered.1.is_dropped());
 
     let body = Full::new(Bytes::from_static(b"hello"));
     drain(body, async |body| {
@@ -302,12 +302,12 @@ async fn the_layer_does_not_touch_a_body_that_the_service_has_read() {
 
 #[tokio::test]
 async fn the_layer_does_not_ask_for_a_body_that_the_client_holds_back() {
-    let told = Told::new(Next::End);
+    let steered = Steered::new(Next::End);
     let drain = DrainLayer::new().layer(service_fn(async |request: Request<_>| {
         drop(request);
         Ok::<_, Infallible>(())
     }));
-    let request = Request::builder().header("expect", "100-continue").body(told.body(0)).unwrap();
+    let request = Request::builder().header("expect", "100-continue").body(steered.body(0)).unwrap();
     let Ok(()) = drain.oneshot(request).await;
-    assert!(told.1.is_dropped() && !told.1.is_at_end());
+    assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }

@@ -158,7 +158,7 @@ pub enum HeaderFormat {
 
 /// Selects the meaning of `X-RateLimit-Reset`.
 ///
-/// Both meanings are in use, and a client cannot tell one from the other.
+/// Both meanings are in use, and a client cannot distinguish them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResetFormat {

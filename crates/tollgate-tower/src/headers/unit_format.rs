@@ -134,7 +134,7 @@ impl UnitFormat {
 }
 
 impl UnitNames {
-    /// Returns what a response says about the unit, or `None` when it does not tell the remaining units.
+    /// Returns what a response says about the unit, or `None` when it lacks the remaining units.
     pub(crate) fn read(&self, format: UnitFormat, headers: &HeaderMap) -> Option<UnitReading> {
         let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
         let remaining = text(self.remaining).and_then(parse_number)?;

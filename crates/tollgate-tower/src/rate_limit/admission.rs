@@ -40,7 +40,7 @@ pub struct RequestContext {
     pub(crate) cost: Cost,
     /// The cost for each policy, where it is needed after the check.
     pub(crate) costs: Option<Box<Costs>>,
-    /// Tells that a reservation charges the request, so that no final cost does.
+    /// Is true when a reservation charges the request, so that no final cost does.
     pub(crate) is_reserved: bool,
     pub(crate) labels: LabelIndex,
 }

@@ -99,7 +99,7 @@ pub(crate) struct KeyDecision {
     pub(crate) limiter: Limiter,
     pub(crate) key: Key,
     pub(crate) decision: Decision,
-    /// Tells whether the decision is only counted.
+    /// Is true when the decision is only counted.
     pub(crate) is_shadow: bool,
 }
 
@@ -111,8 +111,8 @@ impl JointDecision {
 
     /// Denies the request.
     ///
-    /// Add the decisions that deny it, and no others: the client is told of these. A denial without decisions is one
-    /// that no wait ends. Its response has no `Retry-After`.
+    /// Add the decisions that deny it, and no others: the response lists these. A denial without decisions is one that no
+    /// wait ends. Its response has no `Retry-After`.
     pub fn denied() -> Self {
         Self { is_allowed: false, decisions: Vec::new() }
     }

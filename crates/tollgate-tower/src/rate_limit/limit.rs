@@ -118,7 +118,7 @@ fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_
     }
 }
 
-/// Returns whether every policy has the units left. A policy without a cost has not: the check tells what is wrong.
+/// Returns whether every policy has the units left. A policy without a cost has not: the check returns the error.
 fn has_room(look: &Decision, costs: &Costs) -> bool {
     look.states()
         .all(|state| costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units()))
@@ -185,7 +185,7 @@ impl Profiles {
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
     pub(crate) final_cost: Option<FinalCost>,
-    /// Tells whether a request is charged after the response and not before.
+    /// Is true when a request is charged after the response and not before.
     pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
     pub(crate) headers: Arc<HeaderOptions>,

@@ -50,12 +50,12 @@ struct Set {
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
     reach: u8,
-    /// Tells whether the policies are leased: all of them are, or none.
+    /// Is true when the policies are leased: all of them are, or none.
     is_leased: bool,
-    /// Tells whether a policy is a sliding log, so that a check has a tag.
+    /// Is true when a policy is a sliding log, so that a check has a tag.
     #[cfg(feature = "redis")]
     is_tagged: bool,
-    /// Tells whether the replies of a check and of a batch leave out the second word of a single bucket.
+    /// Is true when the replies of a check and of a batch leave out the second word of a single bucket.
     #[cfg(feature = "redis")]
     is_short: bool,
     /// The shape of this set, looked up at the first call to a Redis server.

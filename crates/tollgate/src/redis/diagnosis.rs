@@ -229,13 +229,13 @@ mod tests {
         for server in [asked, asked + trip / 2, asked + trip] {
             assert_eq!(skew(at(asked), &answer(server), at(asked + trip)), None, "within the round trip");
         }
-        for (server, told) in [
+        for (server, detail) in [
             (asked + 3_600_000_000, "3600.0 s ahead of this machine's"),
             (asked - 1_500_000, "1.5 s behind this machine's"),
         ] {
             let found = skew(at(asked), &answer(server), at(asked)).expect("a finding");
             assert_eq!(found.code(), "TOLLGATE-CLOCK");
-            assert!(found.detail().contains(told), "{found}");
+            assert!(found.detail().contains(detail), "{found}");
         }
         assert_eq!(skew(at(asked), &answer(asked + 999_999), at(asked)), None);
         assert_eq!(skew(at(asked), &Value::Nil, at(asked)), None);

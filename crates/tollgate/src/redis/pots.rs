@@ -125,8 +125,8 @@ impl Entry {
         self.asked_us + self.lease().generation_us() * numerator / denominator <= now_us
     }
 
-    /// Returns the levels that a leased decision tells: those of the last trip, with no more units left than this process
-    /// holds. Other replicas may have spent all others.
+    /// Returns the last server state, with `remaining` capped at the units held here. Other replicas may have spent all
+    /// others.
     fn levels(&self, now_us: u64) -> PolicyLevels {
         let held = self.pot.held(now_us);
         let Some(seen) = &self.seen else { return PolicyLevels::new() };
@@ -148,7 +148,7 @@ pub(in crate::redis) struct Trip {
     pots: Arc<Pots>,
     /// The time of the check, which is no later than the sending of its call.
     at_us: u64,
-    /// Tells whether the trip is made to return units.
+    /// Is true when the trip is made to return units.
     gives_back: bool,
     /// For each report of the call, the time at which its units lapse at the server.
     lapses_us: Arc<Mutex<SmallVec<[u64; 2]>>>,

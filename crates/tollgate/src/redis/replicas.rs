@@ -33,7 +33,7 @@ const MAX_GROUPS: usize = 32;
 
 /// Holds the numbers of processes that a store counted last, one for each group, and knows whether a task counts.
 pub(in crate::redis) struct ReplicaCounter {
-    /// Tells whether a number is wanted and no task counts. Read with each check.
+    /// Is true when a number is wanted and no task counts. Read with each check.
     needs_task: AtomicBool,
     state: Mutex<State>,
     /// Wakes the task when the store is dropped, and when a group is added.

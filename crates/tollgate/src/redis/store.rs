@@ -47,7 +47,7 @@ use crate::{
 ///
 /// In a cluster, a check of branches in different slots fails with
 /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing.
-/// [`Limiter::can_decide`](crate::Limiter::can_decide) tells it before.
+/// [`Limiter::can_decide`](crate::Limiter::can_decide) says so before.
 ///
 /// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
 ///
@@ -313,7 +313,7 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let reply = inner.backend.run(&key, deadline, Script::permits(), 1, |server, command| {
                 server.add_permit_key(policy.name(), &key, command);
-                // The first number is the time. A server that forbids its clock is told the time of the process.
+                // The first number is the time. A server that forbids its clock gets the time of the process.
                 let mut packed = packed;
                 packed[..8].copy_from_slice(&server.now().to_le_bytes());
                 command.arg(&packed).arg(&replica);
@@ -354,7 +354,7 @@ impl Store for RedisStore {
         let deadline = check.deadline;
         StoreFuture::pending(async move {
             let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
-            // The number tells a call that is sent again from another commit.
+            // The number distinguishes a call that is sent again from another commit.
             let number = fastrand::u64(1..MAX_EXACT);
             let reply = inner.run_held(check, &id, policies.shape().commit(), number).await;
             inner.forget(&key);

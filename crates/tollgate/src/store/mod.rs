@@ -91,7 +91,7 @@ pub use reservation::{ReservationId, Settlement};
 /// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
 /// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went back
 ///    prolongs them by one life at most.
-/// 6. **No return.** A renewal never brings back permits that lapsed. The replica is told that they are lost.
+/// 6. **No return.** A renewal never brings back permits that lapsed. The reply says that they are lost.
 /// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
 ///    Otherwise they are lost.
 /// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
@@ -162,7 +162,7 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
     fn check(&self, check: Check<'_>) -> CheckFuture;
 
-    /// Tells what [`check`](Self::check) would decide, and charges nothing: for [`Limiter::peek`](crate::Limiter::peek) and
+    /// Returns what [`check`](Self::check) would decide, and charges nothing: for [`Limiter::peek`](crate::Limiter::peek) and
     /// [`peek_cost`](crate::Limiter::peek_cost).
     ///
     /// The default is a check when the cost is zero, and fails with [`ErrorKind::Unsupported`] for any other cost.

@@ -30,7 +30,7 @@ pub struct PermitRequest<'a> {
     pub needed: u32,
     /// The permits that the replica wants on top, to hand them out without a call.
     pub extra: u32,
-    /// Tells whether the replica waits for permits that others hold idle.
+    /// Is true when the replica waits for permits that others hold idle.
     pub waits: bool,
     /// The time after which the permits lapse unless they are renewed.
     pub life: Duration,
@@ -61,11 +61,11 @@ pub struct PermitGrant {
     pub in_flight: u64,
     /// The permits that other replicas wait for.
     pub wanted: u64,
-    /// Tells whether the call was decided.
+    /// The effect of the call on the permits.
     pub outcome: PermitOutcome,
 }
 
-/// Tells whether a [`PermitRequest`] was decided.
+/// The effect of a [`PermitRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitOutcome {

@@ -245,7 +245,7 @@ fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
     [key.level(0).as_bytes(), b":", id.as_str().as_bytes(), &policies.mark().to_le_bytes()].concat().into()
 }
 
-/// Tells what a commit did to a [`Reservation`](crate::Reservation).
+/// The effect of a commit on a [`Reservation`](crate::Reservation).
 ///
 /// A reservation is settled once. No commit after the first one changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -56,13 +56,13 @@ impl Script {
         &self.policies.shape().check(self.is_capped()).sha
     }
 
-    /// Returns the text that tells what a check would decide.
+    /// Returns the text of the script for a look: what a check would decide.
     #[must_use]
     pub fn look_text(&self) -> &str {
         &self.policies.shape().look().text
     }
 
-    /// Returns the SHA-1 of the text that tells what a check would decide.
+    /// Returns the SHA-1 of the script for a look.
     #[must_use]
     pub fn look_sha(&self) -> &str {
         &self.policies.shape().look().sha

@@ -15,7 +15,7 @@ pub(crate) struct AdsArguments {
     #[arg(long, env, default_value = "default", value_name = "NAME")]
     pub(crate) config_grpc_xds_node_id: String,
 
-    /// Sets fields that the control plane is told
+    /// Sets fields that are sent to the control plane
     #[arg(long, env, default_value = "", value_parser = equal_pairs, value_name = "NAME=VALUE,…")]
     pub(crate) config_grpc_xds_node_metadata: Pairs,
 

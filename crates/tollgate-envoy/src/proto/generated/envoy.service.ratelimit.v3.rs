@@ -17,7 +17,7 @@ pub struct RateLimitRequest {
 /// Holds the decision.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RateLimitResponse {
-    /// Tells whether the request passes.
+    /// The decision for the whole request.
     #[prost(enumeration = "rate_limit_response::Code", tag = "1")]
     pub overall_code: i32,
     /// The decision for each descriptor, in the order of the request.
@@ -124,7 +124,7 @@ pub mod rate_limit_response {
     /// Holds the decision for one descriptor.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct DescriptorStatus {
-        /// Tells whether the descriptor passes.
+        /// The decision for the descriptor.
         #[prost(enumeration = "Code", tag = "1")]
         pub code: i32,
         /// The limit. It is missing where nothing was counted.
@@ -137,7 +137,7 @@ pub mod rate_limit_response {
         #[prost(message, optional, tag = "4")]
         pub duration_until_reset: ::core::option::Option<::prost_types::Duration>,
     }
-    /// Tells whether something passes.
+    /// A decision.
     #[derive(
         Clone,
         Copy,

@@ -15,8 +15,8 @@ use crate::{
 /// is settled at what the [meter](Self::meter) has counted, for each policy that has a count. A policy without a count
 /// keeps what was reserved.
 ///
-/// A store outside the process is told in the background, in the runtime in which the reservation was made. A commit that
-/// fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio runtime.
+/// A store outside the process gets the commit in the background, in the runtime in which the reservation was made. A
+/// commit that fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio runtime.
 ///
 /// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
 /// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.
@@ -26,7 +26,7 @@ pub struct MeteredReservation {
     reservation: Option<Reservation>,
     meter: Meter,
     is_in_process: bool,
-    /// The runtime in which a store outside the process is told.
+    /// The runtime of the commits to a store outside the process.
     runtime: Option<Handle>,
 }
 

@@ -100,8 +100,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
 
     /// Builds the response to a request that several limits deny.
     ///
-    /// It tells of the decision with the longest wait as of the denial by one limiter, and its header fields list the
-    /// policies of the others too.
+    /// It reports the decision with the longest wait as if that limiter alone denied. The header fields list the policies
+    /// of the others too.
     fn reject_joint<B>(
         &self,
         joint: &JointDecision,

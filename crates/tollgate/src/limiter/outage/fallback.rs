@@ -112,7 +112,7 @@ impl Fallback {
         self.answer_by(check, error, |local| local.decide(check))
     }
 
-    /// Tells what a check would decide, for the store, which failed with `error`. No look is counted.
+    /// Returns what a check would decide, after the store failed with `error`. No look is counted.
     pub(crate) fn look(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
         self.decide(check, error, |local| local.look(check))
     }
@@ -217,7 +217,7 @@ impl Fallback {
     }
 
     /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
-    /// limit applies. Fails when the caller has to be told.
+    /// limit applies. Fails when the caller has to get the error.
     pub(crate) fn permits_failed(&self, error: Error, deadline: Deadline) -> Result<Option<u32>, Error> {
         if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
             return Err(error);

@@ -9,10 +9,10 @@ pub(crate) use phase::Phase;
 
 /// Selects the answer to a check that the store cannot decide in time.
 ///
-/// An outage is not a denial: a client is never told that it sent too much because Redis is away.
+/// An outage is not a denial: no client is answered that it sent too much because Redis is away.
 ///
-/// The store is not told later of the decisions that are made here. After the outage, it has the state from before: a key
-/// may spend its share, and then the rest of its quota in the store.
+/// Units spent in an outage are not written to the store. After the outage, it has the state from before: a key may spend
+/// its share, and then the rest of its quota in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {

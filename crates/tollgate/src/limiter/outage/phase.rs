@@ -5,7 +5,7 @@ use std::{
 
 use crate::clock::micros;
 
-/// Tells when an outage begins and when it ends.
+/// Finds the begin and the end of an outage.
 ///
 /// Checks are answered out of order, so an answer counts with the time at which its check began. An outage begins with a
 /// failed check that began after the last outage ended. It ends with a check that the store decided and that began

@@ -173,8 +173,8 @@ impl ConcurrencyLimiter {
         pool
     }
 
-    /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` tells that the
-    /// demand of the caller is counted already.
+    /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` is true when
+    /// the demand of the caller is counted already.
     pub(super) async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
         if !is_counted
             && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
@@ -250,7 +250,7 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// The longest estimate. Work that takes hours is no reason to tell a client to come back in hours.
+/// The longest estimate. Work that takes hours is no reason to send a client away for hours.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// A caller that waits for a permit of a pool. Dropping it leaves.

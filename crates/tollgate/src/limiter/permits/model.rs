@@ -32,7 +32,7 @@ struct World {
     network: Vec<Message>,
     names: u64,
     most: u32,
-    /// Tells whether servers lose their state, and their clocks jump forward.
+    /// Is true when servers lose their state, and their clocks jump forward.
     is_faulty: bool,
     fault_us: u64,
     /// The number of times that the server was looked at.

@@ -22,7 +22,7 @@ pub(super) struct Pool {
     pub(super) demand: u32,
     /// The permits that were handed out without the store in an outage.
     pub(super) unshared: u32,
-    /// Tells whether other replicas wait for permits.
+    /// Is true when other replicas wait for permits.
     others_wait: bool,
     /// The permits of all replicas, as the store said last.
     in_flight: u64,
@@ -37,7 +37,7 @@ pub(super) struct Pool {
 /// The rules by which a pool is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolRules {
-    /// Tells whether idle permits are kept.
+    /// Is true when idle permits are kept.
     pub(super) is_pooled: bool,
     pub(super) life_us: u64,
 }

@@ -23,8 +23,8 @@ use crate::{
 /// The number of parts of the table of pools, each behind its own lock.
 const SHARDS: usize = 16;
 
-/// The life that a store in the process is told: its permits never lapse, because the process that holds them is the one
-/// that would renew them. Ten years.
+/// The life of permits in the process, ten years. They never lapse, because the process that holds them is the one that
+/// would renew them.
 const FOREVER: Duration = Duration::from_secs(315_360_000);
 
 /// Holds everything that the clones of a limiter share.
@@ -64,7 +64,7 @@ pub(super) struct KeyPool {
     pub(super) front: tokio::sync::Mutex<()>,
     /// The callers that wait.
     pub(super) queued: AtomicUsize,
-    /// Tells the first of them that a permit came back.
+    /// Wakes the first of them when a permit comes back.
     pub(super) freed: Notify,
     /// The number of [`PoolRef`]s. Changed under the lock of the table.
     users: AtomicUsize,

@@ -72,7 +72,7 @@ pub(super) struct FetchGuard<T> {
     fetcher: Arc<Fetcher<T>>,
     entry: Arc<Entry>,
     start: Instant,
-    /// Tells whether a failure is one of the source. A fetch that had to wait, and then had too little time, says nothing
+    /// Is true when a failure is one of the source. A fetch that had to wait, and then had too little time, says nothing
     /// about it.
     is_of_source: bool,
     is_finished: bool,

@@ -1,7 +1,7 @@
 //! Queues of callers that wait in this process, one for each key and policy set.
 //!
-//! Limiters that differ in their policies alone share the queues. A denial is told to the callers behind, so callers with
-//! other policies have a queue of their own.
+//! Limiters that differ in their policies alone share the queues. A denial is passed to the callers behind, so
+//! callers with other policies have a queue of their own.
 
 use std::{
     collections::HashMap,

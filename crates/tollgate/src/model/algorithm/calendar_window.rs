@@ -1,7 +1,7 @@
 //! One counter per period of a calendar: a local day, week, month or year.
 //!
 //! The state is that of a [fixed window](super::fixed_window): the start of the period and the units spent in it. The
-//! calendar of the policy tells the end of the period, which keeps the state as small as the others.
+//! calendar of the policy has the end of the period, which keeps the state as small as the others.
 
 use super::{fixed_window::State, numbers::Words};
 use crate::{Policy, model::calendar::Periods};

@@ -164,7 +164,7 @@ impl Algorithm {
     }
 
     /// Returns `true` when a refund depends on the time until the bucket is full, as it was after the request. `is_capped`
-    /// tells whether the request had a ceiling: an interval bucket that went into debt has given out places.
+    /// is true when the request had a ceiling: an interval bucket that went into debt has given out places.
     #[cfg(feature = "redis")]
     pub(crate) const fn is_queued(self, is_capped: bool) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket) || is_capped && self.has_burst()

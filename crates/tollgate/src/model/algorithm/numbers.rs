@@ -153,7 +153,7 @@ pub(crate) type Words = [u64; 4];
 /// The level of one policy for one key at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLevel {
-    /// Tells whether the cost fits, or fitted before it was charged.
+    /// Is true when the cost fits, or fitted before it was charged.
     pub(crate) fits: bool,
     /// The state after the charge, or the unchanged state when nothing was charged.
     pub(crate) words: Words,

@@ -35,7 +35,7 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub(crate) state: State,
-    /// Tells whether the state had to be mended. A mended state is stored even after a denial.
+    /// Is true when the state had to be mended. A mended state is stored even after a denial.
     pub(crate) mended: bool,
 }
 

@@ -152,7 +152,7 @@ impl Decision {
         self.in_process == BLOCKED
     }
 
-    /// Returns whether the decision tells nothing about the store, because it was not asked.
+    /// Returns whether the decision was made without asking the store.
     #[inline]
     pub(crate) fn is_in_process(&self) -> bool {
         self.in_process > 0
@@ -549,7 +549,7 @@ impl KeyState {
         self.0.binding()
     }
 
-    /// Returns the delay that an allowed request would be told if it came now: the wait for its turn in every
+    /// Returns the delay that an allowed request would get if it came now: the wait for its turn in every
     /// [queue](crate::Algorithm::LeakyBucket) of the set.
     #[must_use]
     pub fn delay(&self) -> Duration {

@@ -26,7 +26,7 @@ pub struct Account {
     outstanding: [u64; 2],
 }
 
-/// Tells what the end of a generation has changed.
+/// The change that the end of a generation has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rolled {
     /// Nothing.

@@ -27,11 +27,11 @@ pub struct Call {
 /// Holds what the server replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Tells whether the check was admitted.
+    /// Is true when the check was admitted.
     pub admitted: bool,
     /// The granted units. None are granted with a denial, nor with a peek.
     pub grant: Option<Grant>,
-    /// Tells whether a state was changed, so that it has to be stored.
+    /// Is true when a state was changed, so that it has to be stored.
     pub written: bool,
 }
 
@@ -58,10 +58,10 @@ pub fn decide(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call:
     (decision, grant)
 }
 
-/// Tells what a call has done before its grant.
+/// The outcome of a call before its grant.
 struct Checked {
     is_reported: bool,
-    /// Tells of each policy whether it admits the check.
+    /// Is true for each policy that admits the check.
     fits: SmallVec<[bool; 1]>,
     is_charged: bool,
 }

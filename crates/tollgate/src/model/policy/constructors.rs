@@ -157,7 +157,7 @@ impl Policy {
     /// Use it for quotas that people read, such as those of a contract. Use [`fixed_window`](Self::fixed_window) for days
     /// in UTC that have to cost no more than other algorithms.
     ///
-    /// The server has no time zones. Its clock decides, and the process tells it the periods around its own clock. Both
+    /// The server has no time zones. Its clock decides, and the process sends it the periods around its own clock. Both
     /// agree as long as the clock of the process is less than a period off. Beyond that, the server continues with periods
     /// of the last length, so that a period may begin at another time for a process with such a clock.
     ///

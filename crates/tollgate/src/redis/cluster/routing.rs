@@ -153,7 +153,7 @@ impl Cluster {
                 Ok(outcome) => return Ok(outcome),
                 Err(CallError::NotExecuted(not_executed)) => not_executed,
                 Err(CallError::Failed(error)) => {
-                    // A check that was not sent for the load tells nothing of the cluster.
+                    // A check that was not sent because of the load says nothing about the cluster.
                     if error.kind() != ErrorKind::Overloaded {
                         topology.request_refresh();
                     }

@@ -49,7 +49,7 @@ pub(super) struct Topology {
 
 struct Known {
     map: SlotMap,
-    /// Tells whether any server has described the cluster yet.
+    /// Is true when any server has described the cluster yet.
     is_described: bool,
     /// The error of the last refresh.
     failure: Option<Error>,

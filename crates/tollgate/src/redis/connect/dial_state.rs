@@ -30,7 +30,7 @@ pub(in crate::redis) trait Numbered {
     fn number(&self) -> u64;
 }
 
-/// Tells a caller how to get the connection.
+/// The way in which a caller gets the connection.
 pub(in crate::redis) enum Lookup<C, W> {
     Up(C),
     /// Another caller dials.

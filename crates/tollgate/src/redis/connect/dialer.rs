@@ -48,7 +48,7 @@ impl Dialer {
 
     /// Connects, and sends user, password and database.
     ///
-    /// The stream is opened here where that is possible. The client library tells neither when its connection ends, nor
+    /// The stream is opened here where that is possible. The client library reports neither when its connection ends, nor
     /// whether a call that failed was sent. A TLS client of the application keeps its settings to itself, so the client
     /// library opens that connection.
     pub(super) async fn open(&self) -> RedisResult<Opened> {
@@ -194,7 +194,7 @@ fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
         && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Returns `false`: other systems do not tell. A read finds out there.
+/// Returns `false`: other systems have no such call. A read finds out there.
 #[cfg(not(target_os = "linux"))]
 fn has_hung_up<S>(_: &S) -> bool {
     false

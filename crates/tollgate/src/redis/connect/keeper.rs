@@ -107,7 +107,7 @@ impl<K: Kept> Keeper<K> {
 
 impl<K> Drop for Keeper<K> {
     /// Gives the connection up. When the runtime was shut down, the task of the client library that drives the connection
-    /// is gone too, and tells nobody.
+    /// is gone too, without a notice.
     fn drop(&mut self) {
         self.wire.give_up();
     }

@@ -33,12 +33,12 @@ pub(super) struct Wire {
     answered_us: AtomicU64,
     began: Instant,
     is_silent: AtomicBool,
-    /// Tells whether the stream has ended: nothing more leaves on it.
+    /// Is true when the stream has ended: nothing more leaves on it.
     has_ended: AtomicBool,
-    /// Tells whether the connection is of no use any more: its stream has ended, or the server stays silent on it.
+    /// Is true when the connection is of no use any more: its stream has ended, or the server stays silent on it.
     is_over: AtomicBool,
     over: Notify,
-    /// Tells whether the task that drives the connection has ended, and everything that it held is dropped.
+    /// Is true when the task that drives the connection has ended, and everything that it held is dropped.
     is_abandoned: AtomicBool,
     abandoned: Notify,
 }
@@ -241,7 +241,7 @@ impl Driver {
     }
 }
 
-/// Tells the callers of a connection that its task has ended.
+/// Wakes the callers of a connection when its task has ended.
 struct Abandons(Arc<Wire>);
 
 impl Drop for Abandons {

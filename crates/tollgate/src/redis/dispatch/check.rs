@@ -32,7 +32,7 @@ pub(in crate::redis) struct PendingCheck {
     dispatcher: Arc<Dispatcher>,
     receiver: ReplyReceiver,
     state: State,
-    /// Tells whether the deadline timer still has to be set.
+    /// Is true when the deadline timer still has to be set.
     needs_timer: bool,
 }
 
@@ -69,7 +69,7 @@ impl PendingCheck {
         self.receiver.request()
     }
 
-    /// Polls for the outcome, and tells whether the server certainly did not execute the check.
+    /// Polls for the outcome. The error says whether the server certainly did not execute the check.
     pub(in crate::redis) fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decision, CallError>> {
         match ready!(self.poll_reply(cx)) {
             Ok(reply) => Poll::Ready(reply.map_err(CallError::Failed)),
@@ -280,7 +280,7 @@ impl List {
 struct TimerTask {
     lists: Arc<Lists>,
     id: ListId,
-    /// Tells whether the list is gone.
+    /// Is true when the list is gone.
     is_over: bool,
 }
 

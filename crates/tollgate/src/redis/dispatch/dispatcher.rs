@@ -142,7 +142,7 @@ pub(in crate::redis) struct StoreConfig {
 impl StoreConfig {
     /// Creates the settings. Denials are remembered for at most `deny_cache_cap`.
     pub(in crate::redis) fn new(prefix: String, clock: Option<Clock>, deny_cache_cap: Duration) -> Self {
-        // A clock that the caller moves does not tell how long a denial holds.
+        // By a clock that the caller moves, nobody knows how long a denial holds.
         let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
         Self {
             deny_cache: remembers.then(|| Arc::new(DenyCache::new(deny_cache_cap))),

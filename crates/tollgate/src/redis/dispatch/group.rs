@@ -22,9 +22,9 @@ pub(super) struct Group {
     pub(super) checks: usize,
     /// The number of runs, of all keys together.
     runs: usize,
-    /// Tells whether all checks have the same policies, costs and tag, so that the call names them once.
+    /// Is true when all checks have the same policies, costs and tag, so that the call names them once.
     is_uniform: bool,
-    /// Tells whether the script is sent by its body.
+    /// Is true when the script is sent by its body.
     pub(super) by_body: bool,
 }
 

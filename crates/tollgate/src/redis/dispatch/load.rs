@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells how long a check will wait for its answer, as far as the worker of the queue has measured it.
+/// Estimates how long a new check will wait.
 #[derive(Debug)]
 pub(super) struct Load {
     per_check_ns: AtomicU64,
@@ -115,7 +115,7 @@ impl SpeedMeter {
         load.set_per_check(sorted[FASTER]);
     }
 
-    /// Notes that no check waits. What was measured is forgotten: the server may be faster by the next time.
+    /// Resets the measured rate when the queue is empty.
     pub(super) fn rests(&mut self, load: &Load) {
         if self.sample.take().is_some() {
             self.last = [FASTEST_NS; SAMPLES];
@@ -124,7 +124,7 @@ impl SpeedMeter {
     }
 }
 
-/// Tells whether anything waits for the server or is under way to it. It is a hint: nothing depends on it but speed.
+/// Hints whether anything waits for the server or is under way to it. Only speed depends on it.
 #[derive(Debug)]
 pub(super) struct Traffic(AtomicU8);
 

@@ -18,11 +18,11 @@ pub(in crate::redis) struct Waiting<Q> {
     crowds: Box<[u32]>,
     /// Alive as long as the worker of this queue is.
     pub(in crate::redis) worker: Weak<()>,
-    /// Tells whether no check can be added any more.
+    /// Is true when no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
 
-/// The number of hashes that are told apart. A power of two.
+/// The number of distinct hashes. A power of two.
 const CROWDS: usize = 1_024;
 
 /// A check in a queue.
@@ -34,7 +34,7 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// Tells why a check was not queued.
+/// The reason why a check was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::redis) enum NotQueued<E> {
     /// The breaker is open.

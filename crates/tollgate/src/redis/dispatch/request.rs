@@ -46,14 +46,14 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deny_epoch: Option<Epoch>,
     /// Connects a check of leased policies with the pots.
     pub(in crate::redis) trip: Option<Trip>,
-    /// Tells how much of its slot the server has.
+    /// The part of the slot that the server has.
     pub(in crate::redis) share: SlotShare,
-    /// Tells whether there is a reply, or no caller that waits for one.
+    /// Is true when there is a reply, or no caller that waits for one.
     is_over: AtomicBool,
     reply: Mutex<Reply>,
 }
 
-/// Tells how much of a slot a server has.
+/// The part of a slot that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum SlotShare {
     /// All of it.
@@ -76,7 +76,7 @@ enum Reply {
     Over,
 }
 
-/// Tells why a caller gets no reply.
+/// The reason why a caller gets no reply.
 #[derive(Debug)]
 pub(super) enum NoReply {
     NotExecuted(Box<NotExecuted>),
@@ -85,7 +85,7 @@ pub(super) enum NoReply {
     Dropped,
 }
 
-/// The side that replies. Dropping it tells the caller that no reply will come.
+/// The side that replies. When it is dropped, the caller gets no reply.
 #[derive(Debug)]
 pub(super) struct ReplySender(Arc<CheckRequest>);
 
@@ -279,7 +279,7 @@ pub(super) fn overloaded(wait: Duration) -> Error {
 
 /// Creates the error of a check behind the most that may wait.
 pub(super) fn crowded(most: usize) -> Error {
-    Error::new(ErrorKind::Overloaded, format!("{most} checks wait for redis, which is the most"))
+    Error::new(ErrorKind::Overloaded, format!("the queue is full: {most} checks wait for redis"))
 }
 
 /// Returns the two sides of a request.

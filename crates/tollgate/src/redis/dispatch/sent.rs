@@ -49,7 +49,7 @@ struct SentBatch {
     answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>>,
 }
 
-/// Tells of a batch that was answered.
+/// A batch that was answered.
 #[derive(Debug)]
 pub(super) struct Answered {
     /// The number of the connection.

@@ -20,11 +20,11 @@ pub(super) struct Window {
     /// The mean round trip and its mean deviation, in seconds.
     mean: f64,
     deviation: f64,
-    /// Tells whether the limit kept checks waiting since it was last set.
+    /// Is true when the limit kept checks waiting since it was last set.
     is_limiting: bool,
-    /// Tells whether it did so in the round trip before. Answers may come all at once.
+    /// Is true when it did so in the round trip before. Answers may come all at once.
     was_limiting: bool,
-    /// The round trips that began before this time tell of an earlier limit.
+    /// Round trips that began earlier were measured under the old limit.
     since: Duration,
     /// The answers of this period that came late, and those that did not.
     late: u32,
@@ -112,7 +112,7 @@ impl Window {
         }
     }
 
-    /// Returns whether another batch may leave, while this many batches and keys are under way. `are_few` tells whether one
+    /// Returns whether another batch may leave, while this many batches and keys are under way. `are_few` is true when one
     /// batch can hold all checks, and the line [is short](Self::is_short).
     pub(super) fn allows(
         &mut self,
@@ -342,7 +342,7 @@ mod tests {
         assert!(!window.allows(1, 64, false, || began + DRAIN - ms(0.1)));
         assert!(window.allows(0, 0, false, || began), "one batch leaves in any case");
         assert!(window.allows(3, 192, false, || began + DRAIN));
-        // A batch from before tells nothing of the drained line.
+        // A batch from before says nothing about the drained line.
         window.answered(began + DRAIN + ms(41.0), Window::sent(began + ms(1.0), 64), Duration::ZERO);
         assert_eq!(window.least, ms(1.0));
         window.answered(began + DRAIN + ms(42.0), Window::sent(began + DRAIN, 64), Duration::ZERO);

@@ -37,7 +37,7 @@ const PEAK_FALLS: usize = 16;
 /// The batches that are sent without a break.
 const MOST_AT_ONCE: u32 = 16;
 
-/// Cuts batches off the queue and sends them, until the queue is closed and empty. `_alive` tells the dispatcher that this
+/// Cuts batches off the queue and sends them, until the queue is closed and empty. `_alive` shows the dispatcher that this
 /// worker runs.
 ///
 /// There is no timer. While the [`Window`] allows it, queued checks leave at once, after the tasks that are ready now had
@@ -256,7 +256,7 @@ impl Worker {
         }
     }
 
-    /// Tells the window and the meter of the batches that were answered.
+    /// Reports the batches that were answered to the window and the meter.
     fn note_answers(&mut self) {
         let mut at = None;
         for answered in self.sent.take_answered() {

@@ -32,7 +32,7 @@ pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &P
 /// x microseconds before.
 ///
 /// `ahead` returns the time from the request until the bucket of a policy is full, or its queue empty.
-/// `is_capped` tells whether the request had a ceiling: an interval bucket that went into debt has given out places, too.
+/// `is_capped` is true when the request had a ceiling: an interval bucket that went into debt has given out places, too.
 pub(crate) fn pack_refund(
     now: f64,
     charge: ChargeRef<'_>,

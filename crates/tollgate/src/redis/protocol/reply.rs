@@ -32,7 +32,7 @@ pub(crate) fn decision(
     };
     let count = words_of_check(policies, charge.is_capped());
     if words.len() != count {
-        return Err(invalid(format_args!("{} words where {count} belong", words.len())));
+        return Err(invalid(format_args!("expected {count} numbers, got {}", words.len())));
     }
     Ok(Decision::from_levels(policies, levels(policies, words, integer)?, charge, at_us))
 }
@@ -54,7 +54,7 @@ pub(crate) struct Outcome {
 
 /// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if they were counted, and
 /// the words as for a check. The server's time comes last. `counts` holds the number of requests of each key, and
-/// `is_capped` tells whether they had ceilings.
+/// `is_capped` is true when they had ceilings.
 pub(crate) fn outcomes<'a>(
     policies: &'a PolicySet,
     counts: impl ExactSizeIterator<Item = usize>,
@@ -151,14 +151,14 @@ fn unpacked(count: usize, reply: &Value) -> Result<(&[[u8; 8]], u64), Error> {
         return Err(invalid(format_args!("no numbers")));
     };
     let (words, []) = reply.as_chunks() else {
-        return Err(invalid(format_args!("half a number")));
+        return Err(invalid(format_args!("the length is no multiple of 8")));
     };
     let [words @ .., at] = words else {
         return Err(invalid(format_args!("no time")));
     };
     let at_us = time(word(at)?)?;
     if words.len() != count {
-        return Err(invalid(format_args!("{} words where {count} belong", words.len())));
+        return Err(invalid(format_args!("expected {count} numbers, got {}", words.len())));
     }
     Ok((words, at_us))
 }
@@ -265,7 +265,7 @@ fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<Poli
 fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
     let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
     if is_bucket && level.words[1] >= policy.quota_ref().amount() {
-        return Err(invalid(format_args!("a part that is a whole")));
+        return Err(invalid(format_args!("remainder too large")));
     }
     Ok(level)
 }
@@ -379,18 +379,18 @@ mod tests {
         let cases: [(&[f64], &str); 8] = [
             (&[], "no time"),
             (&[77.5], "a number that is not whole"),
-            (&[1.0, 100.0, 77.0], "2 words where 3 belong"),
-            (&[1.0, 100.0, 0.0, 1.0, 100.0, 0.0, 77.0], "6 words where 3 belong"),
+            (&[1.0, 100.0, 77.0], "expected 3 numbers, got 2"),
+            (&[1.0, 100.0, 0.0, 1.0, 100.0, 0.0, 77.0], "expected 3 numbers, got 6"),
             (&[3.0, 100.0, 0.0, 77.0], "3 of 2 requests admitted"),
             (&[1.0, 100.0, 0.0, 77.0], "1 of 2 requests admitted"),
             (&[2.0, 100.0, -1.0, 77.0], "a negative word"),
-            (&[2.0, 100.0, 5.0, 77.0], "a part that is a whole"),
+            (&[2.0, 100.0, 5.0, 77.0], "remainder too large"),
         ];
         for (numbers, reason) in cases {
             let error = read(&[2], &packed(numbers)).unwrap_err();
             assert!(error.ends_with(&format!("not valid: {reason}")), "{error}");
         }
         assert!(read(&[2], &Value::Int(3)).unwrap_err().ends_with("no numbers"));
-        assert!(read(&[2], &Value::BulkString(vec![0; 7])).unwrap_err().ends_with("half a number"));
+        assert!(read(&[2], &Value::BulkString(vec![0; 7])).unwrap_err().ends_with("the length is no multiple of 8"));
     }
 }

@@ -43,7 +43,7 @@ const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 
 impl Shape {
-    /// Returns the script that decides one check. `is_capped` tells whether it has ceilings, here and below.
+    /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here and below.
     #[inline]
     pub(crate) fn check(&self, is_capped: bool) -> &Script {
         self.script(Purpose::Check, is_capped, || Script::check(self.algorithms(), form(self, is_capped)))
@@ -66,7 +66,7 @@ impl Shape {
         self.script(Purpose::Mixed, is_capped, || Script::mixed(self.algorithms(), form(self, is_capped)))
     }
 
-    /// Returns the script that refunds. `is_capped` tells whether it returns the places of a request under ceilings.
+    /// Returns the script that refunds. `is_capped` is true when it returns the places of a request under ceilings.
     #[inline]
     pub(crate) fn refund(&self, is_capped: bool) -> &Script {
         self.script(Purpose::Refund, is_capped, || Script::refund(self.algorithms(), form(self, is_capped)))
@@ -111,7 +111,7 @@ impl Script {
         Self::assemble(CHECK, algorithms, form)
     }
 
-    /// Returns the script that tells what a check over policies of these algorithms would decide.
+    /// Returns the script for a look at policies of these algorithms: what a check would decide.
     pub(crate) fn look(algorithms: &[Algorithm], form: Form) -> Self {
         Self::assemble(LOOK, algorithms, form)
     }

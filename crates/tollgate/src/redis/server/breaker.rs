@@ -54,7 +54,7 @@ impl Breaker {
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
     }
 
-    /// Notes a sign of life from the server. Only a probe closes an open breaker: a late answer tells of the past.
+    /// Resets the misses of a closed breaker after a sign of life. Only a probe closes an open one: an answer may be late.
     pub(in crate::redis) fn heard(&self) {
         let forget = |word: u64| matches!(word & MISSES, 1..LIMIT).then_some(word & !MISSES);
         if forget(self.word.load(Ordering::Relaxed)).is_some() {

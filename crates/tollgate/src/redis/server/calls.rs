@@ -275,7 +275,7 @@ impl<'a> Attempt<'a> {
 }
 
 impl Drop for Attempt<'_> {
-    /// Counts a call whose caller waited until its deadline. A caller that gives up before tells nothing of the server.
+    /// Counts a call whose caller waited until its deadline. A caller that gives up before says nothing about the server.
     fn drop(&mut self) {
         if !self.is_over && self.deadline.is_some_and(Deadline::is_over) {
             self.server.missed(self.deadline);

@@ -85,7 +85,7 @@ impl Health {
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
     ///
     /// A check does not count when the server answered another call after the first part of its time, [`SOON`]: the server
-    /// is late, and not away. An earlier answer does not tell that, because some checks have always begun shortly before the
+    /// is late, and not away. An earlier answer does not show that, because some checks have always begun shortly before the
     /// last answer of a server that falls silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> bool {
         let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
@@ -126,7 +126,7 @@ impl Health {
 /// The code of a server that is too far for a deadline.
 pub(in crate::redis) const DISTANT: &str = "TOLLGATE-DISTANT";
 
-/// Returns what to tell an operator when a deadline is too short for a round trip, and `None` when it is long enough.
+/// Returns the finding for an operator when a deadline is too short for a round trip, and `None` otherwise.
 pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<String> {
     let needed = distance::needed(round_trip);
     (deadline < needed).then(|| {

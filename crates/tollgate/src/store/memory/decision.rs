@@ -101,7 +101,7 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
     levels
 }
 
-/// Tells what [`check_all`] would decide, and changes nothing.
+/// Returns what [`check_all`] would decide, and changes nothing.
 pub(super) fn look(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> PolicyLevels {
     let each = check.policies.shared().iter().enumerate();
     PolicyLevels::collect(each.map(|(at, policy)| {
@@ -116,7 +116,7 @@ pub(super) fn look(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> P
     }))
 }
 
-/// Refunds the cost of `check`, which was spent at `spent_us`. `decision` tells the places in a queue.
+/// Refunds the cost of `check`, which was spent at `spent_us`. `decision` has the places in a queue.
 pub(super) fn refund(
     tables: &mut impl Tables,
     check: Check<'_>,

@@ -43,7 +43,7 @@ pub(super) struct LoadedState {
     index: Option<usize>,
     pub(super) settled: Settled,
     pub(super) fits: bool,
-    /// Tells whether the state is stored. When it is not, a state that was moved out is put back unchanged.
+    /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
     pub(super) is_written: bool,
 }
 

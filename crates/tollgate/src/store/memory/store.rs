@@ -133,7 +133,7 @@ impl MemoryStore {
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
-    /// Tells what a check would decide.
+    /// Returns what a check would decide.
     pub(crate) fn look_now(&self, check: Check<'_>) -> Decision {
         let (levels, now_us) = self.locked(check.key, |tables, now_us| (decision::look(tables, check, now_us), now_us));
         Decision::from_levels(check.policies, levels, check.charge(), now_us)

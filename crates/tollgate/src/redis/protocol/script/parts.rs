@@ -13,17 +13,17 @@ pub(super) struct Part {
     pub(super) source: &'static str,
     pub(super) args: &'static [&'static str],
     pub(super) words: usize,
-    /// Tells whether the reply of a single policy leaves out the last word when its amount divides its period.
+    /// Is true when the reply of a single policy leaves out the last word when its amount divides its period.
     pub(super) parted: bool,
-    /// Tells whether the tag of the request is stored.
+    /// Is true when the tag of the request is stored.
     pub(super) tagged: bool,
-    /// Tells whether a refund depends on the time until the bucket is full, as it was after the request.
+    /// Is true when a refund depends on the time until the bucket is full, as it was after the request.
     pub(super) queued: bool,
     /// Set when the words are the used units and three times.
     pub(super) is_counted: bool,
-    /// Tells whether replicas take units in advance.
+    /// Is true when replicas take units in advance.
     pub(super) leased: bool,
-    /// Tells whether nothing is charged and stored.
+    /// Is true when nothing is charged and stored.
     pub(super) looks: bool,
     /// Lists the numbers of the ceiling of a request, if it has one.
     pub(super) ceiling: &'static [&'static str],
@@ -133,7 +133,7 @@ fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
 }
 
 /// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. `None` for any other
-/// policy. A time below 0 stands for the server's own clock, and the clock of the process tells the periods then.
+/// policy. A time below 0 stands for the server's own clock, and the periods are then those of the process.
 #[cfg(feature = "calendar")]
 #[inline]
 pub(crate) fn calendar_numbers(policy: &Policy, now: f64) -> Option<impl Iterator<Item = u64>> {
