@@ -1,4 +1,9 @@
-//! The tokio runtime that a call to a store outside this process needs, and its time.
+//! The tokio runtime that a call to a store outside this process needs, its time, and its background tasks.
+
+mod background;
+mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::{
     cell::Cell,
@@ -7,6 +12,8 @@ use std::{
 };
 
 use tokio::runtime::{Handle, Id};
+
+pub(crate) use background::{Background, Running};
 
 use crate::{Error, ErrorKind};
 

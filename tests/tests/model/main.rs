@@ -4,6 +4,23 @@
 
 #![allow(dead_code, unreachable_pub, reason = "the library uses what is left over here")]
 
+/// The background tasks, with a runtime.
+#[path = "."]
+mod runtime {
+    mod sync {
+        pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
+    }
+
+    #[path = "../../../crates/tollgate/src/runtime/background.rs"]
+    mod background;
+    pub(crate) use background::Background;
+    use tokio::runtime::{Handle, TryCurrentError};
+
+    fn current() -> Result<Handle, TryCurrentError> {
+        Handle::try_current()
+    }
+}
+
 /// The rooms of the library that the files below name.
 #[path = "."]
 mod redis {

@@ -1,7 +1,7 @@
 //! The store in Redis.
 //!
-//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `sampler` and `replicas`; these use
-//! `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use
+//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `housekeeping`, which uses `replicas`;
+//! these use `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use
 //! `connect`; `connect` uses `protocol`.
 
 mod backend;
@@ -11,13 +11,12 @@ mod connect;
 mod deny_cache;
 mod diagnosis;
 mod dispatch;
+mod housekeeping;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod pots;
 mod protocol;
 mod replicas;
-#[cfg(feature = "metrics")]
-mod sampler;
 mod server;
 mod source;
 mod store;

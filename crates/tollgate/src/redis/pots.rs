@@ -3,10 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hashbrown::HashTable;
@@ -215,9 +212,6 @@ pub(in crate::redis) struct Pots {
     shards: Box<[Mutex<Shard>]>,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
-    /// The time at which the next shard is swept.
-    sweep_us: AtomicU64,
-    next_swept: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -240,13 +234,13 @@ const SHARDS: usize = 64;
 /// The most entries of a shard. Keys beyond are not leased.
 const MOST: usize = 512;
 
-/// The least time between two sweeps, and between two times at which a full shard is thinned out.
+/// The least time between two times at which a full shard is thinned out.
 const PAUSE_US: u64 = 20_000;
 
 impl Pots {
     pub(in crate::redis) fn new(clock: Clock) -> Arc<Self> {
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Arc::new(Self { shards, clock, sweep_us: AtomicU64::new(0), next_swept: AtomicUsize::new(0) })
+        Arc::new(Self { shards, clock })
     }
 
     /// Spends the cost of a check from the units of its key. Otherwise the check needs a trip, and the error is its time.
@@ -305,20 +299,21 @@ impl Pots {
         self.lock(hash).retain(|entry| entry.key != *key);
     }
 
-    /// Sweeps one shard, unless another was swept a moment ago: drops the entries that nobody has asked for during two
-    /// generations, and lists the holders of units that nobody has asked for during half a generation.
-    #[inline]
-    pub(in crate::redis) fn sweep(&self, now_us: u64) -> Vec<Holder> {
-        let due_us = self.sweep_us.load(Ordering::Relaxed);
-        let next_us = now_us + PAUSE_US;
-        if now_us < due_us
-            || self.sweep_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
-            return Vec::new();
-        }
-        let mut shard = self.lock_at(self.next_swept.fetch_add(1, Ordering::Relaxed));
-        shard.retain(|entry| !entry.is_idle(now_us, [2, 1]));
-        shard.holders(now_us, |entry| entry.is_idle(now_us, [1, 2])).collect()
+    /// Drops the entries that nobody has asked for during two generations, and lists the holders of units that nobody has
+    /// asked for during half a generation.
+    pub(in crate::redis) fn sweep(&self) -> Vec<Holder> {
+        let now_us = self.now_us();
+        let sweep = |at| {
+            let mut shard = self.lock_at(at);
+            shard.retain(|entry| !entry.is_idle(now_us, [2, 1]));
+            shard.holders(now_us, |entry| entry.is_idle(now_us, [1, 2])).collect::<Vec<_>>()
+        };
+        (0..SHARDS).flat_map(sweep).collect()
+    }
+
+    /// Returns whether no key has an entry.
+    pub(in crate::redis) fn is_empty(&self) -> bool {
+        (0..SHARDS).all(|at| self.lock_at(at).entries.is_empty())
     }
 
     /// Lists all keys of which this process holds units.

@@ -1,128 +1,73 @@
 //! The processes with the same limits count themselves.
 
 #[cfg(feature = "metrics")]
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     collections::HashMap,
-    fmt,
     num::NonZeroU32,
-    sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    slice,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redis::{Cmd, Value};
-use tokio::{
-    runtime::Handle,
-    sync::Notify,
-    time::{Instant, timeout},
-};
+use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use crate::clock::micros;
 use crate::{
-    Deadline, Error, ErrorKind, Key, ReplicaGroup, random,
+    Deadline, Error, ErrorKind, Key, ReplicaCount, ReplicaGroup, random,
     redis::{backend::Backend, protocol::Script, server::Server},
-    store::{ReplicaCount, WeakReplicaCount, answer_by},
+    store::{WeakReplicaCount, answer_by},
 };
 
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
 const MAX_GROUPS: usize = 32;
 
-/// Holds the numbers of processes that a store counted last, one for each group, and knows whether a task counts.
+/// Holds the numbers of processes that limiters want, one for each group.
 pub(in crate::redis) struct ReplicaCounter {
-    /// Is true when a number is wanted and no task counts. Read with each check.
-    needs_task: AtomicBool,
-    state: Mutex<State>,
-    /// Wakes the task when the store is dropped, and when a group is added.
-    changed: Arc<Notify>,
+    /// Each is alive as long as a limiter wants it.
+    counts: Mutex<Vec<(ReplicaGroup, WeakReplicaCount)>>,
     /// The time of the last call in microseconds, 0 before the first one.
     #[cfg(feature = "metrics")]
     round_trip_us: AtomicU64,
 }
 
-#[derive(Default)]
-struct State {
-    /// Each is alive as long as a limiter wants it.
-    counts: Vec<(ReplicaGroup, WeakReplicaCount)>,
-    has_task: bool,
-}
-
-/// Has servers, and counts the processes that use them.
-pub(in crate::redis) trait Counts: Send + Sync + 'static {
-    fn backend(&self) -> &Backend;
-    fn counter(&self) -> &ReplicaCounter;
-}
-
 impl ReplicaCounter {
     pub(in crate::redis) fn new() -> Self {
         Self {
-            needs_task: AtomicBool::new(false),
-            state: Mutex::default(),
-            changed: Arc::default(),
+            counts: Mutex::default(),
             #[cfg(feature = "metrics")]
             round_trip_us: AtomicU64::new(0),
         }
     }
 
-    /// Returns whether a task has to be started.
-    #[inline]
-    pub(in crate::redis) fn needs_task(&self) -> bool {
-        self.needs_task.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of a group, which is wanted from now on.
-    pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> ReplicaCount {
-        let mut state = self.lock();
-        let wanted = state.wanted();
+    /// Returns the number of a group, which is wanted from now on, and whether it was not wanted before.
+    pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> (ReplicaCount, bool) {
+        let mut counts = self.lock();
+        let wanted = wanted(&mut counts);
         let find = |group| wanted.iter().find(|(wanted, _)| *wanted == group).map(|(_, count)| count.clone());
         let group = if find(group).is_some() || wanted.len() < MAX_GROUPS { group } else { ReplicaGroup::FURTHER };
-        let count = find(group).unwrap_or_else(|| {
-            let count = ReplicaCount::new();
-            state.counts.push((group, count.downgrade()));
-            if state.has_task {
-                self.changed.notify_one();
-            }
-            count
-        });
-        self.needs_task.store(!state.has_task, Ordering::Relaxed);
-        count
+        if let Some(count) = find(group) {
+            return (count, false);
+        }
+        let count = ReplicaCount::new();
+        counts.push((group, count.downgrade()));
+        (count, true)
     }
 
-    /// Returns whether the caller has to start the task that counts.
-    fn begin_task(&self) -> bool {
-        let mut state = self.lock();
-        let begins = !state.has_task && !state.wanted().is_empty();
-        state.has_task |= begins;
-        self.needs_task.store(false, Ordering::Relaxed);
-        begins
-    }
-
-    /// Returns the groups whose numbers are wanted. When there is none, the task is over.
+    /// Returns the groups whose numbers limiters want.
     ///
-    /// The task holds no number while it waits for the server, so a limiter that is dropped in that time leaves its place.
-    fn groups(&self) -> Vec<ReplicaGroup> {
-        let mut state = self.lock();
-        let groups: Vec<_> = state.wanted().iter().map(|(group, _)| *group).collect();
-        state.has_task &= !groups.is_empty();
-        groups
+    /// No number is held while the server is waited for, so a limiter that is dropped in that time leaves its place.
+    pub(in crate::redis) fn groups(&self) -> Vec<ReplicaGroup> {
+        wanted(&mut self.lock()).iter().map(|(group, _)| *group).collect()
     }
 
     /// Sets the number of a group, unless nobody wants it any more.
     fn set(&self, group: ReplicaGroup, number: NonZeroU32) {
-        let mut state = self.lock();
-        if let Some((_, count)) = state.wanted().iter().find(|(wanted, _)| *wanted == group) {
+        if let Some((_, count)) = wanted(&mut self.lock()).iter().find(|(wanted, _)| *wanted == group) {
             count.set(number);
         }
-    }
-
-    /// Notes that the runtime of the task was shut down. The next check starts another task.
-    fn lost_task(&self) {
-        let mut state = self.lock();
-        state.has_task = false;
-        self.needs_task.store(!state.wanted().is_empty(), Ordering::Relaxed);
     }
 
     /// Notes how long a call took.
@@ -140,39 +85,25 @@ impl ReplicaCounter {
 
     /// Returns the greatest of the last numbers that limiters want.
     pub(in crate::redis) fn last(&self) -> Option<NonZeroU32> {
-        self.lock().wanted().iter().filter_map(|(_, count)| count.get()).max()
+        wanted(&mut self.lock()).iter().filter_map(|(_, count)| count.get()).max()
     }
 
-    /// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A panic cannot leave a partial list behind this lock, so a poisoned lock is used as it is.
+    fn lock(&self) -> MutexGuard<'_, Vec<(ReplicaGroup, WeakReplicaCount)>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// Returns the numbers that limiters want, and forgets all others.
-    fn wanted(&mut self) -> Vec<(ReplicaGroup, ReplicaCount)> {
-        let mut wanted = Vec::new();
-        self.counts.retain(|(group, count)| {
-            let count = count.upgrade();
-            let is_wanted = count.is_some();
-            wanted.extend(count.map(|count| (*group, count)));
-            is_wanted
-        });
-        wanted
-    }
-}
-
-impl Drop for ReplicaCounter {
-    fn drop(&mut self) {
-        self.changed.notify_one();
-    }
-}
-
-impl fmt::Debug for ReplicaCounter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaCounter").field("replicas", &self.last()).finish_non_exhaustive()
-    }
+/// Returns the numbers that limiters want, and forgets all others.
+fn wanted(counts: &mut Vec<(ReplicaGroup, WeakReplicaCount)>) -> Vec<(ReplicaGroup, ReplicaCount)> {
+    let mut wanted = Vec::new();
+    counts.retain(|(group, count)| {
+        let count = count.upgrade();
+        let is_wanted = count.is_some();
+        wanted.extend(count.map(|count| (*group, count)));
+        is_wanted
+    });
+    wanted
 }
 
 /// The middle of the pause between two calls.
@@ -217,73 +148,59 @@ pub(in crate::redis) fn add_call(
     command.arg(process).arg(LAPSE_US);
 }
 
-/// Starts the task that counts, unless it runs or no limiter wants a number. Without a runtime, the next check does.
-pub(in crate::redis) fn start<S: Counts>(store: &Arc<S>) {
-    let Ok(runtime) = Handle::try_current() else { return };
-    if store.counter().begin_task() {
-        let changed = Arc::clone(&store.counter().changed);
-        runtime.spawn(CountTask { store: Arc::downgrade(store), changed, is_over: false }.run());
+/// Counts the processes of each group, one call after the other.
+pub(in crate::redis) struct Census {
+    began: Instant,
+    windows: HashMap<ReplicaGroup, Window>,
+    /// The pauses that are left of the first ones.
+    first: slice::Iter<'static, Duration>,
+    /// The kind of the error that was logged last, until a call succeeds.
+    reported: Option<ErrorKind>,
+}
+
+impl Census {
+    pub(in crate::redis) fn new() -> Self {
+        Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), reported: None }
     }
-}
 
-/// Counts the processes of each group as long as a limiter wants a number and the store is in use.
-struct CountTask<S: Counts> {
-    store: Weak<S>,
-    changed: Arc<Notify>,
-    is_over: bool,
-}
-
-impl<S: Counts> CountTask<S> {
-    async fn run(mut self) {
-        let (began, mut windows) = (Instant::now(), HashMap::<ReplicaGroup, Window>::new());
-        let (mut first, mut reported) = (FIRST.iter(), None);
-        loop {
-            let Some(store) = self.store.upgrade() else { return };
-            let groups = store.counter().groups();
-            if groups.is_empty() {
-                self.is_over = true;
-                return;
-            }
-            windows.retain(|group, _| groups.contains(group));
-            if windows.len() < groups.len() {
-                first = FIRST.iter();
-            }
-            let called = Instant::now();
-            let pause = match call(store.backend(), &groups).await {
-                Ok(counts) => {
-                    #[cfg(feature = "metrics")]
-                    store.counter().took(called.elapsed());
-                    for (group, counted) in groups.into_iter().zip(counts) {
-                        let number = windows.entry(group).or_default().counted(counted, called - began);
-                        store.counter().set(group, number);
-                    }
-                    reported = None;
-                    *first.next().unwrap_or(&INTERVAL)
-                }
-                Err(error) => {
-                    windows.values_mut().for_each(Window::failed);
-                    if reported != Some(error.kind()) {
-                        report(&error, store.counter().last());
-                        reported = Some(error.kind());
-                    }
-                    first = FIRST.iter();
-                    INTERVAL
-                }
-            };
-            drop(store);
-            let _ = timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), self.changed.notified()).await;
+    /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and `None` when
+    /// there is no group.
+    pub(in crate::redis) async fn count(
+        &mut self,
+        backend: &Backend,
+        counter: &ReplicaCounter,
+        groups: &[ReplicaGroup],
+    ) -> Option<Duration> {
+        self.windows.retain(|group, _| groups.contains(group));
+        if groups.is_empty() {
+            return None;
         }
-    }
-}
-
-impl<S: Counts> Drop for CountTask<S> {
-    /// Lets another task count when the runtime was shut down.
-    fn drop(&mut self) {
-        if !self.is_over
-            && let Some(store) = self.store.upgrade()
-        {
-            store.counter().lost_task();
+        if self.windows.len() < groups.len() {
+            self.first = FIRST.iter();
         }
+        let called = Instant::now();
+        let pause = match call(backend, groups).await {
+            Ok(counts) => {
+                #[cfg(feature = "metrics")]
+                counter.took(called.elapsed());
+                for (group, counted) in groups.iter().zip(counts) {
+                    let number = self.windows.entry(*group).or_default().counted(counted, called - self.began);
+                    counter.set(*group, number);
+                }
+                self.reported = None;
+                *self.first.next().unwrap_or(&INTERVAL)
+            }
+            Err(error) => {
+                self.windows.values_mut().for_each(Window::failed);
+                if self.reported != Some(error.kind()) {
+                    report(&error, counter.last());
+                    self.reported = Some(error.kind());
+                }
+                self.first = FIRST.iter();
+                INTERVAL
+            }
+        };
+        Some(pause.mul_f64(0.8 + 0.4 * fastrand::f64()))
     }
 }
 

@@ -4,20 +4,15 @@ use foldhash::fast::RandomState;
 use futures_util::{StreamExt, stream};
 use redis::Value;
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 
-#[cfg(feature = "metrics")]
-use super::sampler::{self, Sampler};
 use super::{
     backend::Backend,
     dispatch::{CheckRequest, StoreConfig},
+    housekeeping::{self, Household, Housekeeping},
     pots::Trip,
     protocol::{self, Script},
-    replicas::{self, ReplicaCounter},
     server::Server,
 };
-#[cfg(feature = "metrics")]
-use crate::redis::sampler::Sampled;
 use crate::{
     Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet,
     ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
@@ -26,7 +21,6 @@ use crate::{
     redis::{
         deny_cache::{DenyCache, KeyHash},
         pots::{Holder, Pots},
-        replicas::Counts,
     },
     runtime,
 };
@@ -125,26 +119,12 @@ impl RedisStore {
             backend,
             deny_cache: config.deny_cache.clone(),
             pots: Arc::clone(&config.pots),
-            counter: ReplicaCounter::new(),
-            #[cfg(feature = "metrics")]
-            sampler: Sampler::new(),
+            housekeeping: Housekeeping::new(),
         }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
         &self.0.backend
-    }
-
-    /// Returns units of keys that are not asked for any more, now and then, in a task beside the trip.
-    fn sweep(&self, now_us: u64) {
-        let idle = self.0.pots.sweep(now_us);
-        if !idle.is_empty()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let inner = Arc::clone(&self.0);
-            // Units that cannot be returned lapse.
-            runtime.spawn(async move { inner.release(idle).await });
-        }
     }
 }
 
@@ -154,12 +134,8 @@ impl Store for RedisStore {
             return StoreFuture::ready(Ok(blocked));
         }
         let inner = &*self.0;
-        if inner.counter.needs_task() {
-            replicas::start(&self.0);
-        }
-        #[cfg(feature = "metrics")]
-        if inner.sampler.needs_task() {
-            sampler::start(&self.0);
+        if !inner.housekeeping.serves(check.policies) {
+            housekeeping::serve(&self.0, check.policies);
         }
         let hash = inner.hash(check.key);
         let mut deny_epoch = None;
@@ -173,10 +149,7 @@ impl Store for RedisStore {
         if check.policies.is_leased() {
             match inner.pots.spend(&check, hash.whole) {
                 Ok(decided) => return decided,
-                Err(at_us) => {
-                    self.sweep(at_us);
-                    trip = Some(Trip::new(&inner.pots, at_us));
-                }
+                Err(at_us) => trip = Some(Trip::new(&inner.pots, at_us)),
             }
         }
         match inner.refusal_within(check) {
@@ -375,9 +348,7 @@ impl Store for RedisStore {
     }
 
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        let count = self.0.counter.count(group);
-        replicas::start(&self.0);
-        Some(count)
+        Some(housekeeping::count(&self.0, group))
     }
 }
 
@@ -401,9 +372,7 @@ struct Inner {
     backend: Backend,
     deny_cache: Option<Arc<DenyCache>>,
     pots: Arc<Pots>,
-    counter: ReplicaCounter,
-    #[cfg(feature = "metrics")]
-    sampler: Sampler,
+    housekeeping: Housekeeping,
 }
 
 impl Inner {
@@ -452,6 +421,32 @@ impl Inner {
         }
     }
 
+    /// Forgets remembered denials of a key, because units may have come back.
+    fn forget(&self, key: &Key) {
+        if let Some(cache) = &self.deny_cache {
+            cache.forget(key, &self.hasher);
+        }
+    }
+}
+
+impl Household for Inner {
+    fn housekeeping(&self) -> &Housekeeping {
+        &self.housekeeping
+    }
+
+    #[cfg(feature = "metrics")]
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    fn pots(&self) -> &Pots {
+        &self.pots
+    }
+
     /// Returns the units of these keys to the server, each by a check of no units. Fails with the first error, after all
     /// keys were tried.
     async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
@@ -465,37 +460,5 @@ impl Inner {
         };
         let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
         calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await
-    }
-
-    /// Forgets remembered denials of a key, because units may have come back.
-    fn forget(&self, key: &Key) {
-        if let Some(cache) = &self.deny_cache {
-            cache.forget(key, &self.hasher);
-        }
-    }
-}
-
-impl Counts for Inner {
-    fn backend(&self) -> &Backend {
-        &self.backend
-    }
-
-    fn counter(&self) -> &ReplicaCounter {
-        &self.counter
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl Sampled for Inner {
-    fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    fn sampler(&self) -> &Sampler {
-        &self.sampler
-    }
-
-    fn pots(&self) -> &Pots {
-        &self.pots
     }
 }

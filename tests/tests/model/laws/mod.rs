@@ -1,5 +1,6 @@
 //! One file for each shared structure.
 
+mod background;
 mod branches;
 mod breaker;
 mod dial_state;

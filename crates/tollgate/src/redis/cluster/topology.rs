@@ -1,19 +1,11 @@
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, watch},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::slot_map::{self, SlotMap, View};
 use crate::{
@@ -23,6 +15,7 @@ use crate::{
         dispatch::{ServerHandle, SlotShare, StoreConfig},
         server::{self, Server},
     },
+    runtime::{Background, Running},
 };
 
 /// Holds what is known of a cluster, and keeps it true.
@@ -42,10 +35,11 @@ pub(super) struct Topology {
     redirected_to: Mutex<Option<Address>>,
     /// The number of refreshes.
     refreshes: watch::Sender<u64>,
-    refresh_requested: Arc<Notify>,
-    is_requested: AtomicBool,
-    is_running: AtomicBool,
+    task: Background,
 }
+
+/// The duty to refresh.
+const REFRESH: u32 = 1;
 
 struct Known {
     map: SlotMap,
@@ -87,9 +81,7 @@ impl Topology {
             change: Mutex::default(),
             redirected_to: Mutex::default(),
             refreshes: watch::Sender::new(0),
-            refresh_requested: Arc::default(),
-            is_requested: AtomicBool::new(false),
-            is_running: AtomicBool::new(false),
+            task: Background::new(),
         })
     }
 
@@ -216,16 +208,9 @@ impl Topology {
 
     /// Requests a refresh, without waiting for it.
     pub(super) fn request_refresh(self: &Arc<Self>) {
-        if !self.is_requested.load(Ordering::Relaxed) && !self.is_requested.swap(true, Ordering::AcqRel) {
-            self.refresh_requested.notify_one();
-        }
-        if self.is_running.load(Ordering::Relaxed) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        if !self.is_running.swap(true, Ordering::AcqRel) {
-            let task = RefreshTask { topology: Arc::downgrade(self), requested: Arc::clone(&self.refresh_requested) };
-            runtime.spawn(task.run());
+        if !self.task.has(REFRESH) {
+            self.task.ask(REFRESH);
+            self.task.start(|running| refresh(Arc::downgrade(self), running));
         }
     }
 
@@ -347,47 +332,24 @@ impl fmt::Debug for Topology {
     }
 }
 
-impl Drop for Topology {
-    /// Wakes the refresh task, which then ends.
-    fn drop(&mut self) {
-        self.refresh_requested.notify_one();
-    }
-}
-
 /// Refreshes the topology until the store is dropped.
-struct RefreshTask {
-    topology: Weak<Topology>,
-    requested: Arc<Notify>,
-}
-
-impl RefreshTask {
-    async fn run(self) {
-        let mut in_vain = 0;
-        loop {
-            let Some(topology) = self.topology.upgrade() else { return };
-            topology.is_requested.store(false, Ordering::Release);
-            if let Err(error) = topology.refresh_once().await {
-                tracing::debug!(%error, "no server describes the redis cluster");
-                topology.failed(error);
-            }
-            topology.refreshes.send_modify(|refreshes| *refreshes += 1);
-            let is_well = topology.is_available() && topology.known.load().failure.is_none();
-            drop(topology);
-            in_vain = if is_well { 0 } else { in_vain + 1_u32 };
-            // A replica takes time to take over, so the pauses grow later than those of a probe.
-            tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
-            if is_well {
-                let _ = timeout(REFRESH_INTERVAL.mul_f64(0.8 + 0.4 * fastrand::f64()), self.requested.notified()).await;
-            }
+async fn refresh(topology: Weak<Topology>, running: Running) {
+    let mut in_vain = 0;
+    loop {
+        let Some(topology) = topology.upgrade() else { return };
+        running.take(REFRESH);
+        if let Err(error) = topology.refresh_once().await {
+            tracing::debug!(%error, "no server describes the redis cluster");
+            topology.failed(error);
         }
-    }
-}
-
-impl Drop for RefreshTask {
-    /// Lets another task run when the runtime was shut down.
-    fn drop(&mut self) {
-        if let Some(topology) = self.topology.upgrade() {
-            topology.is_running.store(false, Ordering::Release);
+        topology.refreshes.send_modify(|refreshes| *refreshes += 1);
+        let is_well = topology.is_available() && topology.known.load().failure.is_none();
+        drop(topology);
+        in_vain = if is_well { 0 } else { in_vain + 1_u32 };
+        // A replica takes time to take over, so the pauses grow later than those of a probe.
+        tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
+        if is_well {
+            let _ = timeout(REFRESH_INTERVAL.mul_f64(0.8 + 0.4 * fastrand::f64()), running.woken()).await;
         }
     }
 }

@@ -1,10 +1,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -17,7 +14,11 @@ use tokio::{
 };
 
 use super::dialer::{Address, ConnectionTemplate, Opened};
-use crate::{Error, ErrorKind, redis::protocol};
+use crate::{
+    Error, ErrorKind,
+    redis::protocol,
+    runtime::{Background, Running},
+};
 
 /// Finds the master through its Sentinels.
 ///
@@ -29,8 +30,11 @@ pub(in crate::redis) struct Sentinels {
     template: ConnectionTemplate,
     known: Mutex<Known>,
     announcements: watch::Sender<Option<Address>>,
-    is_watched: AtomicBool,
+    follower: Background,
 }
+
+/// The duty to follow the master as long as the server is in use.
+const FOLLOW: u32 = 1;
 
 struct Sentinel {
     client: Client,
@@ -76,7 +80,7 @@ impl Sentinels {
             template,
             known: Mutex::default(),
             announcements: watch::Sender::new(None),
-            is_watched: AtomicBool::new(false),
+            follower: Background::new(),
         })
     }
 
@@ -195,26 +199,21 @@ impl Sentinels {
         self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Starts to listen to all Sentinels. Returns `None` when another task already listens.
-    ///
-    /// # Panics
-    ///
-    /// Outside a runtime.
-    pub(in crate::redis) fn watch(self: &Arc<Self>) -> Option<MasterWatch> {
-        if self.is_watched.load(Ordering::Relaxed) || self.is_watched.swap(true, Ordering::Relaxed) {
-            return None;
+    /// Starts a task that follows the master, unless one does.
+    #[inline]
+    pub(in crate::redis) fn follow<F>(self: &Arc<Self>, task: impl FnOnce(MasterWatch) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if !self.follower.has(FOLLOW) {
+            self.follower.ask(FOLLOW);
+            self.follower.start(|running| task(MasterWatch::new(self, running)));
         }
-        let watch = MasterWatch { sentinels: Arc::clone(self), announcements: self.announcements.subscribe() };
-        for at in 0..self.sentinels.len() {
-            let sentinels = Arc::clone(self);
-            tokio::spawn(async move { sentinels.listen(at).await });
-        }
-        Some(watch)
     }
 
-    /// Listens to one Sentinel, and again after it went away, until the watch is dropped.
+    /// Listens to one Sentinel, and again after it went away.
     async fn listen(&self, at: usize) {
-        while !self.announcements.is_closed() {
+        loop {
             let _ = self.listen_once(at).await;
             sleep(POLL_INTERVAL.mul_f64(0.2 + fastrand::f64())).await;
         }
@@ -229,9 +228,7 @@ impl Sentinels {
         let Ok(subscription) = timeout(ANSWER_TIMEOUT * 2, subscribing).await else { return Ok(()) };
         let mut subscription = subscription?;
         let mut messages = pin!(subscription.on_message());
-        while !self.announcements.is_closed() {
-            let Ok(message) = timeout(POLL_INTERVAL, messages.next()).await else { continue };
-            let Some(message) = message else { break };
+        while let Some(message) = messages.next().await {
             let text: String = message.get_payload()?;
             if let Some(master) = new_master(&text, &self.master_name) {
                 self.announce(master);
@@ -245,9 +242,22 @@ impl Sentinels {
 pub(in crate::redis) struct MasterWatch {
     sentinels: Arc<Sentinels>,
     announcements: watch::Receiver<Option<Address>>,
+    _listening: JoinSet<()>,
+    _running: Running,
 }
 
 impl MasterWatch {
+    /// Listens to all Sentinels, in a task for each.
+    fn new(sentinels: &Arc<Sentinels>, running: Running) -> Self {
+        let mut listening = JoinSet::new();
+        for at in 0..sentinels.sentinels.len() {
+            let sentinels = Arc::clone(sentinels);
+            listening.spawn(async move { sentinels.listen(at).await });
+        }
+        let announcements = sentinels.announcements.subscribe();
+        Self { sentinels: Arc::clone(sentinels), announcements, _listening: listening, _running: running }
+    }
+
     /// Waits for one announcement, or for one poll. Returns the master if it is known and not `current()`.
     pub(in crate::redis) async fn changed(&mut self, current: impl Fn() -> Option<Address>) -> Option<Address> {
         let announced = timeout(POLL_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64()), self.announcements.changed()).await;
@@ -266,12 +276,6 @@ impl MasterWatch {
         let master = self.sentinels.ask().await.ok().filter(|master| *master != current)?;
         self.sentinels.lock().announced = Some((master.clone(), Instant::now()));
         Some(master)
-    }
-}
-
-impl Drop for MasterWatch {
-    fn drop(&mut self) {
-        self.sentinels.is_watched.store(false, Ordering::Relaxed);
     }
 }
 

@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
-
 use super::{
     check::DeadlineTimer,
     load::{Load, Traffic},
@@ -25,6 +23,7 @@ use crate::{
         protocol::{self, Script},
         server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
     },
+    runtime::Background,
 };
 
 /// Sends the checks for one server, in few calls.
@@ -37,6 +36,9 @@ pub(super) struct Dispatcher {
     deny_cache: Option<Arc<DenyCache>>,
     timer: DeadlineTimer,
 }
+
+/// The duty of the worker: to serve the queue until it is closed.
+const SERVE: u32 = 1;
 
 /// The most checks that may wait, also where none has a deadline.
 const MOST_WAITING: usize = 32_768;
@@ -81,21 +83,19 @@ impl Dispatcher {
             epoch = breaker_epoch;
             QueuedCheck { sender, breaker_epoch }
         };
-        let mut waiting = match self.inbox.queue.push(self.server.breaker(), sender, admit, queued) {
-            Ok(waiting) => waiting,
+        match self.inbox.queue.push(self.server.breaker(), sender, admit, queued) {
+            Ok(waiting) => drop(waiting),
             Err(NotQueued::BreakerOpen) => return Err(self.server.last_refusal()),
             Err(NotQueued::Refused(error)) => return Err(error),
-        };
+        }
         self.inbox.traffic.queued();
-        if waiting.worker.strong_count() == 0 {
-            // This is the first check, or the runtime of the last worker ended.
-            let alive = Arc::new(());
-            waiting.worker = Arc::downgrade(&alive);
-            drop(waiting);
-            tokio::spawn(worker::serve(Arc::clone(&self.inbox), Arc::clone(&self.server), alive));
+        let worker = &self.inbox.worker;
+        if worker.has(SERVE) {
+            worker.wake();
         } else {
-            drop(waiting);
-            self.inbox.wake.notify_one();
+            // This is the first check, or the runtime of the last worker ended.
+            worker.ask(SERVE);
+            worker.start(|running| worker::serve(Arc::clone(&self.inbox), Arc::clone(&self.server), running));
         }
         Ok(epoch)
     }
@@ -119,7 +119,7 @@ impl Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         self.inbox.queue.lock().is_closed = true;
-        self.inbox.wake.notify_one();
+        self.inbox.worker.wake();
     }
 }
 
@@ -171,11 +171,11 @@ impl ServerHandle {
     }
 }
 
-/// The queue before a server, and the signal that a check was added or the queue was closed.
+/// The queue before a server, and the worker that is woken when a check was added or the queue was closed.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) queue: Queue<QueuedCheck>,
-    pub(super) wake: Notify,
+    pub(super) worker: Background,
     pub(super) load: Load,
     pub(super) traffic: Traffic,
     pub(super) scripts: KnownScripts,
@@ -185,7 +185,7 @@ impl Inbox {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::new(),
-            wake: Notify::new(),
+            worker: Background::new(),
             load: Load::new(),
             traffic: Traffic::new(),
             scripts: KnownScripts::default(),

@@ -1,6 +1,6 @@
 //! The queue before one server. The lock comes from `redis::sync`, so that a model checker runs the same lines.
 
-use std::{collections::VecDeque, sync::Weak};
+use std::collections::VecDeque;
 
 use crate::redis::{
     server::Breaker,
@@ -16,13 +16,11 @@ pub(in crate::redis) struct Waiting<Q> {
     checks: VecDeque<Q>,
     /// The number of waiting checks by the hash of their key.
     crowds: Box<[u32]>,
-    /// Alive as long as the worker of this queue is.
-    pub(in crate::redis) worker: Weak<()>,
     /// Is true when no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
 
-/// The number of distinct hashes. A power of two.
+/// The number of hashes that are told apart. A power of two.
 const CROWDS: usize = 1_024;
 
 /// A check in a queue.
@@ -34,7 +32,7 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// The reason why a check was not queued.
+/// Tells why a check was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::redis) enum NotQueued<E> {
     /// The breaker is open.
@@ -45,12 +43,7 @@ pub(in crate::redis) enum NotQueued<E> {
 
 impl<Q: Queued> Queue<Q> {
     pub(in crate::redis) fn new() -> Self {
-        Self(Mutex::new(Waiting {
-            checks: VecDeque::new(),
-            crowds: vec![0; CROWDS].into(),
-            worker: Weak::new(),
-            is_closed: false,
-        }))
+        Self(Mutex::new(Waiting { checks: VecDeque::new(), crowds: vec![0; CROWDS].into(), is_closed: false }))
     }
 
     /// A panic cannot leave a partial queue behind this lock, so a poisoned lock is used as it is.

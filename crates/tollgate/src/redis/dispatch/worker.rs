@@ -20,7 +20,7 @@ use crate::{
         connect::{Connection, Numbered},
         server::{CallError, Server},
     },
-    runtime::now,
+    runtime::{Running, now},
 };
 
 /// The parts into which many checks are divided, so that the client works on the answers to one batch while the server works
@@ -37,8 +37,7 @@ const PEAK_FALLS: usize = 16;
 /// The batches that are sent without a break.
 const MOST_AT_ONCE: u32 = 16;
 
-/// Cuts batches off the queue and sends them, until the queue is closed and empty. `_alive` shows the dispatcher that this
-/// worker runs.
+/// Cuts batches off the queue and sends them, until the queue is closed and empty.
 ///
 /// There is no timer. While the [`Window`] allows it, queued checks leave at once, after the tasks that are ready now had
 /// their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts to the
@@ -49,11 +48,12 @@ const MOST_AT_ONCE: u32 = 16;
 /// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
 /// after its deadline is not sent. Checks that were certainly not executed come back to the front of the queue. When the
 /// breaker opens, the worker drops all checks from before.
-pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()>) {
+pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, running: Running) {
     Worker {
         sent: SentBatches::new(Arc::clone(&inbox)),
         inbox,
         server,
+        running,
         line: None,
         meter: SpeedMeter::new(),
         lag: Duration::ZERO,
@@ -67,6 +67,7 @@ pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, _alive: Arc<()
 struct Worker {
     inbox: Arc<Inbox>,
     server: Arc<Server>,
+    running: Running,
     sent: SentBatches,
     line: Option<Line>,
     meter: SpeedMeter,
@@ -149,7 +150,7 @@ impl Worker {
             biased;
             () = self.sent.until_answered(&self.server) => {}
             () = self.server.until_opened_after(self.epoch) => {}
-            () = self.inbox.wake.notified(), if has_room => {}
+            () = self.running.woken(), if has_room => {}
         }
         self.note_answers();
     }
@@ -256,7 +257,7 @@ impl Worker {
         }
     }
 
-    /// Reports the batches that were answered to the window and the meter.
+    /// Tells the window and the meter of the batches that were answered.
     fn note_answers(&mut self) {
         let mut at = None;
         for answered in self.sent.take_answered() {

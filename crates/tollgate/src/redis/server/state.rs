@@ -202,8 +202,8 @@ impl Server {
 
     /// Returns the shared connection, and makes it if there is none.
     pub(in crate::redis) async fn connection(&self) -> Result<Connection, Error> {
-        if let Some(watch) = self.shared.sentinels().and_then(|sentinels| sentinels.watch()) {
-            tokio::spawn(follow_master(Weak::clone(&self.me), watch));
+        if let Some(sentinels) = self.shared.sentinels() {
+            sentinels.follow(|watch| follow_master(self.weak(), watch));
         }
         self.shared.usable().await.inspect_err(|error| self.failed(error))
     }

@@ -1,0 +1,225 @@
+//! What a store does on its own: counts the processes, sets its gauges, and returns units that nobody asks for.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+#[cfg(feature = "metrics")]
+use super::metrics::{StoreMetrics, StoreState};
+use super::{
+    backend::Backend,
+    pots::{Holder, Pots},
+    replicas::{Census, ReplicaCounter},
+};
+use crate::{
+    Error, PolicySet, ReplicaCount, ReplicaGroup,
+    runtime::{Background, Running},
+};
+
+/// Holds what the task of a store needs beside the store.
+pub(super) struct Housekeeping {
+    task: Background,
+    counter: ReplicaCounter,
+    #[cfg(feature = "metrics")]
+    metrics: StoreMetrics,
+}
+
+/// Has servers and units that are looked after.
+pub(super) trait Household: Send + Sync + 'static {
+    fn housekeeping(&self) -> &Housekeeping;
+    #[cfg(feature = "metrics")]
+    fn prefix(&self) -> &str;
+    fn backend(&self) -> &Backend;
+    fn pots(&self) -> &Pots;
+
+    /// Returns units to the server.
+    fn release(&self, holders: Vec<Holder>) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// The duty to set the gauges, from the first check on.
+const GAUGES: u32 = if cfg!(feature = "metrics") { 1 } else { 0 };
+
+/// The duty to count the processes, while a limiter wants a number.
+const COUNT: u32 = 2;
+
+/// The duty to count at once, because a group is new.
+const COUNT_NOW: u32 = 8;
+
+/// The duty to look for units that nobody asks for, while there are entries of leased keys.
+const SWEEP: u32 = 4;
+
+/// The time between two samples of the gauges, and between two sweeps.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Housekeeping {
+    pub(super) fn new() -> Self {
+        Self {
+            task: Background::new(),
+            counter: ReplicaCounter::new(),
+            #[cfg(feature = "metrics")]
+            metrics: StoreMetrics::default(),
+        }
+    }
+
+    /// Returns whether the task runs that a check of these policies needs.
+    #[inline]
+    pub(super) fn serves(&self, policies: &PolicySet) -> bool {
+        self.task.has(duties(policies))
+    }
+}
+
+fn duties(policies: &PolicySet) -> u32 {
+    if policies.is_leased() { GAUGES | SWEEP } else { GAUGES }
+}
+
+/// Starts the task that a check of these policies needs. Without a runtime, the next check does.
+#[cold]
+pub(super) fn serve<S: Household>(store: &Arc<S>, policies: &PolicySet) {
+    store.housekeeping().task.ask(duties(policies));
+    start(store);
+}
+
+/// Returns the number of processes of a group, which is wanted from now on.
+pub(super) fn count<S: Household>(store: &Arc<S>, group: ReplicaGroup) -> ReplicaCount {
+    let Housekeeping { task, counter, .. } = store.housekeeping();
+    let (count, is_new) = counter.count(group);
+    if is_new {
+        task.ask(COUNT | COUNT_NOW);
+    }
+    start(store);
+    count
+}
+
+fn start<S: Household>(store: &Arc<S>) {
+    let housekeeper = |running| Housekeeper {
+        store: Arc::downgrade(store),
+        running,
+        gauges: Gauges { due: None },
+        census: Census::new(),
+        count_at: None,
+        sweep_at: None,
+    };
+    store.housekeeping().task.start(|running| housekeeper(running).run());
+}
+
+/// Does what is due as long as the store is in use, and sleeps meanwhile. Ends when the store has no duties.
+struct Housekeeper<S> {
+    store: Weak<S>,
+    running: Running,
+    gauges: Gauges,
+    census: Census,
+    count_at: Option<Instant>,
+    sweep_at: Option<Instant>,
+}
+
+impl<S: Household> Housekeeper<S> {
+    async fn run(mut self) {
+        loop {
+            let Some(store) = self.store.upgrade() else { return };
+            if self.running.is_asked(GAUGES) {
+                self.gauges.set_when_due(&*store);
+            }
+            self.count(&*store).await;
+            self.sweep(&*store).await;
+            drop(store);
+            match [self.gauges.due, self.count_at, self.sweep_at].into_iter().flatten().min() {
+                Some(next) => self.running.rest(next).await,
+                None if self.running.end() => return,
+                None => {}
+            }
+        }
+    }
+
+    /// Counts the processes when that is due, and at once for a group that is new.
+    async fn count(&mut self, store: &S) {
+        let counter = &store.housekeeping().counter;
+        let is_new = self.running.take(COUNT_NOW);
+        let mut groups = Vec::new();
+        self.running.settle(COUNT, || {
+            groups = counter.groups();
+            !groups.is_empty()
+        });
+        let is_due = self.count_at.is_none_or(|at| at <= Instant::now());
+        if is_new || is_due || groups.is_empty() {
+            let pause = self.gauges.beside(store, self.census.count(store.backend(), counter, &groups)).await;
+            self.count_at = pause.map(|pause| Instant::now() + pause);
+        }
+    }
+
+    /// Returns units that nobody asks for, when it is time to look for them.
+    async fn sweep(&mut self, store: &S) {
+        let now = Instant::now();
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            let idle = store.pots().sweep();
+            if !idle.is_empty() {
+                // Units that cannot be returned lapse.
+                let _ = self.gauges.beside(store, timeout(TICK, store.release(idle))).await;
+            }
+            self.sweep_at = None;
+            self.running.settle(SWEEP, || !store.pots().is_empty());
+        }
+        if self.running.is_asked(SWEEP) {
+            self.sweep_at.get_or_insert(now + TICK);
+        }
+    }
+}
+
+/// Sets the gauges of a store once a second.
+struct Gauges {
+    /// `None` before the first time.
+    due: Option<Instant>,
+}
+
+impl Gauges {
+    fn set_when_due(&mut self, store: &impl Household) {
+        let now = Instant::now();
+        if self.due.is_none_or(|due| due <= now) {
+            #[cfg(feature = "metrics")]
+            record(store);
+            #[cfg(not(feature = "metrics"))]
+            let _ = store;
+            self.due = Some(now + TICK);
+        }
+    }
+
+    /// Waits for a call, and sets the gauges meanwhile.
+    async fn beside<T>(&mut self, store: &impl Household, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        while let Some(due) = self.due {
+            match timeout_at(due, &mut call).await {
+                Ok(done) => return done,
+                Err(_) => self.set_when_due(store),
+            }
+        }
+        call.await
+    }
+}
+
+#[cfg(feature = "metrics")]
+fn record(store: &impl Household) {
+    let Housekeeping { counter, metrics, .. } = store.housekeeping();
+    let mut state = StoreState {
+        round_trip: counter.round_trip(),
+        replicas: counter.last().map(u32::from),
+        ..StoreState::default()
+    };
+    for handle in store.backend().known_servers() {
+        state.servers += 1;
+        state.connected += usize::from(handle.server.is_connected());
+        state.breakers_open += usize::from(handle.server.breaker().is_open());
+        state.queued += handle.queued();
+    }
+    metrics.record(store.prefix(), &state);
+    metrics.record_leases(store.prefix(), &store.pots().counts());
+}
+
+impl std::fmt::Debug for Housekeeping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Housekeeping").field("replicas", &self.counter.last()).finish_non_exhaustive()
+    }
+}
