@@ -77,16 +77,19 @@ impl Process {
     /// When it does not build.
     #[must_use]
     pub fn example(name: &str) -> Command {
-        static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        if !current.contains(name) {
-            build_example(name);
-            current.insert(name.to_owned());
-        }
-        drop(current);
-        let mut command = Command::new(built().join("examples").join(name));
-        command.env_remove("LISTEN").env_remove("REDIS_URL");
-        command
+        built_once("--example", name);
+        command(&built().join("examples").join(name))
+    }
+
+    /// Builds a program of the workspace and returns the command that runs it, as [`example`](Self::example) does.
+    ///
+    /// # Panics
+    ///
+    /// When it does not build.
+    #[must_use]
+    pub fn program(name: &str) -> Command {
+        built_once("--bin", name);
+        command(&built().join(name))
     }
 
     /// Returns the line by which it was ready.
@@ -223,18 +226,34 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
     })
 }
 
-fn build_example(name: &str) {
+fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("LISTEN").env_remove("REDIS_URL");
+    command
+}
+
+/// Builds an example or a program, unless this program has done so.
+fn built_once(kind: &str, name: &str) {
+    static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !current.contains(name) {
+        build(kind, name);
+        current.insert(name.to_owned());
+    }
+}
+
+fn build(kind: &str, name: &str) {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     forget_package(&mut build);
     let status = build
-        .args(["build", "--quiet", "--workspace", "--exclude", "tollgate-benches"])
-        .args(["--all-features", "--example", name])
+        .args(["build", "--quiet", "--profile", "test", "--workspace", "--exclude", "tollgate-benches"])
+        .args(["--all-features", kind, name])
         .current_dir(workspace())
         .stdin(Stdio::null())
         .status()
         .expect("cargo can be started");
-    assert!(status.success(), "the example {name} does not build");
+    assert!(status.success(), "{name} does not build");
 }
 
 /// Removes the variables by which cargo names the package of this program from those of a command that builds.

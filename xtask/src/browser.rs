@@ -46,9 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
-    let example = ["--quiet", "--all-features", "--example", "playground"];
-    failure::run(workspace.cargo_workspace("build").args(example))?;
+    failure::run(&mut workspace.cargo_build(&["--example", "playground"]))?;
 
     let pictures = home.join("pictures");
     let mut command = Command::new(named(&needs, "NODE"));

@@ -19,8 +19,7 @@ const PROGRAMS: [&str; 4] = ["--bin", "tollgate-faults", "--bin", "tollgate-envo
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;
-    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
-    failure::run(workspace.cargo_workspace("build").args(["--quiet", "--all-features"]).args(PROGRAMS))?;
+    failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
     let mut command = workspace.tool(&workspace.target().join("debug/tollgate-faults"));
     command.args(arguments);
     for (variable, binary) in need::provide_for_faults(workspace.target())? {

@@ -39,8 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     };
     let needs = need::provide(workspace.target())?;
-    // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
-    failure::run(workspace.cargo_workspace("build").args(["--quiet", "--all-features"]).args(PROGRAMS))?;
+    failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
     let mut command = Command::new(workspace.target().join("debug/tollgate-foreign"));
     command.args(arguments).current_dir(workspace.root()).env(VARIABLE, python).envs(needs);
     failure::run(&mut command)

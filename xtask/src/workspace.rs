@@ -103,6 +103,14 @@ impl Workspace {
         }
         command
     }
+
+    /// Returns the command that builds programs of the workspace as the tests are built: with all features, in their profile.
+    /// Then nothing is compiled twice.
+    pub(crate) fn cargo_build(&self, programs: &[&str]) -> Command {
+        let mut command = self.cargo_workspace("build");
+        command.args(["--quiet", "--profile", "test", "--all-features"]).args(programs);
+        command
+    }
 }
 
 /// Removes the variables by which cargo names the package of a program that it runs. Build scripts of some dependencies

@@ -35,7 +35,7 @@ impl Service {
     }
 
     fn stop(mut self) {
-        assert!(self.process.terminate().success());
+        assert!(self.process.interrupt().success());
     }
 
     fn log_in(&self, user: &str, password: &str) -> Answer {

@@ -10,7 +10,7 @@ const DAILY: Policy = Policy::fixed_window("exports", Quota::per_day(24));
 #[tokio::test]
 async fn another_program_under_the_same_prefix_takes_no_share_of_a_quota() {
     let server = RedisServer::start();
-    let mut command = Process::example("quickstart");
+    let mut command = Process::program("quickstart");
     command.env("LISTEN", format!("127.0.0.1:{}", ports::free())).env("REDIS_URL", server.url());
     let _other = Process::start(command, "Try");
     let sets = || server.command(&["KEYS", "tollgate:{replicas}*"]).items().len();

@@ -1,7 +1,7 @@
 //! Limits an axum service for each client address. It is the program of the README.
 //!
 //! ```text
-//! cargo run --example quickstart
+//! cargo run -p quickstart
 //! for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/search; done
 //! curl -i http://127.0.0.1:3000/search
 //! ```
@@ -13,14 +13,14 @@
 //! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both, such as
 //! `redis://127.0.0.1/?prefix=shop`.
 
-use std::time::Duration;
+use std::{env, error::Error, net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
     routing::{get, post},
 };
+use tokio::net::TcpListener;
 use tollgate::{Limiter, Outage, Policy, Quota};
-use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{RateLimitLayer, key::PeerIp};
 
 const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(5).with_burst(10));
@@ -28,8 +28,10 @@ const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(50_000));
 const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(5));
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let store = store()?;
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
+    let store = tollgate::open(url)?;
+
     // Both policies are decided in one step: both are charged, or none.
     let search = Limiter::new(store.clone(), [BURST, DAILY]);
     // While Redis is away, log-ins get a 503 instead of unlimited attempts. So they wait longer for a decision than the 50 ms.
@@ -41,7 +43,8 @@ async fn main() -> Result<(), Failure> {
         .route("/login", post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())))
         .route("/healthz", get(|| async { "healthy\n" }));
 
-    let listener = listen().await?;
+    let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(&address).await.map_err(|error| format!("LISTEN={address}: {error}"))?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}, limited for each client address:");
     println!("  GET /search   5 per second, at most 10 at once, and 50000 per day (UTC)");
@@ -51,5 +54,7 @@ async fn main() -> Result<(), Failure> {
     println!(
         "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/search; done; curl -i {url}/search"
     );
-    serve(listener, router).await
+    // `PeerIp` needs the client's address. This service provides it.
+    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
 }
