@@ -1,7 +1,7 @@
 //! The algorithms, as pure functions of a state, the current time and a cost.
 //!
 //! The in-process store runs them, and the tests compare the Lua scripts with them bit for bit.
-//! Each algorithm has a file here and a file in `scripts/`, both with the same five steps:
+//! Each algorithm has a row in the [table], a file here and a file in `scripts/`, both with the same five steps, see [`Meter`]:
 //!
 //! 1. *settle* brings a stored state to the current time and to the current quota;
 //! 2. *fits* tests whether a cost fits;
@@ -20,12 +20,15 @@
 //! and are moved out instead. Settling only counts their expired entries. The entries themselves
 //! are removed by the next charge.
 
+mod bucket;
 #[cfg(feature = "calendar")]
 mod calendar_window;
 mod debt;
 mod fixed_window;
+mod inspect;
 mod interval_bucket;
-mod kind;
+mod leaky_bucket;
+mod meter;
 mod numbers;
 mod sliding_buckets;
 mod sliding_log;
@@ -33,22 +36,29 @@ mod sliding_window;
 mod state;
 #[cfg(feature = "testing")]
 mod stored;
+mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 mod token_bucket;
 mod trace;
+mod window;
+mod window_from_first_hit;
 
-pub(crate) use debt::MARK;
+pub use inspect::StoredState;
+use meter::Meter;
+#[cfg(feature = "testing")]
+pub(crate) use numbers::bound;
+pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, end_of, free, numbers};
 #[cfg(feature = "redis")]
-pub(crate) use debt::most as most_spent;
-pub use kind::Algorithm;
-pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, numbers};
-#[cfg(feature = "redis")]
-pub(crate) use numbers::{later, lowered, unspent};
+pub(crate) use numbers::{args, ceiling_args, later, lowered, most_spent, unspent};
 pub(crate) use sliding_buckets::Buckets;
-pub(crate) use state::{Settled, State};
+pub(crate) use state::Settled;
 #[cfg(feature = "testing")]
 pub use stored::{Stored, Value};
+pub use table::Algorithm;
+#[cfg(any(test, feature = "redis"))]
+pub(crate) use table::ROWS;
+pub(crate) use table::State;
 #[cfg(feature = "redis")]
-pub(crate) use token_bucket::ceiling_span;
+pub(crate) use table::source;
