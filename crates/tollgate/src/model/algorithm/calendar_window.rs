@@ -4,7 +4,7 @@
 //! which keeps the state as small as the others.
 
 use super::{
-    table::Algorithm,
+    Algorithm,
     text::{arguments, shown},
     window::{Opening, Window},
 };

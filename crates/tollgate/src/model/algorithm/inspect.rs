@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Meter, debt::MARK, table::by_algorithm};
+use super::{Algorithm, Meter, by_algorithm, debt::MARK};
 use crate::Quota;
 
 /// Holds the state of a policy for a key, read from the value that Redis stores.

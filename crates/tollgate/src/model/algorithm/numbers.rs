@@ -2,7 +2,7 @@
 
 #[cfg(feature = "redis")]
 use super::State;
-use super::{Meter, table::by_algorithm};
+use super::{Meter, by_algorithm};
 use crate::{
     Policy,
     model::{cost::Ask, quota::Span},

@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
-    Meter, StoredState,
+    Algorithm, Meter, StoredState,
     debt::MOST_BURSTS,
     inspect::{self, whole},
     numbers::Words,
-    table::Algorithm,
     text::{arguments, shown},
 };
 use crate::{

@@ -3,9 +3,8 @@
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
-    Algorithm, Meter, State,
+    Algorithm, Meter, State, by_algorithm, by_state,
     numbers::{PolicyLevel, Words},
-    table::{by_algorithm, by_state},
 };
 use crate::{
     Policy,

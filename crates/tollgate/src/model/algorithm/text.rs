@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::table::{Algorithm, ROWS};
+use super::{Algorithm, ROWS};
 use crate::Error;
 
 /// Writes the name of an algorithm, with its arguments in parentheses.
