@@ -30,7 +30,13 @@ const STEPS: u64 = 400;
 #[must_use]
 pub fn leased_algorithms() -> Vec<Algorithm> {
     let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC };
-    ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue()).chain([calendar]).collect()
+    let few = |algorithm| match algorithm {
+        Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
+        other => other,
+    };
+    let mut algorithms: Vec<_> = ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue()).map(few).collect();
+    algorithms.insert(3, calendar);
+    algorithms
 }
 
 /// The time zone of calendar windows: a day ends 19 seconds after `START_US`.

@@ -25,18 +25,18 @@ impl Meter for Bucket {
     #[inline]
     fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
         let mut state = *self;
-        let mended = Bucket::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), now_us);
+        let mended = Self::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), now_us);
         (state, mended)
     }
 
     #[inline]
     fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
-        Bucket::fits(self, policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
+        Self::fits(self, policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
     }
 
     #[inline]
     fn charge(&mut self, policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
-        Bucket::charge(self, policy.quota_ref(), cost);
+        Self::charge(self, policy.quota_ref(), cost);
     }
 
     fn spent(&self) -> u64 {
@@ -44,31 +44,31 @@ impl Meter for Bucket {
     }
 
     fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        Bucket::owe(self, policy.quota_ref(), now_us, cost);
+        Self::owe(self, policy.quota_ref(), now_us, cost);
         true
     }
 
     #[inline]
     fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
-        Bucket::mark_debt(self, policy.quota_ref(), now_us);
+        Self::mark_debt(self, policy.quota_ref(), now_us);
     }
 
     fn mark_as_debt(&mut self) {
-        Bucket::mark_as_debt(self);
+        Self::mark_as_debt(self);
     }
 
     fn refund(&mut self, policy: &Policy, now_us: u64, _spent_us: u64, cost: u64, end: Option<Span>) {
         let is_last = end.is_none_or(|end| self.ends_at(end));
-        Bucket::refund(self, policy.quota_ref(), now_us, if is_last { cost } else { 0 });
+        Self::refund(self, policy.quota_ref(), now_us, if is_last { cost } else { 0 });
     }
 
     #[inline]
     fn words(&self, _policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        Bucket::words(self, now_us)
+        Self::words(self, now_us)
     }
 
     fn fresh_at(&self, _policy: &Policy) -> u64 {
-        Bucket::fresh_at(self)
+        Self::fresh_at(self)
     }
 
     #[cfg(feature = "testing")]
@@ -113,7 +113,7 @@ impl Meter for Bucket {
 
     #[cfg(feature = "redis")]
     fn of_words(_policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        Some(Bucket::of_words(words, now_us))
+        Some(Self::of_words(words, now_us))
     }
 
     #[cfg(feature = "redis")]

@@ -17,7 +17,7 @@ use crate::{
 /// [table](super::table), without a pointer. A *settled* state is one that [`settle`](Self::settle) returned. All methods
 /// but that one, [`looked_at`](Self::mark_as_debt) and the value expect a settled state.
 pub(crate) trait Meter: Sized + Clone + Default {
-    /// Tells whether a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
+    /// Is true when a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
     const ADMITS_IN_DEBT: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended. It was stored under the policy `wrote`.

@@ -195,4 +195,8 @@ table! { $
         Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
 }
 
+#[allow(
+    clippy::single_component_path_imports,
+    reason = "the files of this folder import the macros by their path"
+)]
 use {by_algorithm, by_state};

@@ -16,6 +16,9 @@ macro_rules! source {
 #[cfg(feature = "redis")]
 pub(crate) use source;
 
+/// Reads an algorithm from its whole text, and from what follows its name.
+type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
+
 /// Holds what other code has to know of an algorithm.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "the names of numbers are for the scripts"))]
@@ -44,7 +47,7 @@ pub(crate) struct Facts {
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "the laws ask"))]
     pub(crate) accrues_exactly: bool,
     /// Reads the arguments of an algorithm that has some: from its whole text, and from what follows its name.
-    pub(crate) parse: Option<fn(&str, &str) -> Result<Algorithm, Error>>,
+    pub(crate) parse: Option<Parse>,
 }
 
 impl Facts {
