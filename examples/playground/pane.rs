@@ -233,7 +233,7 @@ fn charge(pane: &'static str, keys: &Keys, headers: &HeaderMap) -> Result<Charge
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tollgate::MemoryStore;
+    use tollgate::{Algorithm, MemoryStore};
 
     use super::*;
     use crate::{settings::AlgorithmName, tally::Counts};
@@ -269,7 +269,7 @@ mod tests {
         wrong.policies.clear();
         assert!(pane.apply(wrong).is_err());
         assert_eq!(pane.level("demo").await.policies[0].burst, 10);
-        let fresh = PaneSettings::of(AlgorithmName::SlidingLog);
+        let fresh = PaneSettings::of(AlgorithmName(Algorithm::SlidingLog));
         pane.apply(fresh.clone()).expect("the settings are valid");
         assert_eq!(pane.level("demo").await.share, Some(1.0), "another algorithm starts fresh");
         assert_eq!(pane.settings(), fresh);

@@ -9,7 +9,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tollgate::Store;
+use tollgate::{Algorithm, Store};
 
 use crate::{
     feed::Feed,
@@ -64,7 +64,10 @@ impl Playground {
     pub(crate) fn new(store: &Arc<dyn Store>, counts: Counts) -> Result<Self, Refused> {
         let keys = Arc::new(Keys::new("demo"));
         let pane = |name, algorithm| Pane::new(name, Arc::clone(store), PaneSettings::of(algorithm), Arc::clone(&keys));
-        let panes = [pane("left", AlgorithmName::TokenBucket)?, pane("right", AlgorithmName::FixedWindow)?];
+        let panes = [
+            pane("left", AlgorithmName(Algorithm::TokenBucket))?,
+            pane("right", AlgorithmName(Algorithm::FixedWindow))?,
+        ];
         let (limiter, _) = panes[0].limiter("demo");
         Ok(Self {
             panes,

@@ -44,19 +44,10 @@ pub(crate) struct PolicySettings {
     leased: bool,
 }
 
-/// Names the algorithms as the page does.
+/// Names an algorithm as the page does: without arguments.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum AlgorithmName {
-    TokenBucket,
-    IntervalBucket,
-    LeakyBucket,
-    FixedWindow,
-    WindowFromFirstHit,
-    SlidingWindow,
-    SlidingBuckets,
-    SlidingLog,
-}
+#[serde(try_from = "String", into = "&'static str")]
+pub(crate) struct AlgorithmName(pub(crate) Algorithm);
 
 /// Names the answers to a check that the store cannot decide.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -166,20 +157,30 @@ impl PolicySettings {
 
 impl AlgorithmName {
     fn has_burst(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::IntervalBucket | Self::LeakyBucket)
+        self.0.has_burst()
     }
 
     fn build(self, buckets: u16) -> Algorithm {
-        match self {
-            Self::TokenBucket => Algorithm::TokenBucket,
-            Self::IntervalBucket => Algorithm::IntervalBucket,
-            Self::LeakyBucket => Algorithm::LeakyBucket,
-            Self::FixedWindow => Algorithm::FixedWindow,
-            Self::WindowFromFirstHit => Algorithm::WindowFromFirstHit,
-            Self::SlidingWindow => Algorithm::SlidingWindow,
-            Self::SlidingBuckets => Algorithm::SlidingBuckets { buckets },
-            Self::SlidingLog => Algorithm::SlidingLog,
+        match self.0 {
+            Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets },
+            other => other,
         }
+    }
+}
+
+impl TryFrom<String> for AlgorithmName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self, Error> {
+        // Sliding buckets have their number in a field of its own.
+        let text = if name == "sliding_buckets" { format!("{name}({BUCKETS})") } else { name };
+        text.parse().map(Self)
+    }
+}
+
+impl From<AlgorithmName> for &'static str {
+    fn from(name: AlgorithmName) -> Self {
+        name.0.name()
     }
 }
 
@@ -189,7 +190,7 @@ mod tests {
 
     /// Returns the only error of settings with one changed policy.
     fn error(change: impl FnOnce(&mut PolicySettings)) -> FieldError {
-        let mut settings = PaneSettings::of(AlgorithmName::TokenBucket);
+        let mut settings = PaneSettings::of(AlgorithmName(Algorithm::TokenBucket));
         change(&mut settings.policies[0]);
         let mut errors = settings.build().expect_err("the settings are refused");
         assert_eq!(errors.len(), 1, "{errors:?}");
@@ -205,9 +206,13 @@ mod tests {
             (error(|policy| policy.period_ms = 0), "period_ms", "0"),
             (error(|policy| policy.period_ms = u64::MAX), "period_ms", "18446744073709551615"),
             (error(|policy| policy.name = "two words".to_owned()), "name", "two words"),
-            (error(|policy| policy.algorithm = AlgorithmName::FixedWindow), "burst", "10"),
+            (error(|policy| policy.algorithm = AlgorithmName(Algorithm::FixedWindow)), "burst", "10"),
             (error(|policy| policy.leased = true), "leased", "true"),
-            (error(|policy| (policy.leased, policy.algorithm) = (true, AlgorithmName::LeakyBucket)), "leased", "true"),
+            (
+                error(|policy| (policy.leased, policy.algorithm) = (true, AlgorithmName(Algorithm::LeakyBucket))),
+                "leased",
+                "true",
+            ),
         ];
         for (error, field, value) in cases {
             assert_eq!(error.field, format!("policies[0].{field}"), "{}", error.message);
@@ -216,14 +221,15 @@ mod tests {
             assert!(error.message.contains(named), "{}", error.message);
         }
         let error = error(|policy| {
-            (policy.algorithm, policy.burst, policy.buckets) = (AlgorithmName::SlidingBuckets, None, Some(0));
+            (policy.algorithm, policy.burst, policy.buckets) =
+                (AlgorithmName(Algorithm::SlidingBuckets { buckets: BUCKETS }), None, Some(0));
         });
         assert_eq!((error.field.as_str(), error.value.as_str()), ("policies[0].buckets", "0"));
     }
 
     #[test]
     fn a_set_has_one_to_eight_policies_of_different_names() {
-        let mut settings = PaneSettings::of(AlgorithmName::SlidingLog);
+        let mut settings = PaneSettings::of(AlgorithmName(Algorithm::SlidingLog));
         settings.policies = vec![settings.policies[0].clone(); 100];
         for (at, policy) in settings.policies.iter_mut().enumerate() {
             policy.name = format!("p{at}");

@@ -15,20 +15,6 @@ fn variable<T: std::str::FromStr>(name: &str) -> T {
     value.parse().unwrap_or_else(|_| panic!("{name} is {value}"))
 }
 
-fn algorithm(name: &str) -> Algorithm {
-    match name {
-        "TokenBucket" => Algorithm::TokenBucket,
-        "IntervalBucket" => Algorithm::IntervalBucket,
-        "LeakyBucket" => Algorithm::LeakyBucket,
-        "FixedWindow" => Algorithm::FixedWindow,
-        "WindowFromFirstHit" => Algorithm::WindowFromFirstHit,
-        "SlidingWindow" => Algorithm::SlidingWindow,
-        "SlidingBuckets" => Algorithm::SlidingBuckets { buckets: 10 },
-        "SlidingLog" => Algorithm::SlidingLog,
-        other => panic!("ALGORITHM is {other}"),
-    }
-}
-
 async fn server_time(client: &redis::Client) -> u64 {
     let mut connection = client.get_multiplexed_async_connection().await.expect("a server");
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.expect("the time");
@@ -39,7 +25,7 @@ async fn server_time(client: &redis::Client) -> u64 {
 async fn main() {
     let url: String = variable("URL");
     let quota = Quota::per_second(variable("AMOUNT"));
-    let policy = Policy::try_new("shared", algorithm(&variable::<String>("ALGORITHM")), quota).expect("a policy");
+    let policy = Policy::try_new("shared", variable::<Algorithm>("ALGORITHM"), quota).expect("a policy");
     let (keys, seconds) = (variable::<u64>("KEYS"), variable::<u64>("SECONDS"));
     let client = redis::Client::open(url.as_str()).expect("a URL");
     let store = RedisStore::connect(url).await.expect("a store");

@@ -70,9 +70,9 @@ impl Landing {
 /// a period where they accrue together.
 #[must_use]
 pub fn longest_wrong_denial(algorithm: Algorithm) -> Duration {
-    match algorithm {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => PERIOD / BURST as u32 * 2,
-        _ => PERIOD,
+    match algorithm.is_continuous() {
+        true => PERIOD / BURST as u32 * 2,
+        false => PERIOD,
     }
 }
 

@@ -30,7 +30,7 @@ pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
 pub use leases::{
-    Admission, LEASED_ALGORITHMS, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, most_above,
+    Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms, most_above,
     run_lease_replica,
 };
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};

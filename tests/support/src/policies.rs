@@ -9,18 +9,7 @@ use crate::Dice;
 /// Every algorithm.
 pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 
-/// Returns whether a burst other than the amount has a meaning.
-#[must_use]
-pub fn has_burst(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket)
-}
-
-/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters
-/// admit less.
-#[must_use]
-pub fn accrues_exactly(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. })
-}
+pub use tollgate::testing::accrues_exactly;
 
 /// Amounts and periods in µs: round, odd, tiny, prime, huge.
 const QUOTAS: &[(u64, u64)] = &[
@@ -89,7 +78,7 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
             period_us = unit.nominal().as_micros() as u64;
         }
         let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
-        if has_burst(algorithm) && dice.below(2) == 0 {
+        if algorithm.has_burst() && dice.below(2) == 0 {
             let few = 1 + dice.below(2 * amount.min(40));
             let burst = dice.pick(&[few, few, few, few, amount - amount.min(2) + 1, 1 << 31, 1 << 32, amount / 7 + 1]);
             quota = quota.try_with_burst(burst).unwrap_or(quota);
@@ -205,7 +194,7 @@ pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling>
         let unit = period / quota.amount();
         let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];
         let waits = [0, 1, unit, unit + 1, period - 1, period, dice.below(9 * period), 1 << 60];
-        let wait_us = if has_burst(policy.algorithm()) { dice.pick(&waits) } else { 0 };
+        let wait_us = if policy.algorithm().has_burst() { dice.pick(&waits) } else { 0 };
         testing::ceiling(dice.pick(&units), wait_us)
     };
     set.iter().map(draw).collect()
@@ -217,7 +206,7 @@ pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling>
 ///
 /// # Panics
 ///
-/// For an algorithm that is not on the list.
+/// For an algorithm without a formula.
 #[must_use]
 pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
     let is_started = matches!(policy.algorithm(), Algorithm::IntervalBucket | Algorithm::WindowFromFirstHit);
@@ -228,24 +217,10 @@ pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
 ///
 /// # Panics
 ///
-/// For an algorithm that is not on the list.
+/// For an algorithm without a formula.
 #[must_use]
 pub fn bound(policy: &Policy, span_us: u64) -> u64 {
-    let quota = policy.quota();
-    let (n, b) = (u128::from(quota.amount()), u128::from(quota.burst()));
-    let (span, period) = (u128::from(span_us), quota.period().as_micros());
-    let most = match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => b + n * span / period,
-        // The first spend starts the timer, so it lies before the first fill.
-        Algorithm::IntervalBucket => b - 1 + n * span.div_ceil(period),
-        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => n * span.div_ceil(period),
-        // A window holds its first hit; the rest of it and another whole one fit beside that.
-        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow if span <= period => 2 * n - 1,
-        // n in each window that the interval touches: two, and one more for each further period.
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => {
-            n * (span.div_ceil(period) + 1)
-        }
-        other => panic!("no bound is known for {other:?}"),
-    };
+    let bound = testing::bound(policy, span_us);
+    let most = bound.unwrap_or_else(|| panic!("no bound is known for {:?}", policy.algorithm()));
     u64::try_from(most).expect("a bound")
 }

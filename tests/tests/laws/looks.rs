@@ -85,7 +85,7 @@ fn law_12_a_stored_state_tells_when_a_cost_fits_as_a_look_does() {
 /// The quotas of an algorithm of which the second holds less, at the same rate.
 fn lowered(dice: &mut Dice, algorithm: Algorithm) -> [PolicySet; 2] {
     let burst = 2 + dice.below(9);
-    let quota = |units: u64| match policies::has_burst(algorithm) {
+    let quota = |units: u64| match algorithm.has_burst() {
         true => Quota::per_second(10).with_burst(units),
         false => Quota::new(units, Duration::from_secs(1)),
     };

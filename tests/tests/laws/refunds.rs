@@ -56,7 +56,7 @@ fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
 #[test]
 fn law_12_a_refund_never_crosses_into_a_newer_window() {
     on_both_stores(|subject, _, algorithm| {
-        if policies::has_burst(algorithm) {
+        if algorithm.has_burst() {
             return;
         }
         let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(5)).expect("a policy"));
@@ -134,7 +134,7 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
     on_both_stores(|subject, dice, algorithm| {
         let period_us = dice.pick(&[1_000_000, 10_000_000, 7_000_003, 600_000_000]);
         let mut quota = Quota::new(1 + dice.below(12), Duration::from_micros(period_us));
-        if policies::has_burst(algorithm) {
+        if algorithm.has_burst() {
             quota = quota.with_burst(1 + dice.below(3 * quota.amount()));
         }
         let policy = Policy::try_new("p", algorithm, quota).expect("a policy");

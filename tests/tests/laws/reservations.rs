@@ -123,7 +123,7 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
 #[test]
 fn law_15_a_commit_refunds_no_window_that_opened_later() {
     on_both_stores(|subject, dice, algorithm| {
-        if policies::has_burst(algorithm) {
+        if algorithm.has_burst() {
             return;
         }
         let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(50)).expect("a policy"));

@@ -19,11 +19,10 @@ struct Outcome {
 
 fn spend(algorithm: Algorithm, amount: u64, keys: u64, seconds: u64) -> Outcome {
     let server = RedisServer::start();
-    let name: String = format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
     let processes: Vec<Process> = (0..PROCESSES)
         .map(|_| {
             let mut command = Process::example("spender");
-            command.env("URL", server.url()).env("ALGORITHM", &name).env("AMOUNT", amount.to_string());
+            command.env("URL", server.url()).env("ALGORITHM", algorithm.to_string()).env("AMOUNT", amount.to_string());
             command.env("KEYS", keys.to_string()).env("SECONDS", seconds.to_string());
             command
         })

@@ -12,9 +12,7 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-fn agree(algorithm: Algorithm) {
-    agree_on(&mut InRedis::new(), algorithm, stream::seeds());
-}
+const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
@@ -54,8 +52,7 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
 #[test]
 fn checks_under_ceilings_agree_with_their_scripts() {
     let mut server = InRedis::new();
-    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
-    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
+    for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
         for seed in stream::seeds().take(10) {
             let outcome = stream::compare(&mut server, &mut Stream::capped(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
@@ -68,8 +65,7 @@ fn checks_under_ceilings_agree_with_their_scripts() {
 #[test]
 fn looks_agree_with_their_scripts() {
     let mut server = InRedis::new();
-    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
-    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
+    for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
         for seed in 0..5 {
             let outcome = stream::compare(&mut server, &mut Stream::looking(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
@@ -91,46 +87,11 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
 }
 
 #[test]
-fn token_bucket_agrees_with_its_script() {
-    agree(Algorithm::TokenBucket);
-}
-
-#[test]
-fn fixed_window_agrees_with_its_script() {
-    agree(Algorithm::FixedWindow);
-}
-
-#[test]
-fn calendar_window_agrees_with_its_script() {
-    agree(Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC });
-}
-
-#[test]
-fn window_from_first_hit_agrees_with_its_script() {
-    agree(Algorithm::WindowFromFirstHit);
-}
-
-#[test]
-fn interval_bucket_agrees_with_its_script() {
-    agree(Algorithm::IntervalBucket);
-}
-
-#[test]
-fn leaky_bucket_agrees_with_its_script() {
-    agree(Algorithm::LeakyBucket);
-}
-
-#[test]
-fn sliding_window_agrees_with_its_script() {
-    agree(Algorithm::SlidingWindow);
-}
-
-#[test]
-fn sliding_buckets_agree_with_their_script() {
-    agree(Algorithm::SlidingBuckets { buckets: 10 });
-}
-
-#[test]
-fn sliding_log_agrees_with_its_script() {
-    agree(Algorithm::SlidingLog);
+fn every_algorithm_agrees_with_its_script() {
+    // Each with a server of its own.
+    std::thread::scope(|scope| {
+        for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
+            scope.spawn(move || agree_on(&mut InRedis::new(), algorithm, stream::seeds()));
+        }
+    });
 }

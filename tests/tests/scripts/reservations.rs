@@ -19,10 +19,6 @@ const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Mont
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
-fn agree(algorithm: Algorithm) {
-    agree_on(&mut InRedis::new(), algorithm, stream::seeds());
-}
-
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
         let outcome = stream::compare(server, &mut Stream::reserving(seed, algorithm), &str::to_owned);
@@ -43,48 +39,13 @@ fn reservations_on_valkey_agree_with_the_rust_functions() {
 }
 
 #[test]
-fn reservations_on_a_token_bucket_agree_with_their_scripts() {
-    agree(TokenBucket);
-}
-
-#[test]
-fn reservations_on_an_interval_bucket_agree_with_their_scripts() {
-    agree(IntervalBucket);
-}
-
-#[test]
-fn reservations_on_a_leaky_bucket_agree_with_their_scripts() {
-    agree(LeakyBucket);
-}
-
-#[test]
-fn reservations_on_a_fixed_window_agree_with_their_scripts() {
-    agree(FixedWindow);
-}
-
-#[test]
-fn reservations_on_a_calendar_window_agree_with_their_scripts() {
-    agree(CALENDAR);
-}
-
-#[test]
-fn reservations_on_a_window_from_first_hit_agree_with_their_scripts() {
-    agree(WindowFromFirstHit);
-}
-
-#[test]
-fn reservations_on_a_sliding_window_agree_with_their_scripts() {
-    agree(SlidingWindow);
-}
-
-#[test]
-fn reservations_on_sliding_buckets_agree_with_their_scripts() {
-    agree(BUCKETS);
-}
-
-#[test]
-fn reservations_on_a_sliding_log_agree_with_their_scripts() {
-    agree(SlidingLog);
+fn reservations_on_every_algorithm_agree_with_their_scripts() {
+    // Each with a server of its own.
+    std::thread::scope(|scope| {
+        for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
+            scope.spawn(move || agree_on(&mut InRedis::new(), algorithm, stream::seeds()));
+        }
+    });
 }
 
 /// A mistake: what it is, the algorithm, the text of its script, and the wrong text in its place.

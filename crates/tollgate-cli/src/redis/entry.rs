@@ -110,7 +110,11 @@ impl Entry {
 
         use super::state_key::Kind;
 
-        let key = StateKey { subject: subject.to_owned(), policy: policy.to_owned(), kind: Kind::FixedWindow };
+        let key = StateKey {
+            subject: subject.to_owned(),
+            policy: policy.to_owned(),
+            kind: Kind::of(tollgate::Algorithm::FixedWindow),
+        };
         let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
         let stored = StoredState::Window { start_us: 0, count, period_us: 60_000_000 };
         Self::new(&key, "tollgate", count, quota.as_ref(), 60_000, Reading::new(stored, count, 0))

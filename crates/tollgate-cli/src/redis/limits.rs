@@ -60,7 +60,7 @@ impl LimitOptions {
 impl Limits {
     fn add(&mut self, set: RuleSet) {
         for policy in set.rules().filter_map(|rule| rule.policies()).flat_map(|policies| policies.iter()) {
-            let Some(kind) = Kind::of(policy.algorithm()) else { continue };
+            let kind = Kind::of(policy.algorithm());
             let quota = self.of_rules.entry((policy.name().to_owned(), kind)).or_insert(Some(policy.quota()));
             if *quota != Some(policy.quota()) {
                 *quota = None;
@@ -90,7 +90,7 @@ impl Limits {
         let (domain, entries) = entries(&key.subject)?;
         let descriptor: Descriptor<'_> = entries.into_iter().collect();
         let found = self.set.as_ref()?.find(&domain, &descriptor)?;
-        let is_same = |policy: &&Policy| policy.name() == key.policy && Kind::of(policy.algorithm()) == Some(key.kind);
+        let is_same = |policy: &&Policy| policy.name() == key.policy && Kind::of(policy.algorithm()) == key.kind;
         found.rule().policies()?.iter().find(is_same).map(Policy::quota)
     }
 }
@@ -195,7 +195,10 @@ descriptors:
             .map(|(entries, amount)| {
                 let descriptor: Descriptor<'_> = entries.into_iter().collect();
                 let subject = set.find("shop", &descriptor).unwrap().key().encoded().to_owned();
-                (StateKey { subject, policy: "one".to_owned(), kind: Kind::FixedWindow }, amount)
+                (
+                    StateKey { subject, policy: "one".to_owned(), kind: Kind::of(tollgate::Algorithm::FixedWindow) },
+                    amount,
+                )
             })
             .collect();
         limits.add(set);
@@ -203,7 +206,11 @@ descriptors:
             assert_eq!(limits.quota(&key).map(|quota| quota.amount()), Some(amount), "{}", key.subject);
         }
         for subject in ["shop,!0123", "shop", "", "shop,(tenant", "shop,tenant", "shop,(tenant,%f)", "x,(tenant,a)"] {
-            let key = StateKey { subject: subject.to_owned(), policy: "one".to_owned(), kind: Kind::FixedWindow };
+            let key = StateKey {
+                subject: subject.to_owned(),
+                policy: "one".to_owned(),
+                kind: Kind::of(tollgate::Algorithm::FixedWindow),
+            };
             assert_eq!(limits.quota(&key), None, "{subject}");
         }
     }

@@ -73,7 +73,7 @@ impl KeyOptions {
             let policies = found.rule().policies().into_iter().flat_map(|policies| policies.iter());
             let subject = found.key().encoded().to_owned();
             let key = |kind, policy: &str| StateKey { subject: subject.clone(), policy: policy.to_owned(), kind };
-            let keys = policies.filter_map(|policy| Some(key(Kind::of(policy.algorithm())?, policy.name())));
+            let keys = policies.map(|policy| key(Kind::of(policy.algorithm()), policy.name()));
             return Ok(Named::States(keys.collect()));
         }
         let [text] = &self.key[..] else {

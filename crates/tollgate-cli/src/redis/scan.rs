@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
             commands.cmd("PTTL").arg(&name);
             // Of a list, its length and the unit that has to leave before one more fits.
             match key.kind {
-                Kind::SlidingLog => {
+                Kind::LOG => {
                     let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
                     commands.cmd("LLEN").arg(&name).cmd("LINDEX").arg(&name).arg(last)
                 }
@@ -131,7 +131,7 @@ impl<'a> Scan<'a> {
         let mut next = || results.next().unwrap_or(Value::Nil);
         for (quota, key) in &keys {
             let (left, value) = (next(), next());
-            let marked = if key.kind == Kind::SlidingLog { next() } else { Value::Nil };
+            let marked = if key.kind == Kind::LOG { next() } else { Value::Nil };
             let expires_ms = match left {
                 // The state has expired meanwhile.
                 Value::Int(-2) => continue,
@@ -176,9 +176,7 @@ impl Wanted {
 
 fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
     match (kind, value) {
-        (Kind::SlidingLog, Value::Int(units)) => {
-            u64::try_from(*units).ok().map(|units| StoredState::SlidingLog { units })
-        }
+        (Kind::LOG, Value::Int(units)) => u64::try_from(*units).ok().map(|units| StoredState::SlidingLog { units }),
         (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
         _ => None,
     }

@@ -11,49 +11,27 @@ pub(crate) struct StateKey {
     pub(crate) kind: Kind,
 }
 
-/// The layout of a state, which follows from its algorithm.
+/// The layout of a state, which follows from its algorithm: the version at the end of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    TokenBucket,
-    IntervalBucket,
-    LeakyBucket,
-    FixedWindow,
-    WindowFromFirstHit,
-    SlidingWindow,
-    SlidingBuckets,
-    SlidingLog,
-    CalendarWindow,
-}
-
-/// The versions at the end of a key, and the names of the algorithms.
-const KINDS: [(Kind, &str, &str); 9] = [
-    (Kind::TokenBucket, "t1", "token_bucket"),
-    (Kind::IntervalBucket, "i1", "interval_bucket"),
-    (Kind::LeakyBucket, "l1", "leaky_bucket"),
-    (Kind::FixedWindow, "f1", "fixed_window"),
-    (Kind::WindowFromFirstHit, "h1", "window_from_first_hit"),
-    (Kind::SlidingWindow, "w1", "sliding_window"),
-    (Kind::SlidingBuckets, "b1", "sliding_buckets"),
-    (Kind::SlidingLog, "s1", "sliding_log"),
-    (Kind::CalendarWindow, "c1", "calendar_window"),
-];
+pub(crate) struct Kind(&'static str);
 
 impl Kind {
+    /// A list. Every other state is a string.
+    pub(crate) const LOG: Self = Self::of(Algorithm::SlidingLog);
+
     /// Returns the layout of an algorithm.
-    pub(crate) fn of(algorithm: Algorithm) -> Option<Self> {
-        let text = algorithm.to_string();
-        let name = text.split('(').next().unwrap_or_default();
-        KINDS.iter().find(|(_, _, known)| *known == name).map(|(kind, ..)| *kind)
+    pub(crate) const fn of(algorithm: Algorithm) -> Self {
+        Self(algorithm.tag())
     }
 
     /// Returns the name of the algorithm.
     pub(crate) fn name(self) -> &'static str {
-        KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, _, name)| name)
+        Algorithm::of_tag(self.0).map_or("", Algorithm::name)
     }
 
     /// Returns the version of the layout: the end of a key.
     pub(super) fn tag(self) -> &'static str {
-        KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, version, _)| version)
+        self.0
     }
 }
 
@@ -64,16 +42,12 @@ impl StateKey {
         let rest = text.strip_prefix(prefix)?.strip_prefix(":{")?;
         let (outermost, rest) = rest.split_once('}')?;
         let (rest, version) = rest.rsplit_once(':')?;
-        let (kind, ..) = KINDS.iter().find(|(_, known, _)| *known == version)?;
+        let kind = Kind::of(Algorithm::of_tag(version)?);
         // A colon may stand in a level and never in the name of a policy.
         let (inner, policy) = rest.rsplit_once(':')?;
         let is_level = inner.is_empty() || inner.starts_with('>');
         let is_whole = !outermost.is_empty() && !policy.is_empty() && !inner.contains(['{', '}']);
-        (is_level && is_whole).then(|| Self {
-            subject: format!("{outermost}{inner}"),
-            policy: policy.to_owned(),
-            kind: *kind,
-        })
+        (is_level && is_whole).then(|| Self { subject: format!("{outermost}{inner}"), policy: policy.to_owned(), kind })
     }
 
     /// Returns the key of Redis.

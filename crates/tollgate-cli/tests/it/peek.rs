@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Cost, Key, Limiter, Policy, Quota, RedisStore};
+use tollgate::{Cost, Key, Limiter, Policy, Quota, RedisStore, testing::ALGORITHMS};
 use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
 use tollgate_tests::RedisServer;
 
@@ -10,17 +10,6 @@ use super::{File, Run, SHOP, tollgate};
 
 /// Ten years, so that no unit returns and no window ends in a test.
 const LONG: Duration = Duration::from_secs(3650 * 86_400);
-
-const ALGORITHMS: [Algorithm; 8] = [
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 10 },
-    Algorithm::SlidingLog,
-];
 
 /// A server, and the limiters that fill it.
 struct Filled {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, Reservation, StoreFuture};
+use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, Reservation, StoreFuture};
 
 use crate::{
     charge::{in_background, refund},
@@ -21,7 +21,7 @@ pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>
 
 /// Returns whether one of the policies is a queue, so that admitted requests have to wait in it.
 pub(crate) fn has_queue(policies: &PolicySet) -> bool {
-    policies.iter().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+    policies.iter().any(|policy| policy.algorithm().is_queue())
 }
 
 /// Checks a limiter with a queue, and waits until the request leaves the queue.

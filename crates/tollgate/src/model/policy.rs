@@ -202,12 +202,12 @@ impl Policy {
     #[cfg(feature = "redis")]
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;
-        !self.lease.is_leased() && self.algorithm.is_parted() && quota.period_us().is_multiple_of(quota.amount())
+        !self.lease.is_leased() && self.algorithm.facts().is_parted && quota.period_us().is_multiple_of(quota.amount())
     }
 
     /// Returns the number of words of a level.
     pub(crate) fn words(&self) -> usize {
-        if self.lease.is_leased() { LEASED_WORDS } else { self.algorithm.words() }
+        if self.lease.is_leased() { LEASED_WORDS } else { self.algorithm.facts().words }
     }
 
     /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 #[cfg(feature = "redis")]
 use crate::model::shape::Shape;
 use crate::{
-    Algorithm, Cost, Error, ErrorKind, Key, Policy,
+    Cost, Error, ErrorKind, Key, Policy,
     model::{
         cost::{Charge, ChargeRef},
         policy::MAX_POLICIES,
@@ -241,7 +241,7 @@ impl PolicySet {
             reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
             is_leased: policies.iter().any(|policy| policy.lease().is_some()),
             #[cfg(feature = "redis")]
-            is_tagged: policies.iter().any(|policy| policy.algorithm().is_tagged()),
+            is_tagged: policies.iter().any(|policy| policy.algorithm().facts().is_tagged),
             #[cfg(feature = "redis")]
             is_short: matches!(&*policies, [alone] if alone.is_short()),
             policies,
@@ -253,7 +253,7 @@ impl PolicySet {
 
     /// Returns the sliding log with the longest period. Its entries are listed.
     pub(crate) fn log(&self) -> Result<&Policy, Error> {
-        let logs = self.iter().filter(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let logs = self.iter().filter(|policy| policy.algorithm().facts().is_tagged);
         logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,

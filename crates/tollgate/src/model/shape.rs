@@ -63,31 +63,15 @@ const LEASED: u64 = 1 << 32;
 static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new());
 
 impl ShapeId {
-    /// Returns the name of the shape of `policies`.
+    /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets of different lengths differ.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
         let leased = if policies.iter().any(|policy| policy.lease().is_some()) { LEASED } else { 0 };
-        Self(leased | policies.iter().fold(0, |id, policy| id << 4 | code(policy.algorithm())))
+        Self(leased | policies.iter().fold(0, |id, policy| id << 4 | (policy.algorithm().row().place + 1)))
     }
 
     /// Returns whether the policies are leased: all of them are, or none.
     fn is_leased(self) -> bool {
         self.0 & LEASED > 0
-    }
-}
-
-/// Returns the number of an algorithm. None has zero, so that sets of different lengths differ.
-const fn code(algorithm: Algorithm) -> u64 {
-    match algorithm {
-        Algorithm::TokenBucket => 1,
-        Algorithm::IntervalBucket => 2,
-        Algorithm::LeakyBucket => 3,
-        Algorithm::FixedWindow => 4,
-        Algorithm::WindowFromFirstHit => 5,
-        Algorithm::SlidingWindow => 6,
-        Algorithm::SlidingBuckets { .. } => 7,
-        Algorithm::SlidingLog => 8,
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => 9,
     }
 }
 

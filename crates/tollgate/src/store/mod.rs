@@ -1,7 +1,6 @@
 mod check;
 mod deadline;
 mod forward;
-mod inspect;
 pub(crate) mod memory;
 pub(crate) mod permits;
 mod replicas;
@@ -9,12 +8,12 @@ pub(crate) mod reservation;
 
 use std::time::Duration;
 
+pub use crate::model::algorithm::StoredState;
 use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
 pub use check::{Check, CheckFuture, StoreFuture};
 pub(crate) use check::{Guard, PendingCheck};
 pub use deadline::Deadline;
 pub(crate) use deadline::answer_by;
-pub use inspect::StoredState;
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 #[cfg(feature = "redis")]

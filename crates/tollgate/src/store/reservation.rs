@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 use crate::{
-    Algorithm, Check, Cost, Error, Key, Policy, PolicySet,
+    Check, Cost, Error, Key, Policy, PolicySet,
     model::{
         algorithm::{PolicyLevel, Words},
         cost::Charge,
@@ -164,8 +164,8 @@ impl Record {
             Some(0) => Change::None,
             Some(more) => Change::Owe(more),
             None => {
-                let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-                let end = is_bucket.then(|| (self.at_us + charged.words[0], charged.words[1]));
+                let end =
+                    policy.algorithm().is_queued(false).then(|| (self.at_us + charged.words[0], charged.words[1]));
                 Change::Refund(charged.cost - cost.units(), end)
             }
         }

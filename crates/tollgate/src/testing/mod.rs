@@ -28,7 +28,20 @@ pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permi
 pub use script::{Script, entries};
 
 /// Lists every algorithm.
-pub const ALGORITHMS: [Algorithm; 8] = Algorithm::ALL;
+pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
+
+/// Returns the most units that may be admitted in any half-open interval of `span_us`, if a formula is known.
+#[must_use]
+pub fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+    crate::model::algorithm::bound(policy, span_us)
+}
+
+/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters admit
+/// less.
+#[must_use]
+pub fn accrues_exactly(algorithm: Algorithm) -> bool {
+    algorithm.facts().accrues_exactly
+}
 
 /// Returns the state of `key` under `policy`, in the form that the script stores.
 #[must_use]

@@ -10,7 +10,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId, TimeZone,
     testing::{
-        MixedBatch, MixedSubject, Script,
+        ALGORITHMS, MixedBatch, MixedSubject, Script,
         lease::{Call, Grant, LeaseScript, Report},
     },
 };
@@ -27,16 +27,17 @@ use server::PureServer;
 const STEPS: u64 = 400;
 
 /// Lists the algorithms that can be leased. A stream with a calendar window crosses the end of its day.
-pub const LEASED_ALGORITHMS: [Algorithm; 8] = [
-    Algorithm::TokenBucket,
-    Algorithm::IntervalBucket,
-    Algorithm::FixedWindow,
-    Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC },
-    Algorithm::WindowFromFirstHit,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 7 },
-    Algorithm::SlidingLog,
-];
+#[must_use]
+pub fn leased_algorithms() -> Vec<Algorithm> {
+    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC };
+    let few = |algorithm| match algorithm {
+        Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
+        other => other,
+    };
+    let mut algorithms: Vec<_> = ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue()).map(few).collect();
+    algorithms.insert(3, calendar);
+    algorithms
+}
 
 /// The time zone of calendar windows: a day ends 19 seconds after `START_US`.
 const ZONE: &str = "-07:07";

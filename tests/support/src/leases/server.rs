@@ -64,7 +64,7 @@ impl PureServer {
     pub(super) fn remember(&mut self, policies: &PolicySet, key: u64, now_us: u64) {
         for policy in policies.iter() {
             let held = self.0.get_mut(&name(key, policy)).expect("stored as it was charged");
-            held.account.remember(policy, now_us);
+            held.account.remember(now_us);
         }
     }
 

@@ -8,24 +8,14 @@ mod traffic;
 use std::{env, fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use tollgate::Algorithm;
-
-const PICTURES: &[(&str, Algorithm)] = &[
-    ("token_bucket", Algorithm::TokenBucket),
-    ("interval_bucket", Algorithm::IntervalBucket),
-    ("leaky_bucket", Algorithm::LeakyBucket),
-    ("fixed_window", Algorithm::FixedWindow),
-    ("window_from_first_hit", Algorithm::WindowFromFirstHit),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_buckets", Algorithm::SlidingBuckets { buckets: 10 }),
-    ("sliding_log", Algorithm::SlidingLog),
-];
+use tollgate::{Algorithm, testing::ALGORITHMS};
 
 #[test]
 fn the_pictures_are_what_the_functions_draw() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut differing = Vec::new();
-    for &(name, algorithm) in PICTURES {
+    for algorithm in ALGORITHMS {
+        let name = algorithm.name();
         let drawn = svg::draw(name, algorithm, &traffic::passed(algorithm));
         let embedded = embedded(name, &drawn);
         for (path, drawn) in [

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use proptest::prelude::*;
-use tollgate::{Algorithm, Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Algorithm, Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, testing::ALGORITHMS};
 
 use crate::{
     Target,
@@ -53,15 +53,9 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => any::<u64>().prop_map(Duration::from_secs),
     ];
     let algorithm = prop_oneof![
-        2 => Just(Algorithm::TokenBucket),
-        1 => Just(Algorithm::IntervalBucket),
-        1 => Just(Algorithm::LeakyBucket),
-        1 => Just(Algorithm::FixedWindow),
-        1 => Just(Algorithm::WindowFromFirstHit),
-        1 => Just(Algorithm::SlidingWindow),
+        9 => prop::sample::select(ALGORITHMS.to_vec()),
         1 => (0_u16..1_003).prop_map(|buckets| Algorithm::SlidingBuckets { buckets }),
         1 => (1_u16..12).prop_map(|buckets| Algorithm::SlidingBuckets { buckets }),
-        1 => Just(Algorithm::SlidingLog),
     ];
     let name = prop_oneof![
         6 => "[a-zA-Z0-9_./-]{1,64}",
@@ -147,7 +141,7 @@ fn is_policy(input: &Input, burst: u64) -> bool {
     let is_whole = burst == input.amount;
     is_name(&input.name)
         && match input.algorithm {
-            Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket => true,
+            algorithm if algorithm.has_burst() => true,
             Algorithm::SlidingWindow => is_whole && amount <= MOST_COUNTED,
             Algorithm::SlidingBuckets { buckets } => {
                 is_whole && (1..=1_000).contains(&buckets) && u128::from(buckets) <= period_us && amount <= MOST_COUNTED

@@ -21,13 +21,13 @@ pub(crate) fn queueing(policies: &PolicySet, charge: &Charge, max_wait: Duration
 fn under(policies: &PolicySet, charge: &Charge, max_wait: Duration, owes: impl Fn(Algorithm) -> bool) -> Charge {
     let (asked, wait_us) = (charge.borrow(), micros(max_wait));
     let ceiling = |at: usize, algorithm: Algorithm, burst: u64| match algorithm {
-        Algorithm::LeakyBucket => Ceiling::units_of(asked.of(at).units()).within_us(wait_us),
+        _ if algorithm.is_queue() => Ceiling::units_of(asked.of(at).units()).within_us(wait_us),
         _ if owes(algorithm) => Ceiling::units_of(burst).within_us(wait_us),
         _ => Ceiling::units_of(burst),
     };
     let each = policies.iter().enumerate();
     let ceilings = each.map(|(at, policy)| ceiling(at, policy.algorithm(), policy.quota_ref().burst()));
-    let is_needed = |policy: &crate::Policy| policy.algorithm() == Algorithm::LeakyBucket || owes(policy.algorithm());
+    let is_needed = |policy: &crate::Policy| policy.algorithm().is_queue() || owes(policy.algorithm());
     match asked.cost > Cost::ZERO && policies.iter().any(is_needed) {
         true => charge.under(ceilings),
         false => charge.clone(),
@@ -44,7 +44,8 @@ fn can_owe(policies: &PolicySet) -> bool {
     let reach = policies.shared()[0].reach();
     !policies.is_leased()
         && policies.iter().all(|policy| {
-            policy.algorithm() == Algorithm::TokenBucket && policy.reach() == reach
-                || is_alone && policy.algorithm() == Algorithm::IntervalBucket
+            let algorithm = policy.algorithm();
+            let owes = algorithm.has_burst() && !algorithm.is_queue();
+            owes && (is_alone || algorithm.is_continuous() && policy.reach() == reach)
         })
 }

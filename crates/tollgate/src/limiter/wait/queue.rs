@@ -15,7 +15,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::contest::Contests;
-use crate::{Algorithm, Decision, Key, PolicySet};
+use crate::{Decision, Key, PolicySet};
 
 /// Holds the queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
@@ -66,10 +66,10 @@ impl Denial {
         let Some(state) = self.decision.binding() else { return self.turn_at };
         let quota = state.policy().quota();
         let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
-        let wait_ns = match state.policy().algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => period_ns * ahead / amount,
-            // With the other algorithms many units can return at the same time.
-            _ => period_ns * (ahead / amount),
+        let wait_ns = match state.policy().algorithm().is_continuous() {
+            true => period_ns * ahead / amount,
+            // Many units can return at the same time.
+            false => period_ns * (ahead / amount),
         };
         let wait = Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX));
         self.turn_at.checked_add(wait).unwrap_or(self.turn_at)

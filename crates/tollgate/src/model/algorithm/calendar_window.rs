@@ -1,45 +1,76 @@
 //! One counter per period of a calendar: a local day, week, month or year.
 //!
-//! The state is that of a [fixed window](super::fixed_window): the start of the period and the units spent in it. The
-//! calendar of the policy has the end of the period, which keeps the state as small as the others.
+//! The state is that of the other [windows](super::window). The end of the period follows from the calendar of the policy,
+//! which keeps the state as small as the others.
 
-use super::{fixed_window::State, numbers::Words};
-use crate::{Policy, model::calendar::Periods};
+use super::{
+    Algorithm,
+    text::{arguments, shown},
+    window::{Opening, Window},
+};
+use crate::{Error, Policy};
 
-/// Brings the state to the current period. `periods` are those around the current time.
-pub(super) fn settle(state: &mut State, periods: Periods) -> bool {
-    let start = state.start_us;
-    let is_old = state.count == 0 || start < periods.begin;
-    if !is_old && start == periods.close {
-        // The next period, because the clock went back a little.
-        return false;
+pub(crate) type State = Window<Calendar>;
+
+/// Opens windows with the periods of a calendar.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Calendar;
+
+impl Opening for Calendar {
+    #[inline]
+    fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool) {
+        let periods = policy.periods(now_us);
+        let is_old = count == 0 || start_us < periods.begin;
+        if !is_old && start_us == periods.close {
+            // The next period, because the clock went back a little.
+            return (start_us, count, false);
+        }
+        // Units of the current period, of one that another calendar started within it, or of one that lies impossibly far
+        // ahead.
+        (periods.begin, if is_old { 0 } else { count }, !is_old && start_us > periods.close)
     }
-    // Units of the current period, of one that another calendar started within it, or of one that lies impossibly far
-    // ahead.
-    let count = if is_old { 0 } else { state.count };
-    *state = State { start_us: periods.begin, count };
-    !is_old && start > periods.close
+
+    #[inline]
+    fn end_us(policy: &Policy, start_us: u64, now_us: u64) -> u64 {
+        let periods = policy.periods(now_us);
+        if start_us == periods.close { periods.after } else { periods.close }
+    }
+
+    #[cfg(feature = "redis")]
+    fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
+        let periods = policy.periods(now_us);
+        let is_next = now_us + left_us > periods.close;
+        if is_next { periods.close } else { periods.begin }
+    }
+
+    #[cfg(feature = "testing")]
+    fn stored(policy: &Policy, start_us: u64) -> u64 {
+        policy.periods(start_us).close
+    }
+
+    /// The amount alone: the numbers of the periods depend on the time.
+    #[cfg(feature = "redis")]
+    fn args(_policy: &Policy) -> (u64, Option<u64>) {
+        (0, None)
+    }
+
+    fn length_us(start_us: u64, stored: u64) -> Option<u64> {
+        stored.checked_sub(start_us)
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(_policy: &Policy, _span_us: u64) -> Option<u128> {
+        None
+    }
 }
 
-/// Returns the state that has these words at the time around which `periods` are.
-#[cfg(feature = "redis")]
-pub(super) fn of_words(words: &Words, periods: Periods, now_us: u64) -> State {
-    let is_next = now_us + words[1] > periods.close;
-    State { start_us: if is_next { periods.close } else { periods.begin }, count: words[0] }
-}
-
-/// Returns the words of a settled state. `periods` are those around the current time.
-pub(super) fn words(state: &State, periods: Periods, now_us: u64) -> Words {
-    let end_us = if state.start_us == periods.close { periods.after } else { periods.close };
-    [state.count, end_us - now_us, 0, 0]
-}
-
-pub(super) fn fresh_at(state: &State, policy: &Policy) -> u64 {
-    if state.count == 0 { 0 } else { policy.periods(state.start_us).close }
-}
-
-/// Returns the bytes that the script stores.
-#[cfg(feature = "testing")]
-pub(super) fn to_bytes(state: &State, policy: &Policy) -> Vec<u8> {
-    super::stored::doubles(&[state.start_us, state.count, policy.periods(state.start_us).close])
+/// Reads the unit and the zone of a calendar window from `rest`: `(month, Europe/Berlin)`.
+pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
+    match arguments(rest).and_then(|arguments| arguments.split_once(',')) {
+        Some((unit, zone)) => Ok(Algorithm::CalendarWindow { unit: unit.trim().parse()?, zone: zone.trim().parse()? }),
+        None => Err(Error::config(format!(
+            "algorithm {:?} needs a unit and a time zone, as in calendar_window(month, Europe/Berlin)",
+            shown(text)
+        ))),
+    }
 }

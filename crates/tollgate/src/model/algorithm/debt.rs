@@ -9,24 +9,8 @@
 //! when it is stored: they add [`MARK`] to a number that is always smaller. The state keeps its size, and a state without
 //! debt is read as before.
 
-use crate::{Algorithm, Policy};
-
 /// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in a double.
 pub(super) const MOST_BURSTS: u64 = 8;
 
 /// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst reaches.
 pub(crate) const MARK: u64 = 1_000_000_000_000_000;
-
-/// The most units that a log stores beyond its amount. Each is an entry of a list.
-const MOST_ENTRIES: u64 = 100_000;
-
-/// Returns the most units that a policy spends in debt.
-pub(crate) fn most(policy: &Policy) -> u64 {
-    let burst = policy.quota_ref().burst();
-    let most = burst * MOST_BURSTS;
-    match policy.algorithm() {
-        Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. } => most.min(u32::MAX.into()),
-        Algorithm::SlidingLog => most.min(burst + MOST_ENTRIES),
-        _ => most,
-    }
-}

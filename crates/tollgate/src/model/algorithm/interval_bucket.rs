@@ -1,11 +1,17 @@
 //! A bucket to which n units are added at once every period. The first period starts with the first request.
 
+#[cfg(feature = "testing")]
+use super::stored::{Value, doubles};
 use super::{
+    Meter, StoredState,
     debt::{MARK, MOST_BURSTS},
+    inspect::{self, unmarked, whole},
     numbers::{Numbers, Words},
 };
+#[cfg(feature = "redis")]
+use crate::model::quota::MAX_EXACT;
 use crate::{
-    Quota,
+    Policy, Quota,
     model::{cost::Ask, quota::Span},
 };
 
@@ -18,104 +24,162 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> bool {
-        let mut mended = false;
-        if self.used > quota.burst() {
-            // The burst was lowered since the state was stored, or the state is in debt.
-            let is_in_debt = self.used >= MARK;
-            let most = if is_in_debt { quota.burst() * MOST_BURSTS } else { quota.burst() };
-            self.used -= if is_in_debt { MARK } else { 0 };
-            if self.used > most {
-                self.used = most;
-                mended = true;
-            }
-        }
-        if self.start_us > now_us {
-            self.start_us = now_us;
-            mended = true;
-        }
-        let refills = (now_us - self.start_us) / quota.period_us();
-        self.used = self.used.saturating_sub(refills.saturating_mul(quota.amount()));
-        if self.used == 0 {
-            // The bucket is full: the next period starts with the next request.
-            self.start_us = now_us;
-            return false;
-        }
-        self.start_us += refills * quota.period_us();
-        mended
-    }
-
-    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
-        self.used + cost <= limit || cost == 0
-    }
-
-    /// Returns whether a cost fits, or the units that are missing then are back in time.
-    pub(crate) fn fits_within(&self, quota: &Quota, now_us: u64, ask: Ask) -> bool {
-        let limit = ask.limit(quota.burst());
-        self.fits(limit, ask.cost)
-            || ask.wait_us() > 0
-                && self.used <= most_before(quota)
-                && until(quota, self.used + ask.cost - limit, self.words(quota, now_us)[1]) <= ask.wait_us()
-    }
-
-    pub(crate) fn charge(&mut self, cost: u64) {
-        self.used += cost;
-    }
-
-    pub(crate) fn used(&self) -> u64 {
-        self.used
-    }
-
-    /// Marks a settled state that is in debt, before it is stored.
-    pub(crate) fn mark_debt(&mut self, quota: &Quota) {
-        if self.used > quota.burst() {
-            self.used += MARK;
-        }
-    }
-
-    /// Marks a state whatever it holds.
-    pub(crate) fn mark_as_debt(&mut self) {
-        if self.used < MARK {
-            self.used += MARK;
-        }
+    fn left(&self, quota: &Quota, now_us: u64) -> u64 {
+        self.start_us + quota.period_us() - now_us
     }
 
     /// Returns whether the units of a request with this end were missing last. Its end is the time of the refill after it,
     /// and the units that were missing then.
-    pub(crate) fn ends_at(&self, quota: &Quota, (fill_us, used): Span) -> bool {
+    fn ends_at(&self, quota: &Quota, (fill_us, used): Span) -> bool {
         let passed = (self.start_us + quota.period_us()).checked_sub(fill_us);
         passed.is_some_and(|passed| {
             let filled = (passed / quota.period_us()).saturating_mul(quota.amount());
             passed.is_multiple_of(quota.period_us()) && self.used.saturating_add(filled) == used
         })
     }
+}
+
+impl Meter for State {
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let (quota, mut mended) = (policy.quota_ref(), false);
+        let Self { mut start_us, mut used } = *self;
+        if used > quota.burst() {
+            // The burst was lowered since the state was stored, or the state is in debt.
+            let is_in_debt = used >= MARK;
+            let most = if is_in_debt { quota.burst() * MOST_BURSTS } else { quota.burst() };
+            used -= if is_in_debt { MARK } else { 0 };
+            if used > most {
+                used = most;
+                mended = true;
+            }
+        }
+        if start_us > now_us {
+            start_us = now_us;
+            mended = true;
+        }
+        let refills = (now_us - start_us) / quota.period_us();
+        used = used.saturating_sub(refills.saturating_mul(quota.amount()));
+        if used == 0 {
+            // The bucket is full: the next period starts with the next request.
+            return (Self { start_us: now_us, used }, false);
+        }
+        (Self { start_us: start_us + refills * quota.period_us(), used }, mended)
+    }
+
+    /// Returns whether a cost fits, or the units that are missing then are back in time.
+    fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
+        let quota = policy.quota_ref();
+        let limit = ask.limit(quota.burst());
+        self.used + ask.cost <= limit
+            || ask.cost == 0
+            || ask.wait_us() > 0
+                && self.used <= most_before(quota)
+                && until(quota, self.used + ask.cost - limit, self.left(quota, now_us)) <= ask.wait_us()
+    }
+
+    fn charge(&mut self, _policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
+        self.used += cost;
+    }
+
+    fn spent(&self) -> u64 {
+        self.used
+    }
+
+    fn owe(&mut self, policy: &Policy, _now_us: u64, cost: u64) -> bool {
+        self.used += cost.min(Self::most_spent(policy).saturating_sub(self.used));
+        true
+    }
+
+    fn mark_debt(&mut self, policy: &Policy, _now_us: u64) {
+        if self.used > policy.quota_ref().burst() {
+            self.used += MARK;
+        }
+    }
+
+    fn mark_as_debt(&mut self) {
+        if self.used < MARK {
+            self.used += MARK;
+        }
+    }
 
     /// Returns units that were spent since the last refill. A refill may have returned older ones.
-    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
-        if spent_us >= self.start_us {
+    fn refund(&mut self, policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
+        let is_last = end.is_none_or(|end| self.ends_at(policy.quota_ref(), end));
+        if is_last && spent_us >= self.start_us {
             self.used = self.used.saturating_sub(cost);
         }
     }
 
-    /// Returns the state that has these words at `now_us`.
-    #[cfg(feature = "redis")]
-    pub(crate) fn of_words(quota: &Quota, words: &Words, now_us: u64) -> Self {
-        Self { start_us: (now_us + words[1]).saturating_sub(quota.period_us()), used: words[0] }
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        [self.used, self.left(policy.quota_ref(), now_us), 0, 0]
     }
 
-    pub(crate) fn words(&self, quota: &Quota, now_us: u64) -> Words {
-        [self.used, self.start_us + quota.period_us() - now_us, 0, 0]
-    }
-
-    pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        let quota = policy.quota_ref();
         let used = if self.used >= MARK { self.used - MARK } else { self.used };
         self.start_us + used.div_ceil(quota.amount()) * quota.period_us()
     }
 
-    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        super::stored::doubles(&[self.start_us, self.used])
+    fn to_value(&self, _policy: &Policy) -> Value {
+        Value::Bytes(doubles(&[self.start_us, self.used]))
+    }
+
+    fn decode(value: &[u8]) -> Option<StoredState> {
+        let ([start_us, missing], []) = inspect::doubles(value)? else { return None };
+        Some(StoredState::IntervalBucket { start_us: whole(start_us)?, missing: unmarked(missing)? })
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        let quota = policy.quota_ref();
+        // The first spend starts the timer, so it lies before the first fill.
+        let fills = u128::from(span_us.div_ceil(quota.period_us()));
+        Some(u128::from(quota.burst()) - 1 + u128::from(quota.amount()) * fills)
+    }
+
+    /// Derives the numbers from the missing units and the time until the next refill.
+    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
+        let (quota, [used, left, ..]) = (policy.quota_ref(), *words);
+        let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
+        let until = |missing: u64| until(quota, missing, left);
+        let fits = until((used + ask.cost).saturating_sub(ask.limit(quota.burst())));
+        let retry_us = match ask.wait_us() {
+            0 => fits,
+            // It owes no sooner than the debt of the others has room for it.
+            wait_us => fits.min(fits.saturating_sub(wait_us).max(until(used.saturating_sub(most_before(quota))))),
+        };
+        Numbers {
+            remaining: quota.burst().saturating_sub(used),
+            retry_us: if ask.cost == 0 { 0 } else { retry_us },
+            reset_us: until(used),
+            more_us: if used == 0 { 0 } else { until(one_more) },
+        }
+    }
+
+    fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
+        let quota = policy.quota_ref();
+        if charged > 0 { until(quota, words[0].saturating_sub(quota.burst()), words[1]) } else { 0 }
+    }
+
+    fn end_of(words: &Words, is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        is_owed().then_some((words[1], words[0]))
+    }
+
+    #[cfg(feature = "redis")]
+    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+        let start_us = (now_us + words[1]).saturating_sub(policy.quota_ref().period_us());
+        Some(Self { start_us, used: words[0] })
+    }
+
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        (policy.quota_ref().period_us(), Some(policy.quota_ref().burst()))
+    }
+
+    #[cfg(feature = "redis")]
+    fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
+        (ask.limit(policy.quota_ref().burst()), Some(ask.wait_us().min(MAX_EXACT - 1)))
     }
 }
 
@@ -131,29 +195,4 @@ fn until(quota: &Quota, missing: u64, left: u64) -> u64 {
         0 => 0,
         refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
     }
-}
-
-/// Derives the numbers from the missing units and the time until the next refill.
-pub(crate) fn numbers(quota: &Quota, words: &Words, ask: Ask) -> Numbers {
-    let [used, left, ..] = *words;
-    let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
-    let until = |missing: u64| until(quota, missing, left);
-    let fits = until((used + ask.cost).saturating_sub(ask.limit(quota.burst())));
-    let retry_us = match ask.wait_us() {
-        0 => fits,
-        // It owes no sooner than the debt of the others has room for it.
-        wait_us => fits.min(fits.saturating_sub(wait_us).max(until(used.saturating_sub(most_before(quota))))),
-    };
-    Numbers {
-        remaining: quota.burst().saturating_sub(used),
-        retry_us: if ask.cost == 0 { 0 } else { retry_us },
-        reset_us: until(used),
-        more_us: if used == 0 { 0 } else { until(one_more) },
-    }
-}
-
-/// Returns the delay of a request that was charged: the time until the debt in which it left the bucket is paid, in
-/// microseconds.
-pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
-    until(quota, words[0].saturating_sub(quota.burst()), words[1])
 }

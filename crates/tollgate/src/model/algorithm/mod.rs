@@ -1,7 +1,7 @@
 //! The algorithms, as pure functions of a state, the current time and a cost.
 //!
 //! The in-process store runs them, and the tests compare the Lua scripts with them bit for bit.
-//! Each algorithm has a file here and a file in `scripts/`, both with the same five steps:
+//! Each algorithm has a row in the [table], a file here and a file in `scripts/`, both with the same five steps, see [`Meter`]:
 //!
 //! 1. *settle* brings a stored state to the current time and to the current quota;
 //! 2. *fits* tests whether a cost fits;
@@ -20,12 +20,18 @@
 //! and are moved out instead. Settling only counts their expired entries. The entries themselves
 //! are removed by the next charge.
 
+#[macro_use]
+mod table;
+
+mod bucket;
 #[cfg(feature = "calendar")]
 mod calendar_window;
 mod debt;
 mod fixed_window;
+mod inspect;
 mod interval_bucket;
-mod kind;
+mod leaky_bucket;
+mod meter;
 mod numbers;
 mod sliding_buckets;
 mod sliding_log;
@@ -38,17 +44,159 @@ mod tests;
 mod text;
 mod token_bucket;
 mod trace;
+mod window;
+mod window_from_first_hit;
 
-pub(crate) use debt::MARK;
+pub use inspect::StoredState;
+use meter::Meter;
+#[cfg(feature = "testing")]
+pub(crate) use numbers::bound;
+pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, end_of, free, numbers};
 #[cfg(feature = "redis")]
-pub(crate) use debt::most as most_spent;
-pub use kind::Algorithm;
-pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, numbers};
-#[cfg(feature = "redis")]
-pub(crate) use numbers::{later, lowered, unspent};
+pub(crate) use numbers::{args, ceiling_args, later, lowered, most_spent, unspent};
 pub(crate) use sliding_buckets::Buckets;
-pub(crate) use state::{Settled, State};
+pub(crate) use state::Settled;
 #[cfg(feature = "testing")]
 pub use stored::{Stored, Value};
 #[cfg(feature = "redis")]
-pub(crate) use token_bucket::ceiling_span;
+pub(crate) use table::source;
+use table::{Facts, Row};
+
+// A row has the documentation, the variant with a sample of its arguments, the name of its files (`NAME.rs` here and
+// `scripts/NAME.lua`), the tag of its layout, and its `Facts`. Whoever lists algorithms, or distinguishes them, reads them here.
+table! { $
+    /// Selects how a [`Policy`](crate::Policy) meters its quota.
+    ///
+    /// In the table, n is the amount of the quota, W its period, b its burst and m the number of
+    /// buckets. L is the length of any interval, including its start and excluding its end. A client
+    /// that times its requests can reach each bound.
+    ///
+    /// Each algorithm is exact up to its largest n. Larger quotas are refused by
+    /// [`Policy::try_new`](crate::Policy::try_new) and its siblings. n and b are at most
+    /// 999 999 999 999 999 (10¹⁵ − 1) for the buckets and the windows, 4 294 967 295 (2³² − 1) for the
+    /// sliding window and the sliding buckets, and 100 000 for the sliding log.
+    ///
+    /// | algorithm | most units admitted | stored per key | use it for |
+    /// |---|---|---|---|
+    /// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ in L | one time | most limits |
+    /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
+    /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
+    /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | calendar quotas |
+    /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
+    /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
+    /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
+    /// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
+    /// | [`SlidingLog`](Self::SlidingLog) | n in W | up to n times | small strict limits, audit |
+    ///
+    /// ```
+    /// use tollgate::{Algorithm, Policy, Quota};
+    ///
+    /// let policy = Policy::try_new("api", Algorithm::TokenBucket, Quota::per_second(20))?;
+    /// assert_eq!(policy.algorithm(), Algorithm::TokenBucket);
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Algorithm;
+
+    /// Holds up to b units and gains n units per W continuously.
+    ///
+    /// The bucket starts full. Bursts pass, and the average rate holds. See
+    /// [`Policy::token_bucket`](crate::Policy::token_bucket).
+    ///
+    /// The state is one time, as in the generic cell rate algorithm (GCRA) of ITU-T I.371, which is
+    /// mathematically the same.
+    #[doc(alias = "gcra")]
+    #[doc(alias = "replenish rate")]
+    TokenBucket => token_bucket, "t1",
+        Facts { is_parted: true, ..Facts::VIRTUAL };
+
+    /// Adds n units at once every period W, up to b.
+    ///
+    /// The bucket starts full. The first refill comes W after the first request, and further
+    /// refills follow every W until the bucket is full again. See
+    /// [`Policy::interval_bucket`](crate::Policy::interval_bucket).
+    #[doc(alias = "burst fill")]
+    #[doc(alias = "refill at intervals")]
+    IntervalBucket => interval_bucket, "i1",
+        Facts { ceiling: &["ceiling", "ceiling_wait"], ..Facts::BUCKET };
+
+    /// Queues up to b units and releases one unit every W/n.
+    ///
+    /// An admitted request is given a [`Decision::delay`](crate::Decision::delay) and should start
+    /// only after it. A full bucket denies. See
+    /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
+    #[doc(alias = "queue")]
+    #[doc(alias = "traffic shaping")]
+    LeakyBucket => leaky_bucket, "l1",
+        Facts { is_queue: true, ..Facts::VIRTUAL };
+
+    /// Counts units in windows that start at multiples of W since the Unix epoch.
+    ///
+    /// All clients get their new quota at the same moment. See
+    /// [`Policy::fixed_window`](crate::Policy::fixed_window).
+    FixedWindow => fixed_window, "f1",
+        Facts::WINDOW;
+
+    /// Counts units in periods of the calendar: local days, weeks, months or years.
+    ///
+    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit. Needs the feature
+    /// `calendar`. See [`Policy::calendar_window`](crate::Policy::calendar_window).
+    ["calendar"] CalendarWindow {
+        /// Sets the period.
+        unit: crate::CalendarUnit = crate::CalendarUnit::Month,
+        /// Sets the time zone in which the periods begin.
+        zone: crate::TimeZone = crate::TimeZone::UTC,
+    } => calendar_window, "c1",
+        Facts {
+            args: &["amount", "before", "begin", "close", "after"],
+            parse: Some(calendar_window::parse),
+            ..Facts::WINDOW
+        };
+
+    /// Counts units in a window of length W that opens with the first request of a key.
+    ///
+    /// It counts as `INCR` with `EXPIRE` does. See
+    /// [`Policy::window_from_first_hit`](crate::Policy::window_from_first_hit).
+    WindowFromFirstHit => window_from_first_hit, "h1",
+        Facts::WINDOW;
+
+    /// Counts the current window in full and the previous window by the share still within W.
+    ///
+    /// The windows start at multiples of W since the Unix epoch. n is at most 4 294 967 295. See
+    /// [`Policy::sliding_window`](crate::Policy::sliding_window).
+    #[doc(alias = "sliding window counter")]
+    #[doc(alias = "two counters")]
+    SlidingWindow => sliding_window, "w1",
+        Facts { words: 3, accrues_exactly: false, ..Facts::WINDOW };
+
+    /// Divides W into m sub-windows and counts the current one and the m before it in full.
+    ///
+    /// The sub-windows are ⌈W/m⌉ µs wide and aligned to the clock. n is at most 4 294 967 295,
+    /// because each sub-window takes four bytes. See
+    /// [`Policy::sliding_buckets`](crate::Policy::sliding_buckets).
+    SlidingBuckets {
+        /// Sets the number of sub-windows, m: 1 to 1000, and at most the microseconds in W.
+        buckets: u16 = 10,
+    } => sliding_buckets, "b1",
+        Facts {
+            words: 4,
+            args: &["amount", "width", "buckets"],
+            accrues_exactly: false,
+            parse: Some(sliding_buckets::parse),
+            ..Facts::WINDOW
+        };
+
+    /// Stores the time of every admitted unit.
+    ///
+    /// n is at most 100 000, because each unit takes about 11 bytes in Redis. See
+    /// [`Policy::sliding_log`](crate::Policy::sliding_log).
+    SlidingLog => sliding_log, "s1",
+        Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
+}
+
+#[allow(
+    clippy::single_component_path_imports,
+    reason = "the files of this folder import the macros by their path"
+)]
+use {by_algorithm, by_state};

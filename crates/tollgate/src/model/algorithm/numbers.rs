@@ -1,31 +1,22 @@
 //! Derives the numbers that a caller sees from the words of a level.
 
-#[cfg(all(feature = "calendar", feature = "redis"))]
-use super::calendar_window;
 #[cfg(feature = "redis")]
-use super::state::State;
-use super::{fixed_window, interval_bucket, kind::Algorithm, sliding_window, token_bucket};
-use crate::{Policy, Quota, model::cost::Ask};
+use super::State;
+use super::{Meter, by_algorithm};
+use crate::{
+    Policy,
+    model::{cost::Ask, quota::Span},
+};
 
 /// Derives the numbers of a policy from its level after a check that asked for `ask`.
 ///
 /// Only the time to retry depends on a ceiling: all else is said of checks without one.
 pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>) -> Numbers {
-    let (quota, words) = (policy.quota_ref(), &level.words);
+    let (algorithm, words) = (policy.algorithm(), &level.words);
     let denied = ask.into().denied_unless(level.fits);
-    let mut numbers = match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            token_bucket::numbers(quota, words, denied.cost, token_bucket::ceiling_span(policy, denied))
-        }
-        Algorithm::IntervalBucket => interval_bucket::numbers(quota, words, denied),
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => fixed_window::numbers(quota, words, denied),
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => fixed_window::numbers(quota, words, denied),
-        Algorithm::SlidingWindow => sliding_window::numbers(quota, words, denied),
-        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => counted(quota, words),
-    };
+    let mut numbers = by_algorithm!(algorithm, Of => <Of as Meter>::numbers(policy, words, denied));
     if denied.cost > 0 {
-        if policy.algorithm().words() < words.len() {
+        if algorithm.facts().words < words.len() {
             // Only a leased policy has this word: the time until missing units have lapsed.
             numbers.retry_us = numbers.retry_us.max(words[3]);
         }
@@ -37,12 +28,41 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>)
 /// Returns the delay of a request that charged `charged` units, in microseconds: the time until its turn in a queue, or until
 /// the debt into which it went is paid.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
-    match policy.algorithm() {
-        Algorithm::LeakyBucket => token_bucket::bucket_delay_us(policy.quota_ref(), &level.words, charged),
-        Algorithm::TokenBucket if charged > 0 => token_bucket::debt_us(policy.quota_ref(), &level.words),
-        Algorithm::IntervalBucket if charged > 0 => interval_bucket::debt_us(policy.quota_ref(), &level.words),
-        _ => 0,
-    }
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.words, charged))
+}
+
+/// Returns the end of the places of a request, see [`Meter::end_of`].
+pub(crate) fn end_of(policy: &Policy, level: &PolicyLevel, is_owed: impl FnOnce() -> bool) -> Option<Span> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.words, is_owed))
+}
+
+/// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
+pub(crate) fn free(policy: &Policy, words: &Words) -> u64 {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::free(policy, words))
+}
+
+/// Returns the most units that are admitted in any half-open interval of `span_us`, if a formula is known.
+#[cfg(feature = "testing")]
+pub(crate) fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::bound(policy, span_us))
+}
+
+/// Returns the most units that a policy spends in debt.
+#[cfg(feature = "redis")]
+pub(crate) fn most_spent(policy: &Policy) -> u64 {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::most_spent(policy))
+}
+
+/// Returns the numbers that a script takes behind the amount of a policy: one or two.
+#[cfg(feature = "redis")]
+pub(crate) fn args(policy: &Policy) -> (u64, Option<u64>) {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::args(policy))
+}
+
+/// Returns the numbers that a script takes of a ceiling: one or two.
+#[cfg(feature = "redis")]
+pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::ceiling_args(policy, ask))
 }
 
 /// Returns the words as they were before the last `units` units were charged at the same instant. A
@@ -50,19 +70,7 @@ pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u6
 #[cfg(feature = "redis")]
 pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     let mut words = *words;
-    match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::unspend(policy.quota_ref(), &mut words, units),
-        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => {
-            // The time to retry belongs to the last request of the batch, which was denied.
-            (words[0], words[1]) = (words[0].saturating_sub(units), 0);
-        }
-        Algorithm::IntervalBucket
-        | Algorithm::FixedWindow
-        | Algorithm::WindowFromFirstHit
-        | Algorithm::SlidingWindow => words[0] = words[0].saturating_sub(units),
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => words[0] = words[0].saturating_sub(units),
-    }
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut words, units));
     words
 }
 
@@ -122,28 +130,7 @@ pub(crate) fn lowered(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_u
 /// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its state than in its words.
 #[cfg(feature = "redis")]
 fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
-    let quota = policy.quota_ref();
-    Some(match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            State::TokenBucket(token_bucket::State::of_words(words, at_us))
-        }
-        Algorithm::IntervalBucket => State::IntervalBucket(interval_bucket::State::of_words(quota, words, at_us)),
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => {
-            State::Window(fixed_window::State::of_words(quota, words, at_us))
-        }
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { unit, zone } => {
-            State::CalendarWindow(calendar_window::of_words(words, zone.periods(unit, at_us), at_us))
-        }
-        Algorithm::SlidingWindow => State::SlidingWindow(sliding_window::State::of_words(quota, words, at_us)),
-        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => return None,
-    })
-}
-
-/// Derives the numbers of an algorithm whose words already are the used units and the three times.
-fn counted(quota: &Quota, words: &Words) -> Numbers {
-    let [used, retry_us, reset_us, more_us] = *words;
-    Numbers { remaining: quota.amount().saturating_sub(used), retry_us, reset_us, more_us }
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_words(policy, words, at_us).map(State::from))
 }
 
 /// The integers of one policy in the reply of a script. The pure functions return the same. The

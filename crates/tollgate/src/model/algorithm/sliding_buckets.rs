@@ -3,8 +3,19 @@
 
 use std::collections::VecDeque;
 
-use super::numbers::Words;
-use crate::{Quota, model::cost::Ask};
+#[cfg(feature = "testing")]
+use super::stored::{Value, doubles};
+use super::{
+    Algorithm, Meter, StoredState,
+    debt::MOST_BURSTS,
+    inspect::{self, whole},
+    numbers::Words,
+    text::{arguments, shown},
+};
+use crate::{
+    Error, Policy,
+    model::{cost::Ask, quota::Span},
+};
 
 /// The layout of the buckets in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +56,9 @@ impl PartialEq for Filled {
     }
 }
 
-impl State {
-    pub(crate) fn settle(&mut self, layout: Buckets, now_us: u64) -> (Self, bool) {
+impl Meter for State {
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let layout = policy.buckets();
         let Some(filled) = &mut self.0 else {
             return (Self(None), false);
         };
@@ -63,19 +75,24 @@ impl State {
         (Self(self.0.take()), false)
     }
 
-    pub(crate) fn is_some(&self) -> bool {
+    fn is_moved(&self) -> bool {
         self.0.is_some()
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    fn spent(&self) -> u64 {
         self.0.as_ref().map_or(0, |filled| filled.used())
     }
 
-    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= limit
+    fn most_spent(policy: &Policy) -> u64 {
+        (policy.quota_ref().burst() * MOST_BURSTS).min(u32::MAX.into())
     }
 
-    pub(crate) fn charge(&mut self, layout: Buckets, now_us: u64, cost: u64) {
+    fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
+        ask.cost == 0 || self.spent() + ask.cost <= ask.limit(policy.quota_ref().amount())
+    }
+
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, _tag: &[u8]) {
+        let layout = policy.buckets();
         let filled = self.0.get_or_insert_with(|| Box::new(Filled::new(layout)));
         filled.drop_expired();
         filled.add(now_us / layout.width_us, cost);
@@ -84,7 +101,7 @@ impl State {
     /// Returns units to the bucket in which they were spent. Units that are not found there are
     /// returned to older buckets, the oldest first: these expire soonest, so no interval ever holds
     /// more than n units.
-    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
+    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
         let Some(filled) = &mut self.0 else {
             return;
         };
@@ -108,7 +125,8 @@ impl State {
         }
     }
 
-    pub(crate) fn words(&self, quota: &Quota, layout: Buckets, now_us: u64, denied: Ask) -> Words {
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+        let (quota, layout) = (policy.quota_ref(), policy.buckets());
         let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
             return [0; 4];
         };
@@ -128,22 +146,52 @@ impl State {
         [used, retry_us, layout.expires_us(filled.newest()) - now_us, until(surplus)]
     }
 
-    pub(crate) fn fresh_at(&self, layout: Buckets) -> u64 {
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        let layout = policy.buckets();
         self.0.as_ref().map_or(0, |filled| Buckets { width_us: filled.width_us, ..layout }.expires_us(filled.newest()))
     }
 
-    /// Returns the bytes that the script stores.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    fn to_value(&self, _policy: &Policy) -> Value {
         let Some(filled) = &self.0 else {
-            return Vec::new();
+            return Value::Bytes(Vec::new());
         };
-        let mut bytes = super::stored::doubles(&[filled.width_us, filled.newest(), filled.total]);
+        let mut bytes = doubles(&[filled.width_us, filled.newest(), filled.total]);
         for (at, units) in &filled.buckets {
             bytes.extend((*at as u16).to_le_bytes());
             bytes.extend(units.to_le_bytes());
         }
-        bytes
+        Value::Bytes(bytes)
+    }
+
+    fn decode(value: &[u8]) -> Option<StoredState> {
+        let ([width_us, newest, _], buckets) = inspect::doubles(value)?;
+        let (width_us, newest) = (whole(width_us)?, whole(newest)?);
+        let (buckets, []) = buckets.as_chunks::<6>() else { return None };
+        let buckets = buckets.iter().map(|[low, high, a, b, c, d]| {
+            // The lowest 16 bits of the number; no bucket is newer than the newest one.
+            let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
+            let units = u32::from_le_bytes([*a, *b, *c, *d]);
+            (newest.saturating_sub(back.into()), u64::from(units))
+        });
+        (width_us > 0).then(|| StoredState::SlidingBuckets { width_us, buckets: buckets.collect() })
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        Some(super::window::strict_bound(policy.quota_ref(), span_us))
+    }
+
+    #[cfg(feature = "redis")]
+    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
+        // The time to retry belongs to the last request of the batch, which was denied.
+        (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+    }
+
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        let layout = policy.buckets();
+        (layout.width_us, Some(layout.count))
     }
 }
 
@@ -188,5 +236,15 @@ impl Filled {
             }
         }
         (mended.total > 0).then_some(mended)
+    }
+}
+
+/// Reads the number of buckets from `rest`: `(10)`.
+pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
+    let digits = arguments(rest).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let wrong = if rest.is_empty() { "needs the number of buckets" } else { "must have 1 to 1000 buckets" };
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(buckets @ 1..=1000) => Ok(Algorithm::SlidingBuckets { buckets }),
+        _ => Err(Error::config(format!("algorithm {:?} {wrong}, as in sliding_buckets(10)", shown(text)))),
     }
 }

@@ -3,8 +3,16 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::numbers::Words;
-use crate::{Quota, model::cost::Ask};
+#[cfg(feature = "testing")]
+use super::stored::Value;
+use super::{Meter, StoredState, debt::MOST_BURSTS, numbers::Words};
+use crate::{
+    Policy, Quota,
+    model::{cost::Ask, quota::Span},
+};
+
+/// The most units that are stored beyond the amount. Each is an entry of a list.
+const MOST_OWED: u64 = 100_000;
 
 /// The admitted units. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +33,18 @@ impl PartialEq for Log {
 }
 
 impl State {
-    pub(crate) fn settle(&mut self, quota: &Quota, now_us: u64) -> (Self, bool) {
+    /// Returns the entries that count at `now_us`, newest first.
+    pub(crate) fn entries(&self, period_us: u64, now_us: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let entries = self.0.iter().flat_map(|log| &log.entries);
+        entries
+            .take_while(move |(at, _)| at + period_us > now_us)
+            .map(|(at, tag)| (*at, tag.as_deref().unwrap_or_default()))
+    }
+}
+
+impl Meter for State {
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let quota = policy.quota_ref();
         let Some(log) = &mut self.0 else {
             return (Self(None), false);
         };
@@ -43,20 +62,25 @@ impl State {
         (Self(self.0.take()), false)
     }
 
-    pub(crate) fn is_some(&self) -> bool {
+    fn is_moved(&self) -> bool {
         self.0.is_some()
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    fn spent(&self) -> u64 {
         self.0.as_ref().map_or(0, |log| log.used as u64)
     }
 
-    pub(crate) fn fits(&self, limit: u64, cost: u64) -> bool {
-        cost == 0 || self.used() + cost <= limit
+    fn most_spent(policy: &Policy) -> u64 {
+        let burst = policy.quota_ref().burst();
+        (burst * MOST_BURSTS).min(burst + MOST_OWED)
+    }
+
+    fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
+        ask.cost == 0 || self.spent() + ask.cost <= ask.limit(policy.quota_ref().amount())
     }
 
     /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.
-    pub(crate) fn charge(&mut self, now_us: u64, cost: u64, tag: &[u8]) {
+    fn charge(&mut self, _policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         let log = self.0.get_or_insert_with(|| Box::new(Log { entries: VecDeque::new(), used: 0 }));
         log.entries.truncate(log.used);
         let at = log.newest().max(now_us);
@@ -69,7 +93,7 @@ impl State {
 
     /// Removes units that were spent at `spent_us`. When there are too few, removes older ones, the
     /// oldest first: these expire soonest, so no interval ever holds more than n units.
-    pub(crate) fn refund(&mut self, spent_us: u64, cost: u64) {
+    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
         let Some(log) = &mut self.0 else {
             return;
         };
@@ -85,7 +109,8 @@ impl State {
         }
     }
 
-    pub(crate) fn words(&self, quota: &Quota, now_us: u64, denied: Ask) -> Words {
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+        let quota = policy.quota_ref();
         let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
             return [0; 4];
         };
@@ -97,23 +122,32 @@ impl State {
         [used as u64, retry_us, expires(0), expires(used.min(amount) - 1)]
     }
 
-    pub(crate) fn fresh_at(&self, quota: &Quota) -> u64 {
-        self.0.as_ref().map_or(0, |log| log.newest() + quota.period_us())
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        self.0.as_ref().map_or(0, |log| log.newest() + policy.quota_ref().period_us())
     }
 
-    /// Returns the entries that count at `now_us`, newest first.
-    pub(crate) fn entries(&self, period_us: u64, now_us: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        let entries = self.0.iter().flat_map(|log| &log.entries);
-        entries
-            .take_while(move |(at, _)| at + period_us > now_us)
-            .map(|(at, tag)| (*at, tag.as_deref().unwrap_or_default()))
-    }
-
-    /// Returns the list that the script stores.
     #[cfg(feature = "testing")]
-    pub(crate) fn to_list(&self) -> Vec<Vec<u8>> {
+    fn to_value(&self, _policy: &Policy) -> Value {
         let entries = self.0.iter().flat_map(|log| &log.entries);
-        entries.map(|(at, tag)| [&(*at as f64).to_le_bytes(), tag.as_deref().unwrap_or_default()].concat()).collect()
+        let entry = |(at, tag): &(u64, Option<Arc<[u8]>>)| {
+            [&(*at as f64).to_le_bytes(), tag.as_deref().unwrap_or_default()].concat()
+        };
+        Value::List(entries.map(entry).collect())
+    }
+
+    fn decode(_value: &[u8]) -> Option<StoredState> {
+        None
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        Some(super::window::strict_bound(policy.quota_ref(), span_us))
+    }
+
+    #[cfg(feature = "redis")]
+    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
+        // The time to retry belongs to the last request of the batch, which was denied.
+        (words[0], words[1]) = (words[0].saturating_sub(units), 0);
     }
 }
 

@@ -2,46 +2,26 @@
 
 use std::{fmt, str::FromStr};
 
-use super::kind::Algorithm;
+use super::{Algorithm, ROWS};
 use crate::Error;
 
-/// The names of the algorithms without a number.
-const NAMES: [(&str, Algorithm); 7] = [
-    ("token_bucket", Algorithm::TokenBucket),
-    ("interval_bucket", Algorithm::IntervalBucket),
-    ("leaky_bucket", Algorithm::LeakyBucket),
-    ("fixed_window", Algorithm::FixedWindow),
-    ("window_from_first_hit", Algorithm::WindowFromFirstHit),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_log", Algorithm::SlidingLog),
-];
-
-/// The start of the text of a calendar window, whose unit and zone follow in parentheses.
-#[cfg(feature = "calendar")]
-const CALENDAR: &str = "calendar_window";
-
-const BUCKETS: &str = "sliding_buckets";
-
-impl fmt::Display for Algorithm {
-    /// Writes the name of the constructor of [`Policy`](crate::Policy), with the number of buckets in parentheses.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert_eq!(Algorithm::TokenBucket.to_string(), "token_bucket");
-    /// assert_eq!(Algorithm::SlidingBuckets { buckets: 10 }.to_string(), "sliding_buckets(10)");
-    /// ```
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::SlidingBuckets { buckets } = self {
-            return write!(f, "{BUCKETS}({buckets})");
-        }
-        #[cfg(feature = "calendar")]
-        if let Self::CalendarWindow { unit, zone } = self {
-            return write!(f, "{CALENDAR}({unit}, {zone})");
-        }
-        let name = NAMES.into_iter().find(|(_, algorithm)| algorithm == self);
-        f.write_str(name.map_or(BUCKETS, |(name, _)| name))
+/// Writes the name of an algorithm, with its arguments in parentheses.
+pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[&dyn fmt::Display]) -> fmt::Result {
+    f.write_str(name)?;
+    for (at, argument) in arguments.iter().enumerate() {
+        write!(f, "{}{argument}", if at == 0 { "(" } else { ", " })?;
     }
+    f.write_str(if arguments.is_empty() { "" } else { ")" })
+}
+
+/// Returns what stands in the parentheses behind a name.
+pub(super) fn arguments(rest: &str) -> Option<&str> {
+    rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+}
+
+/// Returns the start of a wrong text, for a message.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(60).collect()
 }
 
 impl FromStr for Algorithm {
@@ -63,42 +43,20 @@ impl FromStr for Algorithm {
     /// # Ok::<(), tollgate::Error>(())
     /// ```
     fn from_str(text: &str) -> Result<Self, Error> {
-        if let Some((_, algorithm)) = NAMES.into_iter().find(|(name, _)| *name == text) {
-            return Ok(algorithm);
-        }
-        #[cfg(feature = "calendar")]
-        if let Some(rest) = text.strip_prefix(CALENDAR) {
-            return calendar_window(text, rest);
-        }
-        let shown: String = text.chars().take(60).collect();
-        let Some(rest) = text.strip_prefix(BUCKETS) else {
-            let names: Vec<_> = NAMES.into_iter().map(|(name, _)| name).collect();
-            let names = names.join(", ");
-            return Err(Error::config(format!("unknown algorithm {shown:?}, expected {names} or {BUCKETS}(10)")));
-        };
-        let number = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-        let buckets = number.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-        match buckets.and_then(|digits| digits.parse().ok()) {
-            Some(buckets @ 1..=1000) => Ok(Self::SlidingBuckets { buckets }),
-            _ if rest.is_empty() => {
-                Err(Error::config(format!("algorithm {shown:?} needs the number of buckets, as in {BUCKETS}(10)")))
+        for row in ROWS {
+            match (row.facts.parse, text.strip_prefix(row.name)) {
+                (Some(parse), Some(rest)) => return parse(text, rest),
+                (None, Some("")) => return Ok(row.sample),
+                _ => {}
             }
-            _ => Err(Error::config(format!("algorithm {shown:?} must have 1 to 1000 buckets, as in {BUCKETS}(10)"))),
         }
+        let (mut with, mut names) = (Vec::new(), Vec::new());
+        for algorithm in Self::ALL {
+            if algorithm.facts().parse.is_some() { &mut with } else { &mut names }.push(algorithm.to_string());
+        }
+        let (names, with) = (names.join(", "), with.join(" or "));
+        Err(Error::config(format!("unknown algorithm {:?}, expected {names} or {with}", shown(text))))
     }
-}
-
-/// Reads the unit and the zone of a calendar window: `(month, Europe/Berlin)`.
-#[cfg(feature = "calendar")]
-fn calendar_window(text: &str, rest: &str) -> Result<Algorithm, Error> {
-    let inner = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let Some((unit, zone)) = inner.and_then(|inner| inner.split_once(',')) else {
-        let shown: String = text.chars().take(60).collect();
-        return Err(Error::config(format!(
-            "algorithm {shown:?} needs a unit and a time zone, as in {CALENDAR}(month, Europe/Berlin)"
-        )));
-    };
-    Ok(Algorithm::CalendarWindow { unit: unit.trim().parse()?, zone: zone.trim().parse()? })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
 
-use super::{debt::MOST_BURSTS, token_bucket};
+use super::{bucket::Bucket, debt::MOST_BURSTS};
 use crate::{Quota, model::quota::Span};
 
 /// Holds the units that were returned, and the least that was missing since two reservations.
@@ -31,12 +31,12 @@ struct Since {
 /// A token bucket with its trace. It has one after a reservation or a late refund, until nobody can claim a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traced {
-    pub(super) bucket: token_bucket::State,
+    pub(super) bucket: Bucket,
     pub(super) trace: Option<Trace>,
 }
 
 impl Traced {
-    /// Brings the bucket to `now_us`, as [`token_bucket::State::settle`] does.
+    /// Brings the bucket to `now_us`, as [`Bucket::settle`] does.
     pub(super) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
         let full_us = self.bucket.full_us();
         let mended = self.bucket.settle(quota, wrote, now_us);

@@ -7,9 +7,9 @@ use std::{fmt, time::Duration};
 use std::{sync::LazyLock, time::Instant};
 
 use crate::{
-    Algorithm, Cost, ErrorKind, Policy, PolicySet,
+    Cost, ErrorKind, Policy, PolicySet,
     model::{
-        algorithm::{Numbers, PolicyLevel, delay_us, numbers},
+        algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers},
         cost::ChargeRef,
         policy_levels::PolicyLevels,
         quota::Span,
@@ -279,9 +279,9 @@ impl Decision {
     /// in a queue, after all that is in it.
     pub(crate) fn turn_after(&self) -> Duration {
         let levels = self.levels.iter(&self.policies).enumerate();
-        let turns = levels.map(|(at, (policy, level))| match policy.algorithm() {
-            Algorithm::LeakyBucket => numbers(policy, &level, 0).reset_us,
-            _ => numbers(policy, &PolicyLevel { fits: false, ..level }, self.charge().of(at).units()).retry_us,
+        let turns = levels.map(|(at, (policy, level))| match policy.algorithm().is_queue() {
+            true => numbers(policy, &level, 0).reset_us,
+            false => numbers(policy, &PolicyLevel { fits: false, ..level }, self.charge().of(at).units()).retry_us,
         });
         Duration::from_micros(turns.max().unwrap_or(0))
     }
@@ -298,15 +298,9 @@ impl Decision {
         let units = charge.of(at).units();
         // Only a check under ceilings goes into debt.
         let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, units) > 0;
-        match policy.algorithm() {
-            Algorithm::TokenBucket if policy.lease().is_some() => {
-                let quota = policy.quota_ref();
-                Some(quota.span(units.min(quota.burst())))
-            }
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => Some((level.words[0], level.words[1])),
-            Algorithm::IntervalBucket if is_owed() => Some((level.words[1], level.words[0])),
-            _ => None,
-        }
+        let end = end_of(policy, &level, is_owed)?;
+        let quota = policy.quota_ref();
+        Some(if policy.lease().is_some() { quota.span(units.min(quota.burst())) } else { end })
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.

@@ -2,8 +2,8 @@
 
 use super::call::Stamp;
 use crate::{
-    Algorithm, Lease, Policy,
-    model::algorithm::{PolicyLevel, Settled, State, numbers},
+    Lease, Policy,
+    model::algorithm::{PolicyLevel, Settled, State, free, numbers},
 };
 
 /// The birth of a state without outstanding units, and of one whose clock went back.
@@ -147,7 +147,7 @@ impl Account {
         let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
         if denied > 0 {
             // The words of these algorithms are times already. All others have no fourth word.
-            let is_counted = matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog);
+            let is_counted = policy.algorithm().facts().words == words.len();
             let word = if is_counted { &mut words[1] } else { &mut words[3] };
             *word = self.lapse_us(policy, now_us, denied).max(*word);
         }
@@ -185,8 +185,8 @@ impl Account {
     }
 
     /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
-    pub fn remember(&mut self, policy: &Policy, now_us: u64) {
-        self.state.remember(policy, now_us);
+    pub fn remember(&mut self, now_us: u64) {
+        self.state.remember(now_us);
     }
 
     /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled state.
@@ -215,23 +215,9 @@ impl Account {
         want.min(self.free(policy, now_us) / 4).min(most)
     }
 
-    /// Returns about how many units remain: with the rounding of doubles, as the script has it. A quarter of them is less
-    /// than what remains.
+    /// Returns about how many units remain. A quarter of them is less than what remains.
     fn free(&self, policy: &Policy, now_us: u64) -> u64 {
-        let quota = policy.quota_ref();
-        let words = self.as_used(policy, now_us).words(policy, now_us, 0);
-        match policy.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let top_us = quota.span(quota.burst()).0;
-                ((top_us as f64 - words[0] as f64) / quota.pace()).floor() as u64
-            }
-            Algorithm::SlidingWindow => {
-                let (period, left) = (quota.period_us() as f64, words[2].min(quota.period_us()) as f64);
-                (quota.amount() as f64 - words[0] as f64 - words[1] as f64 * left / period).floor() as u64
-            }
-            Algorithm::IntervalBucket => quota.burst().saturating_sub(words[0]),
-            _ => quota.amount().saturating_sub(words[0]),
-        }
+        free(policy, &self.as_used(policy, now_us).words(policy, now_us, 0))
     }
 
     /// Returns the stamp of units that are granted now, and of reports of them.

@@ -99,7 +99,7 @@ impl Lease {
         if self.share == 0 {
             return Err(InvalidLease::Share);
         }
-        if matches!(algorithm, Algorithm::LeakyBucket) {
+        if algorithm.is_queue() {
             return Err(InvalidLease::Algorithm);
         }
         if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {

@@ -28,7 +28,7 @@ fn a_share_is_computed_once_for_each_number_of_replicas() {
 
 #[test]
 fn sets_are_equal_when_their_policies_are() {
-    let policy = |name, amount| Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(amount));
+    let policy = |name, amount| Policy::try_new(name, crate::Algorithm::TokenBucket, Quota::per_second(amount));
     let set = |policies: [_; 2]| PolicySet::try_new(policies.map(|(name, amount)| policy(name, amount).unwrap()));
     let one = set([("a", 1), ("b", 2)]).unwrap();
     assert_eq!(one, set([("a", 1), ("b", 2)]).unwrap());

@@ -5,16 +5,6 @@
 //! of the same source lines. Parameters are never part of the text, so all sets of the same algorithms run the same
 //! scripts: those of their [`Shape`].
 
-/// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
-/// instead of the file.
-macro_rules! source {
-    ($name:literal) => {{
-        const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $name, ".lua"));
-        const { assert!(TEXT.as_bytes()[0] == b'-' && TEXT.as_bytes()[1] == b'-') };
-        TEXT
-    }};
-}
-
 mod assembler;
 mod parts;
 
@@ -23,7 +13,10 @@ use std::sync::LazyLock;
 pub(crate) use crate::model::shape::Script;
 use crate::{
     Algorithm,
-    model::shape::{Purpose, Shape},
+    model::{
+        algorithm::source,
+        shape::{Purpose, Shape},
+    },
 };
 #[cfg(feature = "calendar")]
 pub(crate) use parts::calendar_numbers;

@@ -89,7 +89,7 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
         if is_charged {
             state.charge(policy, now_us, cost, check.tag);
             if is_reserved {
-                state.remember(policy, now_us);
+                state.remember(now_us);
             }
         }
         // A peek changes no stored state.

@@ -1,20 +1,17 @@
 //! Tests policies that change at run time, and clocks that step.
 
 use super::*;
-use crate::Algorithm;
 
 /// Returns the longest time from exhausted to fresh, in microseconds.
 fn drain(policy: &Policy) -> u64 {
     let (quota, layout) = (policy.quota(), policy.buckets());
     let (n, b, w) = (quota.amount(), quota.burst(), quota.period_us());
     match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => (b * w).div_ceil(n) + 1,
-        Algorithm::IntervalBucket => b.div_ceil(n) * w,
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingLog => w,
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => w,
+        algorithm if algorithm.is_continuous() => (b * w).div_ceil(n) + 1,
+        algorithm if algorithm.has_burst() => b.div_ceil(n) * w,
         Algorithm::SlidingWindow => 2 * w,
         Algorithm::SlidingBuckets { .. } => (layout.count + 1) * layout.width_us,
+        _ => w,
     }
 }
 

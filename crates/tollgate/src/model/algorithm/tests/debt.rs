@@ -61,8 +61,8 @@ fn a_policy_in_debt_allows_what_costs_nothing_and_has_nothing_left() {
 fn longest(policy: &Policy) -> u64 {
     let (n, b, w) = (policy.quota().amount(), policy.quota().burst(), policy.quota().period_us());
     match policy.algorithm() {
-        crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket => (8 * b * w).div_ceil(n) + 1,
-        crate::Algorithm::IntervalBucket => (8 * b).div_ceil(n) * w,
+        algorithm if algorithm.is_continuous() => (8 * b * w).div_ceil(n) + 1,
+        algorithm if algorithm.has_burst() => (8 * b).div_ceil(n) * w,
         _ => 2 * w + 4,
     }
 }

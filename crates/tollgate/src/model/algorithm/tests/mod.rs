@@ -11,7 +11,7 @@ mod remembered;
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use crate::{Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store};
+use crate::{Algorithm, Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store};
 
 /// A store, a key, and a policy that a test can replace.
 struct Bench {
@@ -113,20 +113,15 @@ fn quota(amount: u64, period_us: u64) -> Quota {
 /// Returns a policy of every algorithm for one quota. Bucket algorithms also get each of `bursts`.
 fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     let buckets = quota.period().as_micros().clamp(1, 4) as u16;
-    let mut all = vec![
-        Policy::fixed_window("p", quota),
-        Policy::window_from_first_hit("p", quota),
-        Policy::sliding_window("p", quota),
-        Policy::sliding_buckets("p", quota, buckets),
-        Policy::sliding_buckets("p", quota, 1),
-        Policy::sliding_log("p", quota),
-    ];
-    for quota in bursts.iter().map(|&burst| quota.with_burst(burst)).chain([quota]) {
-        all.extend([
-            Policy::token_bucket("p", quota),
-            Policy::interval_bucket("p", quota),
-            Policy::leaky_bucket("p", quota),
-        ]);
+    let mut all = vec![Policy::sliding_buckets("p", quota, 1)];
+    for algorithm in Algorithm::ALL {
+        let algorithm = match algorithm {
+            Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets },
+            other => other,
+        };
+        let bursts = if algorithm.has_burst() { bursts } else { &[] };
+        let quotas = bursts.iter().map(|&burst| quota.with_burst(burst)).chain([quota]);
+        all.extend(quotas.map(|quota| Policy::try_new("p", algorithm, quota).unwrap()));
     }
     all
 }

@@ -5,7 +5,11 @@ use std::time::SystemTime;
 
 use crate::{
     Algorithm, Policy,
-    model::{algorithm::ceiling_span, cost::Ask, policy::LEASED_WORDS, quota::MAX_EXACT},
+    model::{
+        algorithm::{self, ROWS, source},
+        cost::Ask,
+        policy::LEASED_WORDS,
+    },
 };
 
 /// Describes an algorithm to the assembler.
@@ -45,47 +49,33 @@ pub(crate) enum Form {
 pub(super) const LEASED: &str = source!("leased");
 
 pub(super) fn part(algorithm: Algorithm, form: Form) -> Part {
-    const WINDOW: &[&str] = &["amount", "period"];
-    const BUCKET: &[&str] = &["amount", "period", "burst"];
-    const CUT: &[&str] = &["amount", "width", "buckets"];
-    #[cfg(feature = "calendar")]
-    const CALENDAR: &[&str] = &["amount", "before", "begin", "close", "after"];
-    let (source, args) = match algorithm {
-        Algorithm::TokenBucket => (source!("token_bucket"), BUCKET),
-        Algorithm::IntervalBucket => (source!("interval_bucket"), BUCKET),
-        Algorithm::LeakyBucket => (source!("leaky_bucket"), BUCKET),
-        Algorithm::FixedWindow => (source!("fixed_window"), WINDOW),
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => (source!("calendar_window"), CALENDAR),
-        Algorithm::WindowFromFirstHit => (source!("window_from_first_hit"), WINDOW),
-        Algorithm::SlidingWindow => (source!("sliding_window"), WINDOW),
-        Algorithm::SlidingBuckets { .. } => (source!("sliding_buckets"), CUT),
-        Algorithm::SlidingLog => (source!("sliding_log"), WINDOW),
-    };
-    let (ceiling, top): (&'static [&'static str], _) = match algorithm {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => (&["ceiling", "ceiling_part"], "top"),
-        Algorithm::IntervalBucket => (&["ceiling", "ceiling_wait"], "burst"),
-        _ => (&["ceiling"], "amount"),
-    };
+    let (row, facts) = (algorithm.row(), algorithm.facts());
     let is_capped = form == Form::Capped;
     let leased = form == Form::Leased;
     // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
-    let words = if leased { LEASED_WORDS } else { algorithm.words() };
+    let words = if leased { LEASED_WORDS } else { facts.words };
     // The time of the reply is a part of the places in a debt.
-    let parted = algorithm.is_parted() && form == Form::Plain;
-    let queued = algorithm.is_queued(is_capped);
-    let tagged = algorithm.is_tagged();
-    let is_counted = algorithm.words() == LEASED_WORDS;
-    let ceiling = if is_capped { ceiling } else { &[] };
-    Part { source, args, words, parted, tagged, queued, is_counted, leased, looks: false, ceiling, top }
+    let parted = facts.is_parted && form == Form::Plain;
+    Part {
+        source: row.source,
+        args: facts.args,
+        words,
+        parted,
+        tagged: facts.is_tagged,
+        queued: algorithm.is_queued(is_capped),
+        is_counted: facts.words == LEASED_WORDS,
+        leased,
+        looks: false,
+        ceiling: if is_capped { facts.ceiling } else { &[] },
+        top: facts.top,
+    }
 }
 
 /// Returns the file that a `like` line names, or that holds a function.
 pub(super) fn named(name: &str) -> &'static str {
-    match name {
-        "fixed_window" => source!("fixed_window"),
-        "muldiv" => source!("muldiv"),
-        "token_bucket" => source!("token_bucket"),
+    match (name, ROWS.iter().find(|row| row.name == name)) {
+        (_, Some(row)) => row.source,
+        ("muldiv", None) => source!("muldiv"),
         _ => unreachable!("a script names a file that does not exist: {name}"),
     }
 }
@@ -93,35 +83,13 @@ pub(super) fn named(name: &str) -> &'static str {
 /// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
 /// whole numbers below 2^53, so a double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
-    let quota = policy.quota_ref();
-    let (second, third) = match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::IntervalBucket | Algorithm::LeakyBucket => {
-            (quota.period_us(), Some(quota.burst()))
-        }
-        Algorithm::SlidingBuckets { .. } => {
-            let buckets = policy.buckets();
-            (buckets.width_us, Some(buckets.count))
-        }
-        Algorithm::FixedWindow | Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
-            (quota.period_us(), None)
-        }
-        #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { .. } => (0, None),
-    };
-    [quota.amount(), second].into_iter().chain(third).chain(lease_numbers(policy))
+    let (second, third) = algorithm::args(policy);
+    [policy.quota_ref().amount(), second].into_iter().chain(third).chain(lease_numbers(policy))
 }
 
 /// Returns the numbers of the ceiling of a request, in the order in which a script takes them.
 pub(crate) fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
-    let limit = ask.limit(policy.quota_ref().burst());
-    let (first, second) = match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let (whole, part) = ceiling_span(policy, ask);
-            (whole, Some(part))
-        }
-        Algorithm::IntervalBucket => (limit, Some(ask.wait_us().min(MAX_EXACT - 1))),
-        _ => (limit, None),
-    };
+    let (first, second) = algorithm::ceiling_args(policy, ask);
     [first].into_iter().chain(second)
 }
 

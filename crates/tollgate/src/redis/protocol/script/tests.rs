@@ -1,38 +1,26 @@
 use std::{fs, path::Path};
 
 use super::*;
-use crate::Policy;
-
-fn file_name(algorithm: Algorithm) -> String {
-    let mut snake = String::new();
-    for letter in name(algorithm).chars() {
-        if letter.is_ascii_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
-}
+use crate::{Policy, model::algorithm::ROWS};
 
 const FRAMES: [fn(&[Algorithm], Form) -> Script; 7] =
     [Script::check, Script::look, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
 
 /// Lists the algorithms that can be leased.
 fn leasable() -> impl Iterator<Item = Algorithm> {
-    algorithms().into_iter().filter(|algorithm| *algorithm != Algorithm::LeakyBucket)
+    algorithms().into_iter().filter(|algorithm| !algorithm.is_queue())
 }
 
 /// Lists every algorithm, calendar windows included.
 fn algorithms() -> Vec<Algorithm> {
-    let all = Algorithm::ALL.into_iter();
-    #[cfg(feature = "calendar")]
-    let all = all.chain([Algorithm::CalendarWindow { unit: crate::CalendarUnit::Month, zone: crate::TimeZone::UTC }]);
-    all.collect()
+    // One that a feature adds is behind the others.
+    let is_added = |algorithm: &Algorithm| !Algorithm::ALL.contains(algorithm);
+    Algorithm::ALL.into_iter().chain(ROWS.iter().map(|row| row.sample).filter(is_added)).collect()
 }
 
 fn scripts() -> impl Iterator<Item = (String, Script)> {
     let decide = algorithms().into_iter().flat_map(|algorithm| {
-        let name = file_name(algorithm);
+        let name = algorithm.name();
         [
             (format!("{name}.check.lua"), Script::check(&[algorithm], Form::Plain)),
             (format!("{name}.look.lua"), Script::look(&[algorithm], Form::Plain)),
@@ -44,7 +32,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ]
     });
     let capped = algorithms().into_iter().flat_map(|algorithm| {
-        let name = file_name(algorithm);
+        let name = algorithm.name();
         [
             (format!("{name}.capped.check.lua"), Script::check(&[algorithm], Form::Capped)),
             (format!("{name}.capped.batch.lua"), Script::batch(&[algorithm], Form::Capped)),
@@ -59,7 +47,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[], Form::Plain)),
     ];
     let leased = leasable().flat_map(|algorithm| {
-        let name = file_name(algorithm);
+        let name = algorithm.name();
         [
             (format!("{name}.leased.check.lua"), Script::check(&[algorithm], Form::Leased)),
             (format!("{name}.leased.look.lua"), Script::look(&[algorithm], Form::Leased)),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Quota, model::algorithm::MARK};
+use super::{Algorithm, Meter, by_algorithm, debt::MARK};
+use crate::Quota;
 
 /// Holds the state of a policy for a key, read from the value that Redis stores.
 ///
@@ -81,50 +82,11 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 impl StoredState {
     /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
     ///
-    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length.
+    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window are known
+    /// with the feature `calendar`.
     #[must_use]
     pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
-        match tag {
-            "t1" | "l1" => {
-                // A trace, which only refunds read, may follow.
-                let ([full_us, part, pace], trace) = doubles(value)?;
-                let is_bucket = matches!(trace.len(), 0 | 40) && pace > 0.0 && pace.is_finite();
-                is_bucket.then_some(Self::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
-            }
-            "i1" => {
-                let ([start_us, missing], []) = doubles(value)? else { return None };
-                Some(Self::IntervalBucket { start_us: whole(start_us)?, missing: unmarked(missing)? })
-            }
-            "f1" | "h1" => {
-                let ([start_us, count, period_us], []) = doubles(value)? else { return None };
-                let (start_us, count, period_us) = (whole(start_us)?, whole(count)?, whole(period_us)?);
-                (period_us > 0).then_some(Self::Window { start_us, count, period_us })
-            }
-            "w1" => {
-                let ([start_us, current, previous], []) = doubles(value)? else { return None };
-                let (current, previous) = (unmarked(current)?, whole(previous)?);
-                Some(Self::SlidingWindow { start_us: whole(start_us)?, current, previous })
-            }
-            "b1" => {
-                let ([width_us, newest, _], buckets) = doubles(value)?;
-                let (width_us, newest) = (whole(width_us)?, whole(newest)?);
-                let (buckets, []) = buckets.as_chunks::<6>() else { return None };
-                let buckets = buckets.iter().map(|[low, high, a, b, c, d]| {
-                    // The lowest 16 bits of the number; no bucket is newer than the newest one.
-                    let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
-                    let units = u32::from_le_bytes([*a, *b, *c, *d]);
-                    (newest.saturating_sub(back.into()), u64::from(units))
-                });
-                (width_us > 0).then(|| Self::SlidingBuckets { width_us, buckets: buckets.collect() })
-            }
-            "c1" => {
-                let ([start_us, count, end_us], []) = doubles(value)? else { return None };
-                let (start_us, count, end_us) = (whole(start_us)?, whole(count)?, whole(end_us)?);
-                let period_us = end_us.checked_sub(start_us).filter(|&period_us| period_us > 0)?;
-                Some(Self::Window { start_us, count, period_us })
-            }
-            _ => None,
-        }
+        by_algorithm!(Algorithm::of_tag(tag)?, Of => <Of as Meter>::decode(value))
     }
 
     /// Returns the units that are spent at `now_us`. The key expires at `expires_us`.
@@ -264,7 +226,7 @@ fn share(units: u64, left_us: u64, period_us: u64) -> u64 {
 }
 
 /// Splits a value into its first doubles and the rest.
-fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
+pub(super) fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
     let (words, rest) = value.split_at_checked(8 * N)?;
     let (words, _) = words.as_chunks::<8>();
     let mut doubles = [0.0; N];
@@ -275,12 +237,12 @@ fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
 }
 
 /// Reads a number that is marked in debt.
-fn unmarked(double: f64) -> Option<u64> {
+pub(super) fn unmarked(double: f64) -> Option<u64> {
     whole(double).map(|number| if number >= MARK { number - MARK } else { number })
 }
 
 /// Reads a whole number.
-fn whole(double: f64) -> Option<u64> {
+pub(super) fn whole(double: f64) -> Option<u64> {
     ((0.0..EXACT).contains(&double) && double.fract() == 0.0).then_some(double as u64)
 }
 
@@ -294,7 +256,7 @@ mod tests {
 
     #[test]
     fn values_that_no_script_writes_are_refused() {
-        for tag in ["t1", "l1", "i1", "f1", "h1", "c1", "w1", "b1", "s1", "t9", ""] {
+        for tag in crate::model::algorithm::ROWS.iter().map(|row| row.tag).chain(["t9", ""]) {
             for value in [&b""[..], b"1", b"hello world", &[0xFF; 24], &[0; 7], &packed(&[-1.0, 0.5, f64::NAN])] {
                 assert_eq!(StoredState::decode(tag, value), None, "{tag}");
             }

@@ -1,0 +1,129 @@
+//! A queue of b units that drains at n per W: the units missing in a [bucket](super::bucket) are those that wait.
+
+#[cfg(feature = "testing")]
+use super::stored::Value;
+use super::{
+    Meter, StoredState,
+    bucket::{self, Bucket, ceiling_within},
+    numbers::{Numbers, Words},
+};
+use crate::{
+    Policy,
+    model::{cost::Ask, quota::Span},
+};
+
+pub(crate) type State = Bucket;
+
+/// Returns the time within which the queue has to be empty again after a check. It never holds more than its burst.
+#[inline]
+fn ceiling(policy: &Policy, ask: Ask) -> Span {
+    let quota = policy.quota_ref();
+    ceiling_within(quota, ask, || quota.span(quota.burst()))
+}
+
+impl Meter for Bucket {
+    #[inline]
+    fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let mut state = *self;
+        let mended = Self::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), now_us);
+        (state, mended)
+    }
+
+    #[inline]
+    fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
+        Self::fits(self, policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
+    }
+
+    #[inline]
+    fn charge(&mut self, policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
+        Self::charge(self, policy.quota_ref(), cost);
+    }
+
+    fn spent(&self) -> u64 {
+        0
+    }
+
+    fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+        Self::owe(self, policy.quota_ref(), now_us, cost);
+        true
+    }
+
+    #[inline]
+    fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
+        Self::mark_debt(self, policy.quota_ref(), now_us);
+    }
+
+    fn mark_as_debt(&mut self) {
+        Self::mark_as_debt(self);
+    }
+
+    fn refund(&mut self, policy: &Policy, now_us: u64, _spent_us: u64, cost: u64, end: Option<Span>) {
+        let is_last = end.is_none_or(|end| self.ends_at(end));
+        Self::refund(self, policy.quota_ref(), now_us, if is_last { cost } else { 0 });
+    }
+
+    #[inline]
+    fn words(&self, _policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        Self::words(self, now_us)
+    }
+
+    fn fresh_at(&self, _policy: &Policy) -> u64 {
+        Self::fresh_at(self)
+    }
+
+    #[cfg(feature = "testing")]
+    fn to_value(&self, policy: &Policy) -> Value {
+        Value::Bytes(self.to_bytes(policy.quota_ref()))
+    }
+
+    #[cfg(feature = "testing")]
+    fn expires_ms(&self, _policy: &Policy) -> u64 {
+        bucket::expires_ms(self.full_us())
+    }
+
+    fn decode(value: &[u8]) -> Option<StoredState> {
+        bucket::decode(value)
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        Some(bucket::bound(policy.quota_ref(), span_us))
+    }
+
+    fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
+        bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
+    }
+
+    fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
+        bucket::turn_us(policy.quota_ref(), words, charged)
+    }
+
+    fn end_of(words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        Some((words[0], words[1]))
+    }
+
+    fn free(policy: &Policy, words: &Words) -> u64 {
+        bucket::free(policy.quota_ref(), words)
+    }
+
+    #[cfg(feature = "redis")]
+    fn unspend(policy: &Policy, words: &mut Words, units: u64) {
+        bucket::unspend(policy.quota_ref(), words, units);
+    }
+
+    #[cfg(feature = "redis")]
+    fn of_words(_policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+        Some(Self::of_words(words, now_us))
+    }
+
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        bucket::args(policy.quota_ref())
+    }
+
+    #[cfg(feature = "redis")]
+    fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
+        let (whole, part) = ceiling(policy, ask);
+        (whole, Some(part))
+    }
+}

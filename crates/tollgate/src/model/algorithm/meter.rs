@@ -1,0 +1,161 @@
+//! The steps that every algorithm has.
+
+#[cfg(feature = "testing")]
+use super::stored::Value;
+use super::{
+    StoredState, debt,
+    numbers::{Numbers, PolicyLevel, Words},
+};
+use crate::{
+    Policy,
+    model::{cost::Ask, quota::Span},
+};
+
+/// Meters a policy: the state of one key, and the steps of a decision.
+///
+/// Each algorithm has one type with this trait, in a file of its name. [`State`](super::State) calls it by a `match` over the
+/// [table](super::table), without a pointer. A *settled* state is one that [`settle`](Self::settle) returned. All methods
+/// but that one, [`looked_at`](Self::mark_as_debt) and the value expect a settled state.
+pub(crate) trait Meter: Sized + Clone + Default {
+    /// Is true when a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
+    const ADMITS_IN_DEBT: bool = false;
+
+    /// Returns this state at `now_us` under `policy`, and whether it had to be mended. It was stored under the policy `wrote`.
+    fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool);
+
+    /// Returns whether settling moved this state out instead of copying it.
+    fn is_moved(&self) -> bool {
+        false
+    }
+
+    /// Returns whether `ask` fits.
+    fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool;
+
+    /// Spends a cost that fits. Only a sliding log stores the tag.
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]);
+
+    /// Returns the units that are counted, of which a debt has a greatest number.
+    fn spent(&self) -> u64;
+
+    /// Charges a cost that need not fit, up to [the most](Self::most_spent). Returns whether the state is written.
+    fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+        let cost = cost.min(Self::most_spent(policy).saturating_sub(self.spent()));
+        if cost > 0 {
+            self.charge(policy, now_us, cost, &[]);
+        }
+        cost > 0
+    }
+
+    /// Returns the most units that a policy spends in debt.
+    fn most_spent(policy: &Policy) -> u64 {
+        policy.quota_ref().burst() * debt::MOST_BURSTS
+    }
+
+    /// Marks a state that is in debt, before it is stored.
+    fn mark_debt(&mut self, _policy: &Policy, _now_us: u64) {}
+
+    /// Marks a stored state whatever it holds.
+    fn mark_as_debt(&mut self) {}
+
+    /// Remembers a reservation that was charged, for a refund that comes late.
+    fn remember(&mut self, _now_us: u64) {}
+
+    /// Returns up to `cost` units, which were spent at `spent_us`. `end` is the end of their places, see
+    /// [`State::refund`](super::State::refund).
+    fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>);
+
+    /// Returns the words of this state. `denied` is what did not fit, or nothing.
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words;
+
+    /// Returns the time at which this state equals a fresh one.
+    fn fresh_at(&self, policy: &Policy) -> u64;
+
+    /// Returns the value that the script stores.
+    #[cfg(feature = "testing")]
+    fn to_value(&self, policy: &Policy) -> Value;
+
+    /// Returns the time at which Redis expires the key, in milliseconds since the Unix epoch.
+    #[cfg(feature = "testing")]
+    fn expires_ms(&self, policy: &Policy) -> u64 {
+        self.fresh_at(policy) / 1_000 + 1
+    }
+
+    /// Reads the value that a script has stored. `None` for a value that no script writes, and for a list.
+    fn decode(value: &[u8]) -> Option<StoredState>;
+
+    /// Returns the most units that are admitted in any half-open interval of `span_us`, for the laws. `None` where no formula
+    /// is known.
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128>;
+
+    /// Derives the numbers that a caller sees from the words. By default the words are the used units and the three times.
+    fn numbers(policy: &Policy, words: &Words, _denied: Ask) -> Numbers {
+        let [used, retry_us, reset_us, more_us] = *words;
+        Numbers { remaining: policy.quota_ref().amount().saturating_sub(used), retry_us, reset_us, more_us }
+    }
+
+    /// Returns the time until the turn of a request that charged `charged` units, or until its debt is paid, in microseconds.
+    fn delay_us(_policy: &Policy, _words: &Words, _charged: u64) -> u64 {
+        0
+    }
+
+    /// Returns the end of the places of a request: two numbers that the refund of the script takes. `is_owed` tells whether
+    /// it left a debt.
+    fn end_of(_words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        None
+    }
+
+    /// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
+    fn free(policy: &Policy, words: &Words) -> u64 {
+        policy.quota_ref().burst().saturating_sub(words[0])
+    }
+
+    /// Returns the words as they were before the last `units` units were charged at the same instant.
+    #[cfg(feature = "redis")]
+    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
+        words[0] = words[0].saturating_sub(units);
+    }
+
+    /// Returns the state that has these words. `None` for an algorithm with more in its state than in its words.
+    #[cfg(feature = "redis")]
+    fn of_words(_policy: &Policy, _words: &Words, _now_us: u64) -> Option<Self> {
+        None
+    }
+
+    /// Returns the numbers that the script takes behind the amount of the quota: one or two.
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        (policy.quota_ref().period_us(), None)
+    }
+
+    /// Returns the numbers of a ceiling that the script takes: one or two.
+    #[cfg(feature = "redis")]
+    fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
+        (ask.limit(policy.quota_ref().burst()), None)
+    }
+
+    /// Decides for a set of one policy, in place. Returns the level, and whether the state was changed.
+    ///
+    /// Inlined: the steps of each algorithm then compile into one function, without calls between them.
+    #[inline(always)]
+    fn decide(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64, tag: &[u8]) -> (PolicyLevel, bool) {
+        let (mut state, mended) = self.settle(policy, wrote, now_us);
+        let ask = Ask::from(cost);
+        let fits = state.fits(policy, now_us, ask);
+        let is_charged = fits && cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, cost, tag);
+        }
+        let words = state.words(policy, now_us, ask.denied_unless(fits));
+        let is_written = is_charged || (mended && cost > 0);
+        if is_written {
+            if Self::ADMITS_IN_DEBT || !is_charged {
+                state.mark_debt(policy, now_us);
+            }
+            *self = state;
+        } else if !mended && state.is_moved() {
+            *self = state;
+        }
+        (PolicyLevel { fits, words }, is_written)
+    }
+}

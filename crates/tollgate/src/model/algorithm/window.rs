@@ -1,0 +1,154 @@
+//! The state of the three windows with one counter: the start of the window and the units spent in it.
+
+use std::marker::PhantomData;
+
+#[cfg(feature = "testing")]
+use super::stored::{Value, doubles};
+use super::{
+    Meter, StoredState,
+    inspect::{self, whole},
+    numbers::{Numbers, Words},
+};
+#[cfg(feature = "testing")]
+use crate::Quota;
+use crate::{
+    Policy,
+    model::{cost::Ask, quota::Span},
+};
+
+/// A window that opens as `O` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Window<O> {
+    pub(super) start_us: u64,
+    pub(super) count: u64,
+    opening: PhantomData<O>,
+}
+
+/// Decides when a window begins and ends.
+pub(crate) trait Opening: Clone + Default {
+    /// Returns the start of the window and its count at `now_us`, and whether the state had to be mended.
+    fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool);
+
+    /// Returns the end of a window that counts at `now_us`.
+    #[inline]
+    fn end_us(policy: &Policy, start_us: u64, _now_us: u64) -> u64 {
+        start_us + policy.quota_ref().period_us()
+    }
+
+    /// Returns the start of the window that ends `left_us` after `now_us`.
+    #[cfg(feature = "redis")]
+    fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
+        (now_us + left_us).saturating_sub(policy.quota_ref().period_us())
+    }
+
+    /// Returns the number that the script stores behind the start and the count.
+    #[cfg(feature = "testing")]
+    fn stored(policy: &Policy, _start_us: u64) -> u64 {
+        policy.quota_ref().period_us()
+    }
+
+    /// Returns the length of a window that starts at `start_us`, from the number that the script stores behind the count.
+    fn length_us(_start_us: u64, stored: u64) -> Option<u64> {
+        Some(stored)
+    }
+
+    /// Returns the most units that are admitted in any half-open interval of `span_us`, if a formula is known.
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128>;
+
+    /// Returns the numbers that the script takes behind the amount.
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        (policy.quota_ref().period_us(), None)
+    }
+}
+
+impl<O: Opening> Meter for Window<O> {
+    #[inline]
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let (start_us, count, mended) = O::settle(policy, self.start_us, self.count, now_us);
+        (Self { start_us, count, opening: PhantomData }, mended)
+    }
+
+    #[inline]
+    fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
+        ask.cost == 0 || self.count + ask.cost <= ask.limit(policy.quota_ref().amount())
+    }
+
+    #[inline]
+    fn charge(&mut self, _policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
+        self.count += cost;
+    }
+
+    fn spent(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns units only to the window in which they were spent.
+    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
+        if spent_us >= self.start_us {
+            self.count = self.count.saturating_sub(cost);
+        }
+    }
+
+    #[inline]
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        [self.count, O::end_us(policy, self.start_us, now_us) - now_us, 0, 0]
+    }
+
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        // A window that is stored has begun.
+        if self.count == 0 { 0 } else { O::end_us(policy, self.start_us, self.start_us) }
+    }
+
+    #[cfg(feature = "testing")]
+    fn to_value(&self, policy: &Policy) -> Value {
+        Value::Bytes(doubles(&[self.start_us, self.count, O::stored(policy, self.start_us)]))
+    }
+
+    fn decode(value: &[u8]) -> Option<StoredState> {
+        let ([start_us, count, stored], []) = inspect::doubles(value)? else { return None };
+        let (start_us, count) = (whole(start_us)?, whole(count)?);
+        let period_us = O::length_us(start_us, whole(stored)?).filter(|&period_us| period_us > 0)?;
+        Some(StoredState::Window { start_us, count, period_us })
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        O::bound(policy, span_us)
+    }
+
+    /// Derives the numbers from the count and the time left of the window.
+    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
+        let (amount, [count, left, ..]) = (policy.quota_ref().amount(), *words);
+        let remaining = amount.saturating_sub(count);
+        let used_left = if count == 0 { 0 } else { left };
+        let room = ask.limit(amount).saturating_sub(count);
+        Numbers { remaining, retry_us: if ask.cost > room { left } else { 0 }, reset_us: used_left, more_us: used_left }
+    }
+
+    #[cfg(feature = "redis")]
+    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+        let start_us = O::start_us(policy, words[1], now_us);
+        Some(Self { start_us, count: words[0], opening: PhantomData })
+    }
+
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> (u64, Option<u64>) {
+        O::args(policy)
+    }
+}
+
+/// Returns the most units of an algorithm that never admits more than n in W.
+#[cfg(feature = "testing")]
+pub(super) fn strict_bound(quota: &Quota, span_us: u64) -> u128 {
+    u128::from(quota.amount()) * u128::from(span_us.div_ceil(quota.period_us()))
+}
+
+/// Returns the most units of an algorithm that admits up to 2n - 1 in W: a window holds its first hit; the rest of it and
+/// another whole one fit beside that.
+#[cfg(feature = "testing")]
+pub(super) fn loose_bound(quota: &Quota, span_us: u64) -> u128 {
+    let first = u128::from(span_us <= quota.period_us());
+    strict_bound(quota, span_us) + u128::from(quota.amount()) - first
+}
