@@ -1,8 +1,11 @@
 //! The tokio runtime that a call to a store outside this process needs, its time, and its background tasks.
 
+// Only stores outside the process have background tasks.
+#[cfg(feature = "redis")]
 mod background;
+#[cfg(feature = "redis")]
 mod sync;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests;
 
 use std::{
@@ -13,6 +16,7 @@ use std::{
 
 use tokio::runtime::{Handle, Id};
 
+#[cfg(feature = "redis")]
 pub(crate) use background::{Background, Running};
 
 use crate::{Error, ErrorKind};

@@ -40,9 +40,19 @@ pub struct RequestContext {
     pub(crate) cost: Cost,
     /// The cost for each policy, where it is needed after the check.
     pub(crate) costs: Option<Box<Costs>>,
-    /// Is true when a reservation charges the request, so that no final cost does.
-    pub(crate) is_reserved: bool,
+    pub(crate) asked: Asked,
     pub(crate) labels: LabelIndex,
+}
+
+/// Says what the store was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// One cost for all policies.
+    One,
+    /// A cost for each policy. Costs that do not fit the policies are a wrong set-up.
+    Each,
+    /// A reservation, which charges the request, so that no final cost does. A store may hold none.
+    Estimate,
 }
 
 /// Stores what is left to do for an admitted request when the service has answered.

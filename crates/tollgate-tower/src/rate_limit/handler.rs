@@ -1,14 +1,23 @@
 //! Limits requests inside a handler, with the answers of a layer.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use http::{Response, StatusCode, request::Parts};
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter, Reservation, StoreFuture};
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter};
 
-use crate::rate_limit::{
-    admission::Admission,
-    limit::LimitRef,
-    reservation::{MeteredReservation, ReserveOptions},
+use crate::{
+    metrics::LabelIndex,
+    rate_limit::{
+        admission::{Admission, Step, Verdict},
+        limit::LimitRef,
+        reservation::{MeteredReservation, ReserveOptions},
+    },
+    rpc::RpcName,
 };
 
 /// Holds what is left to do for a request that a [`HandlerLimiter`](HandlerLimiter) has admitted.
@@ -20,10 +29,6 @@ use crate::rate_limit::{
 pub struct Admitted(Admission);
 
 impl Admitted {
-    fn new(admission: Admission) -> Self {
-        Self(admission)
-    }
-
     /// Completes the response of the handler.
     ///
     /// Adds the rate limit headers, and settles the final cost where the layer has one. Headers of the same format that
@@ -40,45 +45,52 @@ impl fmt::Debug for Admitted {
     }
 }
 
-/// Checks limiters and answers requests by the options of a layer.
-///
-/// The state of a layer implements it, so that a [`HandlerLimiter`](HandlerLimiter) does not carry the type
-/// parameters of the layer.
-pub(crate) trait Judge<B>: Send + Sync {
-    /// Returns the limiter with what the layer keeps for its policies.
+/// Asks the limiters of a layer outside of it. The state of a layer implements it, so that its limiters in a handler do not
+/// carry the type parameters of the layer.
+pub(crate) trait Charger: Send + Sync {
+    fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter;
+
+    /// Returns a limiter with what the layer keeps for its policies.
     fn limit(&self, limiter: Limiter) -> LimitRef;
 
+    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture;
+
+    /// Logs and counts the result of a check. Returns whether the request may go on.
+    fn record(
+        &self,
+        limit: &LimitRef,
+        result: &Result<Decision, Error>,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+    ) -> bool;
+}
+
+/// Takes requests on the way of the layer, from the check to the answer.
+pub(crate) trait Judge<B>: Charger {
     /// Returns the costs of a request.
     fn costs(&self, request: &Parts) -> Costs;
 
-    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture;
+    fn check(self: Arc<Self>, limit: LimitRef, key: &Key, costs: Costs, request: &mut Parts) -> Verdict<B>;
 
     fn reserve(
-        &self,
-        limit: &LimitRef,
+        self: Arc<Self>,
+        limit: LimitRef,
         key: &Key,
         estimate: Costs,
         options: ReserveOptions,
-    ) -> StoreFuture<Reservation>;
-
-    /// Returns what is left to do for a request whose estimate is reserved, or the response to a rejected one.
-    fn judge_reservation(
-        self: Arc<Self>,
-        result: Result<Reservation, Error>,
-        limit: LimitRef,
-        key: Key,
         request: &mut Parts,
-    ) -> Result<Admission, Response<B>>;
+    ) -> Verdict<B>;
 
-    /// Returns what is left to do for an admitted request, or the response to a rejected one.
+    fn poll(self: Arc<Self>, step: &mut Step, request: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<B>>;
+
+    /// Turns the result of a check into a verdict.
     fn judge(
         self: Arc<Self>,
-        result: Result<&Decision, &Error>,
+        result: &Result<Decision, Error>,
         limit: LimitRef,
         key: Key,
-        costs: Costs,
         request: &mut Parts,
-    ) -> Result<Admission, Response<B>>;
+    ) -> Verdict<B>;
 }
 
 /// Limits requests inside a handler, with the answers of a layer.
@@ -190,8 +202,7 @@ impl<B> HandlerLimiter<B> {
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
         let (key, costs) = (key.into(), costs.into());
         async move {
-            let result = self.judge.check(&self.limit, &key, costs.clone()).await;
-            self.judge(request, key, costs, &result)
+            self.ask(request, |judge, limit, request| judge.check(limit, &key, costs, request)).await.map(Admitted)
         }
     }
 
@@ -223,8 +234,11 @@ impl<B> HandlerLimiter<B> {
         key: impl Into<Key>,
         result: &Result<Decision, Error>,
     ) -> Result<Admitted, Rejected<B>> {
-        let cost = result.as_ref().map_or(Cost::ONE, Decision::cost);
-        self.judge(request, key.into(), cost.into(), result)
+        match Arc::clone(&self.judge).judge(result, self.limit.clone(), key.into(), request) {
+            Verdict::Admit(admission) => Ok(Admitted(admission)),
+            Verdict::Reject(response) => Err(Rejected::new(response)),
+            Verdict::Wait(_) => unreachable!("a result is never waited for"),
+        }
     }
 
     /// Reserves, with the options of a builder.
@@ -235,23 +249,33 @@ impl<B> HandlerLimiter<B> {
         estimate: Costs,
         options: ReserveOptions,
     ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
-        let result = self.judge.reserve(&self.limit, &key, estimate, options).await;
-        let answer = Arc::clone(&self.judge).judge_reservation(result, self.limit.clone(), key, request);
-        let mut admission = answer.map_err(Rejected::new)?;
+        let start = |judge: Arc<dyn Judge<B>>, limit, request: &mut Parts| {
+            judge.reserve(limit, &key, estimate, options, request)
+        };
+        let mut admission = self.ask(request, start).await?;
         let reservation = admission.take_reservation();
         let reservation = reservation.unwrap_or_else(|| MeteredReservation::new(self.limiter(), None));
-        Ok((Admitted::new(admission), reservation))
+        Ok((Admitted(admission), reservation))
     }
 
-    fn judge(
+    /// Takes a request on the way of the layer, to its end.
+    async fn ask(
         &self,
         request: &mut Parts,
-        key: Key,
-        costs: Costs,
-        result: &Result<Decision, Error>,
-    ) -> Result<Admitted, Rejected<B>> {
-        let answer = Arc::clone(&self.judge).judge(result.as_ref(), self.limit.clone(), key, costs, request);
-        answer.map(Admitted::new).map_err(Rejected::new)
+        start: impl FnOnce(Arc<dyn Judge<B>>, LimitRef, &mut Parts) -> Verdict<B>,
+    ) -> Result<Admission, Rejected<B>> {
+        let mut step = match start(Arc::clone(&self.judge), self.limit.clone(), request) {
+            Verdict::Admit(admission) => return Ok(admission),
+            Verdict::Reject(response) => return Err(Rejected::new(response)),
+            Verdict::Wait(step) => step,
+        };
+        loop {
+            match poll_fn(|cx| Arc::clone(&self.judge).poll(&mut step, request, cx)).await {
+                Verdict::Admit(admission) => return Ok(admission),
+                Verdict::Reject(response) => return Err(Rejected::new(response)),
+                Verdict::Wait(next) => step = next,
+            }
+        }
     }
 }
 
@@ -310,5 +334,97 @@ impl axum::response::IntoResponse for Rejected<axum::body::Body> {
 impl<B> fmt::Debug for Rejected<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// Charges further units for a request while the service handles it.
+///
+/// It joins a limiter with the key of the request. A layer with
+/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
+/// extensions of each request that it admits. Its checks wait, log and count as those of the layer
+/// do, and follow its shadow mode. tollgate-tonic uses it to charge each message of a stream.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Header, rejection::Empty};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+/// let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+///     .respond_with(Empty)
+///     .expose_request_limiter(None)
+///     .build();
+///
+/// // The layer charges one unit for the request. The service charges one more for each row.
+/// let service = layer.layer(service_fn(|request: Request<u64>| async move {
+///     let limiter = request.extensions().get::<RequestLimiter>().unwrap();
+///     let result = limiter.check(Cost::new(*request.body())).await;
+///     Ok::<_, std::convert::Infallible>(Response::new(limiter.admits(&result)))
+/// }));
+/// let request = |rows| Request::builder().header("x-api-key", "acme").body(rows).unwrap();
+/// assert!(service.clone().oneshot(request(80)).await.unwrap().into_body());
+/// assert!(!service.oneshot(request(80)).await.unwrap().into_body());
+/// assert_eq!(limiter.peek("acme").await.unwrap().state("rows").unwrap().remaining(), 18);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RequestLimiter {
+    charger: Arc<dyn Charger>,
+    limit: LimitRef,
+    key: Key,
+    labels: LabelIndex,
+    rpc: RpcName<Box<str>>,
+}
+
+impl RequestLimiter {
+    pub(crate) fn new(
+        charger: Arc<dyn Charger>,
+        limit: LimitRef,
+        key: Key,
+        labels: LabelIndex,
+        rpc: RpcName<Box<str>>,
+    ) -> Self {
+        Self { charger, limit, key, labels, rpc }
+    }
+
+    /// Returns the limiter that is checked.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        self.charger.limiter(&self.limit)
+    }
+
+    /// Returns the key of the request.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Charges `cost` more units, or none when they do not fit.
+    ///
+    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait). Pass the result to
+    /// [`admits`](Self::admits).
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Limiter::check_cost`].
+    pub fn check(&self, cost: Cost) -> CheckFuture {
+        self.charger.charge(&self.limit, &self.key, cost)
+    }
+
+    /// Returns whether the request may go on after a [`check`](Self::check).
+    ///
+    /// Logs and counts the result as the layer does. In [shadow mode](crate::RateLimitBuilder::shadow)
+    /// the request may always go on.
+    #[must_use = "a request that is not admitted must not go on"]
+    pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
+        self.charger.record(&self.limit, result, self.labels, &self.rpc.as_deref())
+    }
+}
+
+impl fmt::Debug for RequestLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimiter").field("limiter", self.limiter()).finish_non_exhaustive()
     }
 }

@@ -338,3 +338,11 @@ async fn a_cost_of_zero_passes_with_rate_limit_headers() {
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, Some(r#""two";r=0;t=30"#)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn costs_that_name_no_policy_are_a_wrong_set_up_also_when_the_store_answers_late() {
+    for limiter in both() {
+        let layer = RateLimitLayer::builder(limiter, Global).costs(|_| [("three", 1)]).charge_after(|_| true).build();
+        assert_eq!(statuses(&layer, 1).await, [StatusCode::INTERNAL_SERVER_ERROR]);
+    }
+}

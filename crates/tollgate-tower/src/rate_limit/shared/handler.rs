@@ -1,29 +1,66 @@
 //! The way of a request that a handler checks itself.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use http::{Response, request::Parts};
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Reservation, StoreFuture};
+use http::request::Parts;
+use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter};
 
-use super::Shared;
+use super::{Shared, reason_of, reason_of_denial};
 use crate::{
-    key::{KeyError, KeyExtractor},
+    key::KeyExtractor,
     metrics::LabelIndex,
     rate_limit::{
-        admission::{Admission, RequestContext, Verdict},
-        handler::Judge,
+        admission::{Asked, RequestContext, Step, Verdict},
+        handler::{Charger, Judge},
         limit::{CostOf, LimitRef},
         reservation::ReserveOptions,
     },
     rejection::Respond,
+    rpc::RpcName,
 };
 
-impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
+impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
+    fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter {
+        limit.get(&self.fixed).limiter
+    }
+
     fn limit(&self, limiter: Limiter) -> LimitRef {
         let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.gate.labels);
         LimitRef::LookedUp(limiter, profile)
     }
 
+    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture {
+        limit.get(&self.fixed).check(key, cost, self.options.wait)
+    }
+
+    fn record(
+        &self,
+        limit: &LimitRef,
+        result: &Result<Decision, Error>,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+    ) -> bool {
+        let reason = match result {
+            Ok(decision) => {
+                self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc);
+                if decision.is_allowed() {
+                    return true;
+                }
+                reason_of_denial(decision)
+            }
+            Err(error) => reason_of(error),
+        };
+        if !self.options.is_shadow {
+            self.record_rejection(reason, labels, rpc);
+        }
+        self.options.is_shadow
+    }
+}
+
+impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
     fn costs(&self, request: &Parts) -> Costs {
         match &self.options.cost {
             None => Cost::ONE.into(),
@@ -32,65 +69,40 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         }
     }
 
-    fn check(&self, limit: &LimitRef, key: &Key, costs: Costs) -> CheckFuture {
-        let limit = limit.get(&self.fixed);
-        if self.options.charges_after {
-            limit.look_or_check(key, costs, self.options.wait)
-        } else {
-            limit.check_costs(key, costs, self.options.wait)
-        }
+    fn check(self: Arc<Self>, limit: LimitRef, key: &Key, costs: Costs, request: &mut Parts) -> Verdict<B> {
+        self.check_costs(costs, limit, key, request)
     }
 
     fn reserve(
-        &self,
-        limit: &LimitRef,
+        self: Arc<Self>,
+        limit: LimitRef,
         key: &Key,
         estimate: Costs,
         options: ReserveOptions,
-    ) -> StoreFuture<Reservation> {
-        limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait)
+        request: &mut Parts,
+    ) -> Verdict<B> {
+        Self::reserve(&self, estimate, options, limit, key, request)
     }
 
-    fn judge_reservation(
-        self: Arc<Self>,
-        result: Result<Reservation, Error>,
-        limit: LimitRef,
-        key: Key,
-        request: &mut Parts,
-    ) -> Result<Admission, Response<B>> {
-        let labels = LabelIndex::of(request, &self.gate.labels);
-        let mut context =
-            RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs: None, is_reserved: true, labels };
-        into_answer(Self::judge_reservation(&self, result, &mut context, request))
+    fn poll(self: Arc<Self>, step: &mut Step, request: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<B>> {
+        Self::poll_step(&self, step, request, cx)
     }
 
     fn judge(
         self: Arc<Self>,
-        result: Result<&Decision, &Error>,
+        result: &Result<Decision, Error>,
         limit: LimitRef,
         key: Key,
-        costs: Costs,
         request: &mut Parts,
-    ) -> Result<Admission, Response<B>> {
-        let labels = LabelIndex::of(request, &self.gate.labels);
-        let costs = Some(Box::new(costs));
-        let mut context =
-            RequestContext { limit, key: Some(Box::new(key)), cost: Cost::ONE, costs, is_reserved: false, labels };
-        let verdict = match result {
-            Err(error) if error.kind() == ErrorKind::Config => {
-                self.judge_without_key(&KeyError::misconfigured(error.to_string()), request)
-            }
-            _ => Self::judge(&self, result, &mut context, request),
+    ) -> Verdict<B> {
+        let mut context = RequestContext {
+            limit,
+            key: Some(Box::new(key)),
+            cost: result.as_ref().map_or(Cost::ONE, Decision::cost),
+            costs: None,
+            asked: Asked::Each,
+            labels: LabelIndex::of(request, &self.gate.labels),
         };
-        into_answer(verdict)
-    }
-}
-
-/// Returns the verdict on a result, which is there.
-fn into_answer<B>(verdict: Verdict<B>) -> Result<Admission, Response<B>> {
-    match verdict {
-        Verdict::Admit(admission) => Ok(admission),
-        Verdict::Reject(response) => Err(response),
-        Verdict::Wait(_) => unreachable!("a result is never waited for"),
+        Self::judge(&self, result.as_ref(), &mut context, request)
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, ErrorKind, Key, Limited, Limiter, LimiterFuture};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limited, Limiter, LimiterFuture};
 
 use crate::{
     charge::{Charge, Charged, Due},
@@ -25,11 +25,11 @@ use crate::{
     metrics::{self, LabelIndex, LimitMetrics},
     outer_wait::OuterWait,
     rate_limit::{
-        admission::{Admission, Extras, RequestContext, Step, Verdict},
+        admission::{Admission, Asked, Extras, RequestContext, Step, Verdict},
+        handler::{Charger, RequestLimiter},
         joint::RequestDecider,
         limit::{CostOf, FixedLimit, LimitRef, Options, Profile, Profiles, RequestLimiterSource},
         limiters::{LimiterSource, LimiterTable, Lookup, Selector, Target},
-        request_limiter::{Charger, RequestLimiter},
     },
     rejection::{Reason, Rejection, Respond, add_headers},
     rpc::RpcName,
@@ -197,39 +197,6 @@ impl<K, R> Shared<K, R> {
     }
 }
 
-impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
-    fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter {
-        limit.get(&self.fixed).limiter
-    }
-
-    fn check(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture {
-        limit.get(&self.fixed).check(key, cost, self.options.wait)
-    }
-
-    fn record(
-        &self,
-        limit: &LimitRef,
-        result: &Result<Decision, Error>,
-        labels: LabelIndex,
-        rpc: &RpcName<&str>,
-    ) -> bool {
-        let reason = match result {
-            Ok(decision) => {
-                self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc);
-                if decision.is_allowed() {
-                    return true;
-                }
-                reason_of_denial(decision)
-            }
-            Err(error) => reason_of(error),
-        };
-        if !self.options.is_shadow {
-            self.record_rejection(reason, labels, rpc);
-        }
-        self.options.is_shadow
-    }
-}
-
 /// Returns why a denial rejects the request.
 #[inline]
 fn reason_of_denial(decision: &Decision) -> Reason<'_> {
@@ -335,7 +302,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             key: keeps_key.then(|| Box::new(key.clone())),
             cost,
             costs: None,
-            is_reserved: false,
+            asked: Asked::One,
             labels: LabelIndex::of(parts, &self.gate.labels),
         };
         let limit = context.limit.get(&self.fixed);
@@ -371,14 +338,11 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             key: Some(Box::new(key.clone())),
             cost: Cost::ONE,
             costs: due,
-            is_reserved: false,
+            asked: Asked::Each,
             labels,
         };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
-            Some(Err(error)) if error.kind() == ErrorKind::Config => {
-                self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts)
-            }
             Some(result) => self.judge(result, &mut context, parts),
         }
     }
@@ -426,13 +390,18 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, is_reserved, labels } =
-            context;
+        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, asked, labels } = context;
         let (limit, options) = (limit_ref.get(&self.fixed), &self.options);
         let decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                if matches!(error.kind(), ErrorKind::KeyLevels | ErrorKind::CrossSlot) {
+                let is_misconfigured = match error.kind() {
+                    ErrorKind::KeyLevels | ErrorKind::CrossSlot => true,
+                    ErrorKind::Config => asked != Asked::One,
+                    ErrorKind::Unsupported => asked == Asked::Estimate,
+                    _ => false,
+                };
+                if is_misconfigured {
                     return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
                 }
                 if options.is_shadow {
@@ -454,7 +423,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             let limiter = self.request_limiter(source, limit_ref, key, parts, labels);
             parts.extensions.insert(limiter);
         }
-        let is_charged = options.final_cost.is_some() && !is_reserved && decision.is_allowed();
+        let is_charged = options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
         let extras = (is_charged || decisions.is_some()).then(|| {
             let key = key.take().filter(|_| is_charged);
             self.extras(limit.limiter, decision, costs.take().map_or(Due::One(cost), Due::Each), key, decisions)

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Error, ErrorKind, Key, Reservation};
+use tollgate::{Cost, Costs, Error, Key, Reservation};
 
 use super::Shared;
 use crate::{
-    key::{KeyError, KeyExtractor},
+    key::KeyExtractor,
     metrics::LabelIndex,
     rate_limit::{
-        admission::{RequestContext, Step, Verdict},
+        admission::{Asked, RequestContext, Step, Verdict},
         limit::LimitRef,
         reservation::{MeteredReservation, ReserveOptions},
     },
@@ -39,7 +39,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             key: Some(Box::new(key.clone())),
             cost: Cost::ONE,
             costs: None,
-            is_reserved: true,
+            asked: Asked::Estimate,
             labels,
         };
         match reservation.into_ready() {
@@ -59,12 +59,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let mut verdict = match &result {
-            Err(error) if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported) => {
-                self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts)
-            }
-            _ => self.judge(result.as_ref().map(Reservation::decision), context, parts),
-        };
+        let mut verdict = self.judge(result.as_ref().map(Reservation::decision), context, parts);
         if let Verdict::Admit(admission) = &mut verdict {
             let reservation = MeteredReservation::new(context.limit.get(&self.fixed).limiter, result.ok());
             parts.extensions.insert(reservation.meter().clone());
