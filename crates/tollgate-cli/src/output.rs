@@ -21,7 +21,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Holds the output of a command and its exit status.
+/// The output of a command and its exit status.
 #[derive(Debug)]
 pub(crate) struct Report {
     output: String,

@@ -19,9 +19,9 @@ const SERVICE: &str = "ratelimit";
 ///
 /// A clone is cheap, and shares the state.
 #[derive(Clone)]
-pub struct Health(Arc<State>);
+pub struct Health(Arc<HealthInner>);
 
-struct State {
+struct HealthInner {
     /// The components that are healthy, a bit for each.
     healthy: AtomicU8,
     /// Locked while the state is reported to gRPC, so that an older state never replaces a newer one.
@@ -46,8 +46,10 @@ impl Health {
     /// Creates a state in which only [`Component::Running`] is healthy.
     pub async fn new() -> Self {
         let reporter = HealthReporter::new();
-        let health =
-            Self(Arc::new(State { healthy: AtomicU8::new(Component::Running as u8), reporter: Mutex::new(reporter) }));
+        let health = Self(Arc::new(HealthInner {
+            healthy: AtomicU8::new(Component::Running as u8),
+            reporter: Mutex::new(reporter),
+        }));
         health.set(Component::Running, true).await;
         health
     }

@@ -2,7 +2,7 @@
 //!
 //! Envoy, Istio and Gloo ask such a service whether a request passes. This one reads the same files, has the same
 //! metrics and gives the same answers, and adds every algorithm of Tollgate, exact waits, denied requests that cost
-//! nothing, and a stated answer while Redis is away. Use `tollgate-tower` or `tollgate-tonic` for limits inside of a
+//! nothing, and an answer of your choice while Redis is away. Use `tollgate-tower` or `tollgate-tonic` for limits inside of a
 //! Rust service.
 //!
 //! [`RateLimitService`] is the gRPC service, to be mounted in a server of your own. The program `tollgate-envoy` is a whole

@@ -83,7 +83,7 @@ impl RuleSetBuilder {
         compile(&self.options, [(None, format.read(text, &self.options.limits))])
     }
 
-    /// Parses several texts as one set. Each has a name, which mistakes are reported with.
+    /// Parses several texts as one set. A mistake is reported with the name of its text.
     ///
     /// Use it for rules that come from elsewhere than files, such as a database or a control plane.
     ///

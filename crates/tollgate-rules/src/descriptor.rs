@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 
 use crate::Unit;
 use entries::Entries;
-pub use entry::Entry;
+pub use entry::DescriptorEntry;
 
 /// Describes one aspect of a request by an ordered list of keys and values.
 ///
@@ -78,7 +78,7 @@ impl<'a> Descriptor<'a> {
 
     /// Appends an entry to a descriptor that is borrowed.
     pub fn push(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
-        self.entries.push(Entry::new(key.into(), value.into()));
+        self.entries.push(DescriptorEntry::new(key.into(), value.into()));
     }
 
     /// Replaces the limit of the rules.
@@ -107,7 +107,7 @@ impl<'a> Descriptor<'a> {
 
     /// Returns the entries, in order.
     #[must_use]
-    pub fn entries(&self) -> &[Entry<'a>] {
+    pub fn entries(&self) -> &[DescriptorEntry<'a>] {
         &self.entries
     }
 

@@ -58,13 +58,13 @@
 //! | `shadow_mode` | descriptor | requests over the limit pass and are counted |
 //! | `quota_mode` | descriptor | the limit denies only together with all other quotas of the request |
 //! | `share_threshold` | descriptor | all values that match the pattern share one counter |
-//! | `detailed_metric`, `value_to_metric` | descriptor | values of requests in [metrics](Match::metric_name) |
+//! | `detailed_metric`, `value_to_metric` | descriptor | adds values of requests to the names of [metrics](Match::metric_name) |
 //! | `metadata` | descriptor | any fields, returned for requests that pass |
 //! | `prefix_v6` + | descriptor | the bits of an IPv6 address that have one counter, 32 to 128 |
 //! | `on_outage` + | descriptor | `allow`, `fail` or `local`: the answer while the store is away |
 //! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
 //! | `unlimited` | limit | nothing is counted |
-//! | `name`, `replaces` | limit | limits with the names in `replaces` are not applied to a request beside this one |
+//! | `name`, `replaces` | limit | where this limit applies to a request, the limits named in `replaces` do not |
 //! | `quota` + | limit | an amount, a period and a burst, as in `100/10m burst 20`: see [`Quota`](tollgate::Quota) |
 //! | `window` + | limit | any period in place of `unit`, as in `10m` |
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
@@ -80,7 +80,7 @@
 //! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a counter that is asked
 //! for often, and spends them without a call to Redis. The terms are those of [`Lease`](tollgate::Lease), as in
 //! `lease: {generation: 2s, share: 16}`. Of several `limits`, all are leased, or none. A leased limit is not decided in
-//! one step with limits that are not. A limit that becomes leased begins with fresh counters.
+//! one step with limits that are not leased. A limit that becomes leased begins with fresh counters.
 //!
 //! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit,
 //! or else the path of the descriptor. A rule whose amount changes therefore continues its counters.
@@ -146,7 +146,7 @@ mod verdict;
 pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
 pub use builder::RuleSetBuilder;
 pub use compat::Compat;
-pub use descriptor::{Descriptor, Entry, LimitOverride};
+pub use descriptor::{Descriptor, DescriptorEntry, LimitOverride};
 pub use document::{Format, Limits};
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
 #[cfg(feature = "http")]
@@ -158,11 +158,12 @@ pub use metrics::Usage;
 #[cfg(feature = "watch")]
 pub use reload::ReloadGuard;
 pub use reload::{LoadCounts, Rules};
-pub use rule::{Limit, Metadata, Rule};
+pub use rule::{Limit, Rule, RuleMetadata};
 pub use rule_set::{RuleSet, level::MatchedBy};
 pub use unit::{Unit, UnknownUnit};
 pub use verdict::{
-    Code, CurrentLimit, GlobalModes, LimitHeaders, Outcome, Plan, Planned, RequestError, Status, Treatment, Verdict,
+    Code, CurrentLimit, DescriptorOutcome, GlobalModes, LimitHeaders, Plan, Planned, RequestError, Status, Treatment,
+    Verdict,
 };
 
 /// Compiles the examples of the README with the tests.

@@ -4,7 +4,7 @@ use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota};
 
 use crate::{Compat, LimitOverride, Unit, metrics::RuleSeries};
 
-/// Holds the limit of a descriptor and its options.
+/// One rule of a file: a limit and its options.
 ///
 /// [`RuleSet::find`](crate::RuleSet::find) returns it for a descriptor of a request.
 #[derive(Clone)]
@@ -16,14 +16,14 @@ pub struct Rule {
     pub(crate) is_quota: bool,
     pub(crate) has_detailed_metric: bool,
     pub(crate) on_outage: Option<Outage>,
-    pub(crate) metadata: Option<Metadata>,
+    pub(crate) metadata: Option<RuleMetadata>,
     pub(crate) metric: Box<str>,
     pub(crate) series: RuleSeries,
     pub(crate) origin: Option<Origin>,
 }
 
-/// The free fields of a descriptor, which are returned for requests that pass.
-pub type Metadata = serde_json::Map<String, serde_json::Value>;
+/// The field `metadata` of a rule: any fields, which are returned for requests that pass.
+pub type RuleMetadata = serde_json::Map<String, serde_json::Value>;
 
 /// Selects what a rule allows.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Rule {
         self.name.as_deref()
     }
 
-    /// Returns the names of the limits that are not applied to a request beside this one.
+    /// Returns the names of the limits that this one replaces where it applies to the same request.
     pub fn replaces(&self) -> impl ExactSizeIterator<Item = &str> {
         self.replaces.iter().map(AsRef::as_ref)
     }
@@ -177,7 +177,7 @@ impl Rule {
         self.is_shadow
     }
 
-    /// Returns whether the request passes while any other quota descriptor of it has units left.
+    /// Returns whether the rule is in quota mode: it denies a request only together with all other quotas of the request.
     #[must_use]
     pub fn is_quota(&self) -> bool {
         self.is_quota
@@ -191,7 +191,7 @@ impl Rule {
 
     /// Returns the metadata.
     #[must_use]
-    pub fn metadata(&self) -> Option<&Metadata> {
+    pub fn metadata(&self) -> Option<&RuleMetadata> {
         self.metadata.as_ref()
     }
 

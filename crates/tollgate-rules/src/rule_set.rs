@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 
 use crate::{Compat, Rule, rule::Origin, rule_set::level::Level, selector::Selector};
 
-/// Holds the checked rules of one or more domains.
+/// The checked rules of one or more domains.
 ///
 /// It is immutable. A load either returns a whole set, or every mistake that was found. [`Rules`](crate::Rules)
 /// replaces one set by another while requests run.

@@ -61,7 +61,7 @@ pub fn metric_labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Met
     })
 }
 
-/// Holds the indices of the labels of one service: one for each listed method, and one for all others.
+/// The indices of the labels of one service: one for each listed method, and one for all others.
 #[derive(Default)]
 struct ServiceLabels {
     methods: HashMap<String, usize>,

@@ -60,7 +60,7 @@ pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBui
 #[derive(Clone)]
 pub struct Limiter {
     /// Shared by all limiters that differ in their policies alone.
-    inner: Arc<Inner>,
+    inner: Arc<LimiterInner>,
     policies: PolicySet,
 }
 
@@ -394,7 +394,7 @@ impl Limiter {
         Arc::ptr_eq(&self.inner, &other.inner) && self.policies == other.policies
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<LimiterInner> {
         &self.inner
     }
 
@@ -422,7 +422,7 @@ impl fmt::Debug for Limiter {
 }
 
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
-pub(crate) struct Inner {
+pub(crate) struct LimiterInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) is_in_process: bool,
     keeps_deadline: bool,
@@ -431,7 +431,7 @@ pub(crate) struct Inner {
     wait_queues: WaitQueues,
 }
 
-impl Inner {
+impl LimiterInner {
     fn check(self: &Arc<Self>, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>, tag: &[u8]) -> CheckFuture {
         if tag.len() > TAG_BYTES {
             return self
@@ -559,7 +559,7 @@ impl Inner {
     }
 }
 
-impl Guard<Decision> for Inner {
+impl Guard<Decision> for LimiterInner {
     fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
         self.fallback.decided(decision, || answer.check());
     }

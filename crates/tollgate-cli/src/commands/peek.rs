@@ -7,7 +7,7 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, KeyOptions, RedisOptions, find, look_ahead},
+    redis::{KeyOptions, RedisOptions, StateEntry, find, look_ahead},
 };
 
 /// Shows what a key has spent, for each policy. Changes nothing.
@@ -38,7 +38,7 @@ pub(crate) struct Peek {
 
 #[derive(Serialize)]
 struct Peeked {
-    states: Vec<Entry>,
+    states: Vec<StateEntry>,
 }
 
 impl Peek {
@@ -62,9 +62,9 @@ impl Peek {
     }
 
     /// Returns a line for each state: when the cost fits.
-    fn waits(&self, states: &[Entry]) -> String {
+    fn waits(&self, states: &[StateEntry]) -> String {
         let Some(cost) = self.cost else { return String::new() };
-        let line = |state: &Entry| format!("{cost} units of {} fit {}\n", state.policy, state.fits_in());
+        let line = |state: &StateEntry| format!("{cost} units of {} fit {}\n", state.policy, state.fits_in());
         states.iter().map(line).collect()
     }
 }

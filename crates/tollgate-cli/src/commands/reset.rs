@@ -10,7 +10,7 @@ use super::states::run_async;
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, KeyOptions, RedisOptions, find},
+    redis::{KeyOptions, RedisOptions, StateEntry, find},
 };
 
 /// Makes a key fresh: removes its states, so that every policy has its whole burst again.
@@ -48,7 +48,7 @@ struct Removed {
     is_dry_run: bool,
     /// The longest time for which a process may still deny the key, in milliseconds from now.
     denied_ms: u64,
-    states: Vec<Entry>,
+    states: Vec<StateEntry>,
 }
 
 impl Reset {
@@ -70,7 +70,7 @@ impl Reset {
         let removed = Removed { is_dry_run: self.dry_run, denied_ms, states };
         Ok(Report::new(format, &removed, || {
             let word = if removed.is_dry_run { "would remove" } else { "removed" };
-            let line = |state: &Entry| format!("{word} {}, {} spent\n", state.redis_key, state.spent);
+            let line = |state: &StateEntry| format!("{word} {}, {} spent\n", state.redis_key, state.spent);
             match &removed.states[..] {
                 [] => "nothing is spent\n".to_owned(),
                 states => states.iter().map(line).collect::<String>() + &removed.note(),

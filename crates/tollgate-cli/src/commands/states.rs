@@ -1,13 +1,13 @@
 //! Shows the states in Redis as a table, for all commands that list them.
 
-use crate::{failure::Failure, output::Table, redis::Entry};
+use crate::{failure::Failure, output::Table, redis::StateEntry};
 
 /// Shows states in columns.
 pub(super) struct StateTable;
 
 impl StateTable {
     /// Returns the lines. The columns of the limit are shown when a limit is known.
-    pub(super) fn of(states: &[Entry]) -> String {
+    pub(super) fn of(states: &[StateEntry]) -> String {
         if states.iter().all(|state| state.limit.is_none()) {
             let mut table = Table::new([">spent", "fresh in", "key", "policy", "algorithm"]);
             for state in states {

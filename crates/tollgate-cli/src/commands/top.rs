@@ -16,7 +16,7 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
+    redis::{LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted},
     watch::{self, Collector, EndpointOptions, NameOptions, Names, Pace, Plain, Ranking, Screen},
 };
 
@@ -109,7 +109,7 @@ enum Order {
 struct Topped {
     #[serde(flatten)]
     scan: ScanReport,
-    states: Vec<Entry>,
+    states: Vec<StateEntry>,
 }
 
 impl Top {
@@ -216,16 +216,16 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Holds the first states in an order.
+/// The first states in an order.
 struct First {
-    states: Vec<Entry>,
+    states: Vec<StateEntry>,
     most: usize,
     by: Order,
 }
 
 impl Ranking for First {
-    fn add(&mut self, state: Entry) {
-        let is_before = |other: &Entry| self.compare(&state, other) != Ordering::Greater;
+    fn add(&mut self, state: StateEntry) {
+        let is_before = |other: &StateEntry| self.compare(&state, other) != Ordering::Greater;
         let at = self.states.iter().rposition(|other| !is_before(other)).map_or(0, |last| last + 1);
         // A scan may find a key twice.
         if at < self.most && !self.states.iter().any(|other| other.redis_key == state.redis_key) {
@@ -234,20 +234,20 @@ impl Ranking for First {
         }
     }
 
-    fn take(&mut self) -> Vec<Entry> {
+    fn take(&mut self) -> Vec<StateEntry> {
         mem::take(&mut self.states)
     }
 }
 
 impl First {
     /// Compares so that the most used state comes first.
-    fn compare(&self, a: &Entry, b: &Entry) -> Ordering {
+    fn compare(&self, a: &StateEntry, b: &StateEntry) -> Ordering {
         let by_spent = || b.spent.cmp(&a.spent).then_with(|| a.redis_key.cmp(&b.redis_key));
         match self.by {
             Order::Spent => by_spent(),
             // A state without a limit comes last.
             Order::Share => {
-                let share = |entry: &Entry| entry.share().unwrap_or(-1.0);
+                let share = |entry: &StateEntry| entry.share().unwrap_or(-1.0);
                 share(b).total_cmp(&share(a)).then_with(by_spent)
             }
         }

@@ -9,7 +9,7 @@ use super::states::{StateTable, run_async};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{Entry, LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, Wanted},
+    redis::{LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted},
 };
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
@@ -45,7 +45,7 @@ struct Limited {
     #[serde(flatten)]
     scan: ScanReport,
     limited: u64,
-    states: Vec<Entry>,
+    states: Vec<StateEntry>,
 }
 
 impl Who {
@@ -57,7 +57,7 @@ impl Who {
         let (mut states, mut limited) = (Vec::new(), 0);
         let scan = run_async(async {
             let mut server = self.redis.connect().await?;
-            let visit = |state: Entry| {
+            let visit = |state: StateEntry| {
                 if state.is_limited() {
                     limited += 1;
                     if states.len() < self.number as usize {

@@ -3,11 +3,11 @@
 use redis::Value;
 use tollgate::StoredState;
 
-use super::{entry::Entry, server::Server};
+use super::{entry::StateEntry, server::Server};
 use crate::failure::Failure;
 
 /// Sets the time after which `cost` units fit each state whose quota is known.
-pub(crate) async fn look_ahead(server: &mut Server, states: &mut [Entry], cost: u64) -> Result<(), Failure> {
+pub(crate) async fn look_ahead(server: &mut Server, states: &mut [StateEntry], cost: u64) -> Result<(), Failure> {
     for state in states {
         let Some(quota) = &state.known_quota else { continue };
         let (stored, now_us) = state.reading.stored();

@@ -9,7 +9,7 @@ use super::{reading::Reading, state_key::StateKey};
 
 /// Describes the state of a policy for a subject at one moment.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct StateEntry {
     pub(crate) subject: String,
     pub(crate) policy: String,
     pub(crate) algorithm: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) known_quota: Option<Quota>,
 }
 
-impl Entry {
+impl StateEntry {
     pub(super) fn new(
         key: &StateKey,
         prefix: &str,

@@ -24,7 +24,7 @@ pub(crate) struct LimitOptions {
     rules: RuleOptions,
 }
 
-/// Holds the quotas that are known.
+/// The quotas that are known.
 #[derive(Default)]
 pub(crate) struct Limits {
     set: Option<RuleSet>,

@@ -7,7 +7,7 @@ use tollgate::Key;
 use tollgate_rules::Descriptor;
 
 use super::{
-    entry::Entry,
+    entry::StateEntry,
     limits::{LimitOptions, Limits},
     scan::{Scan, ScanOptions, ScanReport, Wanted},
     server::Server,
@@ -34,7 +34,7 @@ pub(crate) struct KeyOptions {
 }
 
 /// Finds the states of the key.
-pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Vec<Entry>, Failure> {
+pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Vec<StateEntry>, Failure> {
     let limits = options.limits.load()?;
     let mut found = Vec::new();
     let keys = options.named(server.prefix(), &limits)?;

@@ -13,7 +13,7 @@ mod server;
 mod state_key;
 
 pub(crate) use ahead::look_ahead;
-pub(crate) use entry::Entry;
+pub(crate) use entry::StateEntry;
 pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};
 pub(crate) use reading::Reading;

@@ -2,7 +2,7 @@
 
 use tollgate::{Quota, StoredState};
 
-/// Holds what a scan has read of a state.
+/// A state, as a scan has read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     stored: StoredState,

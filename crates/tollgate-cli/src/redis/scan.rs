@@ -6,7 +6,7 @@ use serde::Serialize;
 use tollgate::{Quota, StoredState};
 
 use super::{
-    entry::Entry,
+    entry::StateEntry,
     limits::Limits,
     progress::ProgressOptions,
     reading::Reading,
@@ -67,7 +67,7 @@ impl<'a> Scan<'a> {
         &mut self,
         options: &ScanOptions,
         wanted: &Wanted,
-        mut visit: impl FnMut(Entry),
+        mut visit: impl FnMut(StateEntry),
     ) -> Result<ScanReport, Failure> {
         let mut report = ScanReport::default();
         let total: u64 = self.server.command(&redis::cmd("DBSIZE")).await?;
@@ -107,7 +107,7 @@ impl<'a> Scan<'a> {
         &mut self,
         keys: Vec<StateKey>,
         report: &mut ScanReport,
-        visit: &mut impl FnMut(Entry),
+        visit: &mut impl FnMut(StateEntry),
     ) -> Result<(), Failure> {
         if keys.is_empty() {
             return Ok(());
@@ -146,7 +146,7 @@ impl<'a> Scan<'a> {
             report.states += 1;
             report.without_limit += u64::from(quota.is_none());
             let reading = Reading::new(stored, spent, now_us);
-            visit(Entry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms, reading));
+            visit(StateEntry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms, reading));
         }
         Ok(())
     }

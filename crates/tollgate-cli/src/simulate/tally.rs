@@ -34,7 +34,7 @@ pub(super) struct RuleName {
     pub(super) policies: Option<PolicySet>,
 }
 
-/// Holds the requests of a rule: their times and their keys.
+/// The requests of a rule: their times and their keys.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     pub(super) all: Vec<Event>,

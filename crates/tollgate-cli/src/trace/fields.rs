@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// Holds the fields of a request by name.
+/// The fields of a request by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(BTreeMap<String, String>);
 

@@ -14,7 +14,7 @@ pub(super) struct Lines<R> {
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum TraceLine<'a> {
     /// Its bytes, without the end of the line.
     Whole(&'a [u8]),
     /// It is longer than [`MAX_BYTES`].
@@ -32,7 +32,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Reads the next line, and returns `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.line.clear();
         let (mut is_too_long, mut has_begun) = (false, false);
         loop {
@@ -62,12 +62,12 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         if is_too_long {
-            return Ok(Some(Line::TooLong));
+            return Ok(Some(TraceLine::TooLong));
         }
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         // A mark at the start of a text file.
         let line = if self.number == 1 { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
-        Ok(Some(Line::Whole(line)))
+        Ok(Some(TraceLine::Whole(line)))
     }
 }
 
@@ -79,11 +79,11 @@ mod tests {
     fn a_line_that_is_too_long_is_dropped_in_bounded_memory() {
         let text = format!("one\r\n{}\n\nlast", "x".repeat(10 << 20));
         let mut lines = Lines::new(io::BufReader::new(text.as_bytes()));
-        assert_eq!(lines.next().unwrap(), Some(Line::Whole(b"one")));
-        assert_eq!(lines.next().unwrap(), Some(Line::TooLong));
+        assert_eq!(lines.next().unwrap(), Some(TraceLine::Whole(b"one")));
+        assert_eq!(lines.next().unwrap(), Some(TraceLine::TooLong));
         assert!(lines.line.capacity() <= 2 * MAX_BYTES);
-        assert_eq!(lines.next().unwrap(), Some(Line::Whole(b"")));
-        assert_eq!(lines.next().unwrap(), Some(Line::Whole(b"last")));
+        assert_eq!(lines.next().unwrap(), Some(TraceLine::Whole(b"")));
+        assert_eq!(lines.next().unwrap(), Some(TraceLine::Whole(b"last")));
         assert_eq!((lines.number(), lines.next().unwrap()), (4, None));
     }
 }

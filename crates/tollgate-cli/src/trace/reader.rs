@@ -11,7 +11,7 @@ use super::{
     common, csv,
     fields::{Alias, Fields, is_time},
     json,
-    lines::{Line, Lines, MAX_BYTES},
+    lines::{Lines, MAX_BYTES, TraceLine},
     time,
 };
 
@@ -31,7 +31,7 @@ pub(crate) enum TraceFormat {
     Csv,
 }
 
-/// Holds one request of a trace.
+/// One request of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// The time in microseconds since the Unix epoch.
@@ -78,9 +78,9 @@ impl<R: BufRead> Trace<R> {
             let Self { lines, format, columns, aliases, .. } = self;
             let Some(line) = lines.next()? else { return Ok(None) };
             let parsed = match line {
-                Line::TooLong => Err(format!("longer than {MAX_BYTES} bytes")),
-                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-                Line::Whole(line) => {
+                TraceLine::TooLong => Err(format!("longer than {MAX_BYTES} bytes")),
+                TraceLine::Whole(line) if line.trim_ascii().is_empty() => continue,
+                TraceLine::Whole(line) => {
                     if *format == TraceFormat::Auto {
                         *format = detect(line, aliases)?;
                     }

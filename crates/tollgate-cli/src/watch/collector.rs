@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    redis::{Entry, Limits, RedisOptions, Scan, ScanOptions, Server, Wanted},
+    redis::{Limits, RedisOptions, Scan, ScanOptions, Server, StateEntry, Wanted},
 };
 
 /// The greatest number of keys that are compared from one scan to the next. A state takes about 100 bytes.
@@ -27,10 +27,10 @@ const MOST_COMPARED: usize = 200_000;
 /// Selects the keys that are shown.
 pub(crate) trait Ranking {
     /// Adds a state of a scan.
-    fn add(&mut self, state: Entry);
+    fn add(&mut self, state: StateEntry);
 
     /// Returns the first states, and begins again.
-    fn take(&mut self) -> Vec<Entry>;
+    fn take(&mut self) -> Vec<StateEntry>;
 }
 
 /// Reads snapshots of a prefix.
@@ -169,7 +169,7 @@ impl<R: Ranking> RedisScan<'_, R> {
         let round_trip = begun.elapsed();
         let mut uses = self.tracker.begin(now_us);
         let mut scan = Scan::new(server, self.limits);
-        let visit = |state: Entry| {
+        let visit = |state: StateEntry| {
             uses.add(&state);
             self.ranking.add(state);
         };

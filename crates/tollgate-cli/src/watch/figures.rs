@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::exposition::Series;
 
-/// Holds the series of all endpoints.
+/// The series of all endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     /// The last values.

@@ -6,7 +6,7 @@ use clap::Args;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::{failure::Failure, redis::Entry};
+use crate::{failure::Failure, redis::StateEntry};
 
 /// The options for names of keys.
 #[derive(Args, Debug)]
@@ -50,7 +50,7 @@ impl NameOptions {
 
 impl Names {
     /// Sets the name of the key of a state.
-    pub(crate) fn apply(&self, entry: &mut Entry) {
+    pub(crate) fn apply(&self, entry: &mut StateEntry) {
         if let Some(name) = self.digest(&entry.subject) {
             entry.rename(name);
         }

@@ -51,7 +51,7 @@ fn text(snapshot: &Snapshot) -> String {
     let time = snapshot.time.as_deref().unwrap_or_default();
     let prefix = snapshot.prefix.as_ref().map(|prefix| format!(" prefix {prefix}")).unwrap_or_default();
     let mut text = format!("{time}{prefix}\n");
-    let mut add = |line: sections::Line| {
+    let mut add = |line: sections::StatusLine| {
         text.push_str(&line.text);
         text.push('\n');
     };

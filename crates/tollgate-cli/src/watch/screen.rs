@@ -10,7 +10,7 @@ use ratatui::{
 };
 
 use super::{
-    sections::{self, Line, Section},
+    sections::{self, Section, StatusLine},
     session::View,
     snapshot::Snapshot,
 };
@@ -87,7 +87,7 @@ fn body(snapshot: &Snapshot, width: usize, height: usize) -> Vec<TextLine<'stati
     lines
 }
 
-fn styled(line: &Line, width: usize) -> TextLine<'static> {
+fn styled(line: &StatusLine, width: usize) -> TextLine<'static> {
     let text = TextLine::from(sections::cut(&line.text, width));
     if line.is_bad { text.red().bold() } else { text }
 }

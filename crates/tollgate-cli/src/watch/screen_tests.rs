@@ -2,7 +2,7 @@ use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
 use crate::{
-    redis::{Entry, ScanReport},
+    redis::{ScanReport, StateEntry},
     watch::snapshot::{DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, Source, StoreFigures},
 };
 
@@ -59,8 +59,8 @@ fn snapshot() -> Snapshot {
             replicas: 2,
         }],
         states: vec![
-            Entry::of_window("acme", "api", 10, Some(10)),
-            Entry::of_window("192.0.2.7", "exports-of-the-night", 3, Some(10)),
+            StateEntry::of_window("acme", "api", 10, Some(10)),
+            StateEntry::of_window("192.0.2.7", "exports-of-the-night", 3, Some(10)),
         ],
         denied_keys: vec![DeniedKey { name: "0123456789abcdef0123456789abcdef".to_owned(), denials: 7 }],
     }

@@ -4,7 +4,7 @@ use super::snapshot::{Snapshot, Source};
 
 /// A line of text. A bad one reports something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct StatusLine {
     pub(super) text: String,
     pub(super) is_bad: bool,
 }
@@ -33,14 +33,14 @@ struct Row {
 /// The fewest signs of a column that is cut.
 const LEAST_WIDTH: usize = 6;
 
-impl Line {
+impl StatusLine {
     fn good(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_bad: false }
     }
 }
 
 /// Returns the lines about the sources and the outages.
-pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
+pub(super) fn status(snapshot: &Snapshot) -> Vec<StatusLine> {
     let redis = snapshot.scan.as_ref().map(|scan| {
         let mut text = format!(
             "up, {}, {}, scanned in {}",
@@ -55,7 +55,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
     });
     let mut lines = vec![match &snapshot.redis {
         Some(server) => source("redis", server, redis),
-        None => Line::good("redis  not read: --redis adds units, keys and their use"),
+        None => StatusLine::good("redis  not read: --redis adds units, keys and their use"),
     }];
     lines.extend(snapshot.endpoints.iter().map(|endpoint| source("page", endpoint, Some("up".to_owned()))));
     for store in &snapshot.stores {
@@ -65,7 +65,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
             "store {}  {} of {} servers connected, {} breakers open, {} queued, {} replicas{round_trip}",
             store.store, store.connected, store.servers, store.breakers_open, store.queued, store.replicas
         );
-        lines.push(Line { text, is_bad });
+        lines.push(StatusLine { text, is_bad });
     }
     let in_outage: Vec<_> = snapshot.limiters.iter().filter(|limiter| limiter.processes_in_outage > Some(0)).collect();
     if !in_outage.is_empty() {
@@ -74,22 +74,22 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
             _ => limiter.limiter.clone(),
         };
         let names: Vec<_> = in_outage.iter().map(name).collect();
-        lines.push(Line { text: format!("outage  {}", names.join(", ")), is_bad: true });
+        lines.push(StatusLine { text: format!("outage  {}", names.join(", ")), is_bad: true });
     } else if snapshot.limiters.iter().any(|limiter| limiter.processes_in_outage.is_some()) {
-        lines.push(Line::good("outage  none"));
+        lines.push(StatusLine::good("outage  none"));
     }
     lines
 }
 
-fn source(kind: &str, source: &Source, up: Option<String>) -> Line {
+fn source(kind: &str, source: &Source, up: Option<String>) -> StatusLine {
     match (&source.failure, up) {
-        (None, Some(up)) => Line::good(format!("{kind} {}  {up}", source.address)),
+        (None, Some(up)) => StatusLine::good(format!("{kind} {}  {up}", source.address)),
         (failure, _) => {
             // The message names the address, which stands before it.
             let reason = failure.as_deref().unwrap_or("not read yet");
             let reason = reason.rsplit_once(&format!("{}: ", source.address)).map_or(reason, |(_, reason)| reason);
             let away = source.away_seconds.unwrap_or(0);
-            Line { text: format!("{kind} {}  away for {away} s: {reason}", source.address), is_bad: true }
+            StatusLine { text: format!("{kind} {}  away for {away} s: {reason}", source.address), is_bad: true }
         }
     }
 }
@@ -213,7 +213,7 @@ impl Section {
     }
 
     /// Returns the names of the columns and up to `most` rows. No line is longer than `width`.
-    pub(super) fn lines(&self, width: usize, most: usize) -> Vec<Line> {
+    pub(super) fn lines(&self, width: usize, most: usize) -> Vec<StatusLine> {
         let rows = &self.rows[..most.min(self.rows.len())];
         let width_of = |at: usize| {
             let cells = rows.iter().map(|row| row.cells[at].chars().count());
@@ -245,8 +245,8 @@ impl Section {
                 .collect();
             cut(cells.join("  ").trim_end(), width)
         };
-        let names = Line::good(line(&|at| self.columns[at].name.to_owned()));
-        let rows = rows.iter().map(|row| Line { text: line(&|at| row.cells[at].clone()), is_bad: row.is_bad });
+        let names = StatusLine::good(line(&|at| self.columns[at].name.to_owned()));
+        let rows = rows.iter().map(|row| StatusLine { text: line(&|at| row.cells[at].clone()), is_bad: row.is_bad });
         std::iter::once(names).chain(rows).collect()
     }
 }

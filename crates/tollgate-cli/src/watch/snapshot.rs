@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::redis::{Entry, ScanReport};
+use crate::redis::{ScanReport, StateEntry};
 
 /// Describes a prefix at one moment. `None` is a figure that is not known yet, or that no source gives.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Snapshot {
     pub(crate) prefix: Option<String>,
     /// The server. `None` when none is named.
     pub(crate) redis: Option<Source>,
-    /// Holds the findings of the scan. `None` when the server is away, or none is named.
+    /// The findings of the scan. `None` when the server is away, or none is named.
     pub(crate) scan: Option<ScanFigures>,
     pub(crate) endpoints: Vec<Source>,
     pub(crate) policies: Vec<PolicyFigures>,
@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
     pub(crate) rules: Vec<RuleFigures>,
     pub(crate) stores: Vec<StoreFigures>,
     /// The keys with the most use.
-    pub(crate) states: Vec<Entry>,
+    pub(crate) states: Vec<StateEntry>,
     pub(crate) denied_keys: Vec<DeniedKey>,
 }
 

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use crate::redis::{Entry, Reading};
+use crate::redis::{Reading, StateEntry};
 
 /// Compares the states of a scan with those of the scan before.
 ///
@@ -14,7 +14,7 @@ use crate::redis::{Entry, Reading};
 #[derive(Debug)]
 pub(super) struct Tracker {
     /// The states of the last scan by the hash of their Redis keys.
-    states: HashMap<u64, State>,
+    states: HashMap<u64, TrackedState>,
     policies: BTreeMap<(String, &'static str), u32>,
     /// The part: one key of 2 to the power of this number.
     halvings: u32,
@@ -27,7 +27,7 @@ pub(super) struct Tracker {
 }
 
 #[derive(Debug)]
-struct State {
+struct TrackedState {
     reading: Reading,
     policy: u32,
     /// The units that were spent since the scan before.
@@ -48,7 +48,7 @@ pub(super) struct PolicyUse {
 #[derive(Debug)]
 pub(super) struct ScanUse<'a> {
     tracker: &'a mut Tracker,
-    states: HashMap<u64, State>,
+    states: HashMap<u64, TrackedState>,
     uses: Vec<PolicyUse>,
     now_us: u64,
 }
@@ -95,7 +95,7 @@ impl Tracker {
 
 impl ScanUse<'_> {
     /// Adds a state. A scan may find a state twice, which is then counted twice among the keys.
-    pub(super) fn add(&mut self, entry: &Entry) {
+    pub(super) fn add(&mut self, entry: &StateEntry) {
         let next = u32::try_from(self.tracker.policies.len()).unwrap_or(u32::MAX);
         let policy = *self.tracker.policies.entry((entry.policy.clone(), entry.algorithm)).or_insert(next);
         let at = policy as usize;
@@ -112,7 +112,7 @@ impl ScanUse<'_> {
         }
         let before = self.tracker.states.get(&hash).map(|state| &state.reading);
         let spent = entry.reading.spent_since(before, entry.known_quota.as_ref());
-        self.states.insert(hash, State { reading: entry.reading.clone(), policy, spent });
+        self.states.insert(hash, TrackedState { reading: entry.reading.clone(), policy, spent });
         while self.states.len() > self.tracker.most && self.tracker.halvings < 63 {
             self.tracker.halvings += 1;
             let tracker = &*self.tracker;
@@ -149,7 +149,7 @@ mod tests {
     fn scan(tracker: &mut Tracker, at: u64, keys: &[(&str, u64)]) -> BTreeMap<(String, &'static str), PolicyUse> {
         let mut scan = tracker.begin(at * SECOND);
         for (key, count) in keys {
-            scan.add(&Entry::of_window(key, "api", *count, Some(10)));
+            scan.add(&StateEntry::of_window(key, "api", *count, Some(10)));
         }
         scan.end()
     }

@@ -39,10 +39,10 @@ use super::{histogram::Histogram, names::Names};
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricsInner>);
 
 #[derive(Default)]
-struct Inner {
+struct MetricsInner {
     rules: Names<RuleCounters>,
     unknown_domains: AtomicU64,
     service_errors: AtomicU64,

@@ -5,7 +5,7 @@ use tollgate_rules::RuleLimiter;
 use super::{
     LimitHeaderNames,
     headers::Headers,
-    rate_limit::{RateLimitService, Shared},
+    rate_limit::{RateLimitService, ServiceInner},
 };
 use crate::Metrics;
 
@@ -93,7 +93,7 @@ impl RateLimitServiceBuilder {
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> RateLimitService {
-        RateLimitService(Arc::new(Shared {
+        RateLimitService(Arc::new(ServiceInner {
             limiter: self.limiter,
             metrics: self.metrics,
             headers: self.headers,

@@ -55,9 +55,9 @@ use crate::{
 ///
 /// A clone is cheap, and shares everything.
 #[derive(Clone)]
-pub struct RateLimitService(pub(super) Arc<Shared>);
+pub struct RateLimitService(pub(super) Arc<ServiceInner>);
 
-pub(super) struct Shared {
+pub(super) struct ServiceInner {
     pub(super) limiter: RuleLimiter,
     pub(super) metrics: Metrics,
     pub(super) headers: Headers,

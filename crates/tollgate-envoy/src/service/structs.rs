@@ -2,10 +2,10 @@
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::Value as Json;
-use tollgate_rules::Metadata;
+use tollgate_rules::RuleMetadata;
 
 /// Returns the message with these fields.
-pub(super) fn message(metadata: &Metadata) -> Struct {
+pub(super) fn message(metadata: &RuleMetadata) -> Struct {
     Struct { fields: metadata.iter().map(|(name, value)| (name.clone(), of_value(value))).collect() }
 }
 

@@ -317,7 +317,7 @@ impl HeaderMatch {
         self
     }
 
-    /// Matches when it did not match before.
+    /// Inverts the test.
     #[must_use]
     pub fn invert(mut self) -> Self {
         self.is_inverted = !self.is_inverted;

@@ -41,7 +41,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Makes no descriptors.
+    /// Creates an empty list, which makes no descriptors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

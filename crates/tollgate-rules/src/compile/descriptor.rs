@@ -7,7 +7,7 @@ use super::{
     errors::Trail,
 };
 use crate::{
-    Metadata, RuleErrorKind,
+    RuleErrorKind, RuleMetadata,
     document::{Field, Node, Value},
     error::Position,
     pattern::Pattern,
@@ -28,7 +28,7 @@ pub(super) struct Fields<'n> {
     pub(super) has_detailed_metric: bool,
     pub(super) value_to_metric: bool,
     pub(super) share_threshold: Option<Position>,
-    pub(super) metadata: Option<Metadata>,
+    pub(super) metadata: Option<RuleMetadata>,
     pub(super) prefix_v6: Option<(u8, Position)>,
     pub(super) on_outage: Option<Outage>,
 }

@@ -4,13 +4,13 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::{compiler::Compiler, errors::Trail};
 use crate::{
-    Metadata,
+    RuleMetadata,
     document::{Node, Scalar, Value},
 };
 
 impl Compiler {
     /// Reads a mapping of any fields.
-    pub(super) fn metadata(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Metadata> {
+    pub(super) fn metadata(&mut self, node: &Node, trail: &Trail<'_>) -> Option<RuleMetadata> {
         if node.is_null() {
             return None;
         }

@@ -2,22 +2,22 @@
 
 use std::ops::Deref;
 
-use crate::descriptor::entry::Entry;
+use crate::descriptor::entry::DescriptorEntry;
 
-/// Holds entries, up to four without an allocation.
+/// Entries, up to four without an allocation.
 ///
 /// It is no `SmallVec`, which is invariant in the type of its items: a descriptor with borrowed texts then has to live
 /// exactly as long as they do.
 #[derive(Clone)]
 pub(crate) enum Entries<'a> {
-    Inline([Entry<'a>; IN_PLACE], usize),
-    Heap(Vec<Entry<'a>>),
+    Inline([DescriptorEntry<'a>; IN_PLACE], usize),
+    Heap(Vec<DescriptorEntry<'a>>),
 }
 
 const IN_PLACE: usize = 4;
 
 impl<'a> Entries<'a> {
-    pub(crate) fn push(&mut self, entry: Entry<'a>) {
+    pub(crate) fn push(&mut self, entry: DescriptorEntry<'a>) {
         match self {
             Self::Inline(entries, len) if *len < IN_PLACE => {
                 entries[*len] = entry;
@@ -38,9 +38,9 @@ impl Default for Entries<'_> {
 }
 
 impl<'a> Deref for Entries<'a> {
-    type Target = [Entry<'a>];
+    type Target = [DescriptorEntry<'a>];
 
-    fn deref(&self) -> &[Entry<'a>] {
+    fn deref(&self) -> &[DescriptorEntry<'a>] {
         match self {
             Self::Inline(entries, len) => &entries[..*len],
             Self::Heap(entries) => entries,

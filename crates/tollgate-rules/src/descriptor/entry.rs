@@ -1,19 +1,19 @@
 use std::{borrow::Cow, fmt};
 
-/// Holds one key and its value in a [`Descriptor`](crate::Descriptor).
+/// One key and its value in a [`Descriptor`](crate::Descriptor).
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct DescriptorEntry<'a> {
     key: Cow<'a, str>,
     value: Cow<'a, str>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> DescriptorEntry<'a> {
     pub(crate) fn new(key: Cow<'a, str>, value: Cow<'a, str>) -> Self {
         Self { key, value }
     }
 
-    pub(crate) fn into_owned(self) -> Entry<'static> {
-        Entry::new(self.key.into_owned().into(), self.value.into_owned().into())
+    pub(crate) fn into_owned(self) -> DescriptorEntry<'static> {
+        DescriptorEntry::new(self.key.into_owned().into(), self.value.into_owned().into())
     }
 
     /// Returns the key.
@@ -29,7 +29,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl fmt::Debug for Entry<'_> {
+impl fmt::Debug for DescriptorEntry<'_> {
     /// Writes the key alone: the value may identify a client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=..", self.key)

@@ -4,7 +4,7 @@ use tollgate::{DeniedKeys, Limiter, Outage, Policy, Quota, Store};
 
 use super::{
     exceeded::Exceeded,
-    rule_limiter::{RuleLimiter, Shared},
+    rule_limiter::{RuleLimiter, RuleLimiterInner},
     steps::Steps,
 };
 use crate::{GlobalModes, Rules};
@@ -104,7 +104,7 @@ impl RuleLimiterBuilder {
             _ => Outage::default(),
         };
         let exceeded = Exceeded::new(Arc::clone(&self.store), &self.name, self.deadline);
-        RuleLimiter(Arc::new(Shared {
+        RuleLimiter(Arc::new(RuleLimiterInner {
             open: other(Outage::Open),
             closed: other(Outage::Closed),
             local: other(local),

@@ -4,7 +4,7 @@ use tollgate::{Decision, Error, PolicyState};
 
 use crate::{Code, RequestError, Verdict};
 
-/// Holds the outcome of a check of [`RuleLimiter`](crate::RuleLimiter).
+/// The outcome of a check of [`RuleLimiter`](crate::RuleLimiter).
 #[derive(Clone, Debug)]
 #[must_use = "a decision that is ignored limits nothing"]
 pub struct RuleDecision {

@@ -8,7 +8,7 @@ use super::{
     settle::settle,
     steps::{Charge, Steps, charge, refund},
 };
-use crate::{Code, Descriptor, GlobalModes, Outcome, Plan, Rule, Rules, Verdict};
+use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules, Verdict};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -60,9 +60,9 @@ use crate::{Code, Descriptor, GlobalModes, Outcome, Plan, Rule, Rules, Verdict};
 ///
 /// A clone is cheap, and shares the rules and the store.
 #[derive(Clone)]
-pub struct RuleLimiter(pub(super) Arc<Shared>);
+pub struct RuleLimiter(pub(super) Arc<RuleLimiterInner>);
 
-pub(super) struct Shared {
+pub(super) struct RuleLimiterInner {
     pub(super) rules: Rules,
     pub(super) modes: GlobalModes,
     pub(super) denied_keys: Option<DeniedKeys>,
@@ -156,7 +156,7 @@ impl RuleLimiter {
     }
 
     /// Counts the units of each rule, and the keys that are over a limit.
-    fn record(&self, plan: &Plan<'_>, outcomes: &[Option<Outcome>], verdict: &Verdict) {
+    fn record(&self, plan: &Plan<'_>, outcomes: &[Option<DescriptorOutcome>], verdict: &Verdict) {
         for ((planned, outcome), status) in plan.iter().zip(outcomes).zip(verdict.statuses()) {
             let Some(found) = planned.charged() else { continue };
             self.0.rules.record(found, status.usage());

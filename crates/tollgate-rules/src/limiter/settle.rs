@@ -9,11 +9,15 @@ use super::{
     exceeded::Exceeded,
     steps::{Charge, now},
 };
-use crate::{Compat, Match, Outcome, Plan, Planned, rule::Limit};
+use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 
 /// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a check of 0 units is denied
 /// only when more than the limit was asked for before.
-pub(super) async fn settle(plan: &Plan<'_>, charges: &[Option<Charge>], exceeded: &Exceeded) -> Vec<Option<Outcome>> {
+pub(super) async fn settle(
+    plan: &Plan<'_>,
+    charges: &[Option<Charge>],
+    exceeded: &Exceeded,
+) -> Vec<Option<DescriptorOutcome>> {
     let descriptors = plan.iter().zip(charges).map(|(planned, charge)| (planned, charge.as_ref()));
     if plan.compat().is_envoy() {
         return settle_as_envoy(&descriptors.collect::<Vec<_>>(), exceeded).await;
@@ -25,7 +29,7 @@ pub(super) async fn settle(plan: &Plan<'_>, charges: &[Option<Charge>], exceeded
 /// One descriptor of a request, and its charge.
 type Settled<'p> = (&'p Planned<'p>, Option<&'p Charge>);
 
-async fn settle_as_envoy(all: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<Outcome>> {
+async fn settle_as_envoy(all: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<DescriptorOutcome>> {
     // A descriptor that was denied has raised the counter before the request names it again.
     let mut again: Vec<Vec<(usize, Settled<'_>)>> = all.iter().map(|_| Vec::new()).collect();
     let mut is_again = vec![false; all.len()];
@@ -64,10 +68,10 @@ async fn raise(
     (planned, charge): Settled<'_>,
     again: &[(usize, Settled<'_>)],
     exceeded: &Exceeded,
-) -> Vec<(usize, Option<Outcome>)> {
+) -> Vec<(usize, Option<DescriptorOutcome>)> {
     let (Some(found), Some((limit, period))) = (planned.charged(), amount(planned)) else { return Vec::new() };
     let hits = planned.hits();
-    let one = |outcome: Option<Outcome>| vec![(at, outcome)];
+    let one = |outcome: Option<DescriptorOutcome>| vec![(at, outcome)];
     let Some(charge) = charge else {
         let outcome = blocked(found, hits);
         if hits > 0 {
@@ -96,7 +100,7 @@ async fn raise(
     let all = std::iter::once((at, hits)).chain(again.iter().map(|(at, (planned, _))| (*at, planned.hits())));
     let outcomes = all.map(|(at, hits)| {
         after = after.saturating_add(hits);
-        (at, Some(Outcome::from_count(limit, period, after, hits, now(), Compat::Envoy)))
+        (at, Some(DescriptorOutcome::from_count(limit, period, after, hits, now(), Compat::Envoy)))
     });
     outcomes.collect()
 }
@@ -125,9 +129,9 @@ async fn spend(charge: &Charge, left: u64) {
 }
 
 /// Returns the outcome of a rule that denies every request.
-fn blocked(found: &Match<'_>, hits: u64) -> Option<Outcome> {
+fn blocked(found: &Match<'_>, hits: u64) -> Option<DescriptorOutcome> {
     match found.rule().limit() {
-        Limit::Blocked { period } => Some(Outcome::blocked(*period, hits, now())),
+        Limit::Blocked { period } => Some(DescriptorOutcome::blocked(*period, hits, now())),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
 use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet};
 
-use crate::{Compat, GlobalModes, Outcome, Plan, Planned, Rule};
+use crate::{Compat, DescriptorOutcome, GlobalModes, Plan, Planned, Rule};
 
 /// The most branches of a key, and so the most descriptors of a step.
 const MAX_BRANCHES: usize = 4;
@@ -217,10 +217,10 @@ impl Pending<'_, '_> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
         let (outcome, decision) = match limiter.check_key(&self.key, Cost::new(hits)).await {
-            Ok(decision) => (Outcome::from_decision(&decision, self.compat), Ok(decision)),
+            Ok(decision) => (DescriptorOutcome::from_decision(&decision, self.compat), Ok(decision)),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
-                (Outcome::blocked(period, hits, now()), Err(error))
+                (DescriptorOutcome::blocked(period, hits, now()), Err(error))
             }
             Err(error) => return Err(error),
         };
@@ -234,8 +234,11 @@ impl Pending<'_, '_> {
         // Every descriptor has policies, so the decision has a part for it.
         let part = decision.branch(branch).unwrap_or_else(|| decision.clone());
         let is_uncharged = decision.is_denied() && part.is_allowed() && hits > 0;
-        let outcome =
-            if is_uncharged { Outcome::uncharged(&part, hits) } else { Outcome::from_decision(&part, self.compat) };
+        let outcome = if is_uncharged {
+            DescriptorOutcome::uncharged(&part, hits)
+        } else {
+            DescriptorOutcome::from_decision(&part, self.compat)
+        };
         Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
     }
 }
@@ -244,7 +247,7 @@ impl Pending<'_, '_> {
 pub(super) struct Charge {
     pub(super) limiter: Limiter,
     pub(super) key: Key,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: DescriptorOutcome,
     /// The error says that the units never fit.
     pub(super) decision: Result<Decision, Error>,
     /// The rule is in shadow mode.

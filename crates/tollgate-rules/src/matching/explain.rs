@@ -57,13 +57,13 @@ pub struct Attempt {
     by: MatchedBy,
     pattern: Option<String>,
     place: Option<String>,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
 }
 
 /// The reason why a candidate was selected or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// No rule of the level has this key and value.
     NoRule,
     /// The pattern does not match the value.
@@ -129,7 +129,7 @@ impl Attempt {
 
     /// Returns what became of the candidate.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> AttemptOutcome {
         self.outcome
     }
 }
@@ -180,16 +180,16 @@ impl RuleSet {
         let node = |id: u32| &self.nodes[id as usize];
         let selector = |id: u32| &self.selectors[id as usize];
         let outcome = |id: u32, by: MatchedBy, is_match: bool| match selected {
-            Some(step) if step.node == id && step.by == by => Outcome::Selected,
-            _ if !is_match => Outcome::NoMatch,
-            _ => Outcome::NotTried,
+            Some(step) if step.node == id && step.by == by => AttemptOutcome::Selected,
+            _ if !is_match => AttemptOutcome::NoMatch,
+            _ => AttemptOutcome::NotTried,
         };
         let place = |id: u32| Some(node(id).origin.to_string());
         let candidate = |id: Option<u32>, by: MatchedBy| Attempt {
             by,
             pattern: None,
             place: id.and_then(place),
-            outcome: id.map_or(Outcome::NoRule, |id| outcome(id, by, true)),
+            outcome: id.map_or(AttemptOutcome::NoRule, |id| outcome(id, by, true)),
         };
         let mut attempts = vec![candidate(exact, MatchedBy::Value)];
         let composite = format!("{key}_{value}");
@@ -233,10 +233,10 @@ impl fmt::Display for Explanation {
                     write!(f, " ({place})")?;
                 }
                 let outcome = match attempt.outcome {
-                    Outcome::NoRule => "no rule",
-                    Outcome::NoMatch => "does not match",
-                    Outcome::Selected => "selected",
-                    Outcome::NotTried => "not tried, an earlier one was selected",
+                    AttemptOutcome::NoRule => "no rule",
+                    AttemptOutcome::NoMatch => "does not match",
+                    AttemptOutcome::Selected => "selected",
+                    AttemptOutcome::NotTried => "not tried, an earlier one was selected",
                 };
                 writeln!(f, ": {outcome}")?;
             }

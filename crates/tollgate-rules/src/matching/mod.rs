@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate::Key;
 
 use crate::{
-    Descriptor, Entry, Metadata, Rule, RuleSet,
+    Descriptor, DescriptorEntry, Rule, RuleMetadata, RuleSet,
     names::{metric_part, stat_name},
     rule_set::{
         Node,
@@ -16,13 +16,13 @@ use crate::{
     },
     selector::Selector,
 };
-pub use explain::{Attempt, Explanation, LevelTrace, Outcome as AttemptOutcome};
+pub use explain::{Attempt, AttemptOutcome, Explanation, LevelTrace};
 
-/// Holds the rule of a descriptor, and the way to it.
+/// The rule that applies to a descriptor, and how each entry was matched.
 pub struct Match<'a> {
     set: &'a RuleSet,
     domain: &'a str,
-    entries: &'a [Entry<'a>],
+    entries: &'a [DescriptorEntry<'a>],
     rule: Found<'a>,
     /// One step for each entry. Empty for an override.
     steps: SmallVec<[Step; 6]>,
@@ -122,7 +122,7 @@ impl<'a> Match<'a> {
 
     /// Returns the entries of the descriptor.
     #[must_use]
-    pub fn entries(&self) -> &'a [Entry<'a>] {
+    pub fn entries(&self) -> &'a [DescriptorEntry<'a>] {
         self.entries
     }
 
@@ -139,7 +139,7 @@ impl<'a> Match<'a> {
     }
 
     /// Returns each entry with the descriptor of the file that it matches, which an override has not.
-    fn matched(&self) -> impl Iterator<Item = (&'a Entry<'a>, Option<Selected<'a>>)> {
+    fn matched(&self) -> impl Iterator<Item = (&'a DescriptorEntry<'a>, Option<Selected<'a>>)> {
         let steps = (0..).map(|at| self.steps.get(at));
         self.entries.iter().zip(steps.map(|step| step.map(|step| self.selected(*step))))
     }
@@ -217,7 +217,7 @@ impl Match<'_> {
 }
 
 /// Returns the part of one entry.
-fn part(entry: &Entry<'_>, step: Option<Selected<'_>>) -> Key {
+fn part(entry: &DescriptorEntry<'_>, step: Option<Selected<'_>>) -> Key {
     let key = Key::new(entry.key());
     if let Some(pattern) = shared_pattern(entry, step) {
         // A third part keeps the pattern apart from a value of the same text.
@@ -231,13 +231,13 @@ fn part(entry: &Entry<'_>, step: Option<Selected<'_>>) -> Key {
 }
 
 /// Returns the pattern that takes the place of the value, when all values of the pattern share a counter.
-fn shared_pattern<'a>(entry: &Entry<'_>, step: Option<Selected<'a>>) -> Option<Cow<'a, str>> {
+fn shared_pattern<'a>(entry: &DescriptorEntry<'_>, step: Option<Selected<'a>>) -> Option<Cow<'a, str>> {
     let step = step.filter(|step| step.by == MatchedBy::Pattern && step.node.shares_counter)?;
     Some(pattern_text(entry, step.selector))
 }
 
 /// Returns the text of a pattern without the key of the entry.
-fn pattern_text<'a>(entry: &Entry<'_>, selector: &'a Selector) -> Cow<'a, str> {
+fn pattern_text<'a>(entry: &DescriptorEntry<'_>, selector: &'a Selector) -> Cow<'a, str> {
     if let Some(value) = selector.value.as_deref().filter(|_| *selector.key == *entry.key()) {
         return value.into();
     }
@@ -310,7 +310,7 @@ impl Match<'_> {
     ///
     /// In the mode `envoy` it is lost where the metric has values of requests, as in Envoy's service.
     #[must_use]
-    pub fn metadata(&self) -> Option<&Metadata> {
+    pub fn metadata(&self) -> Option<&RuleMetadata> {
         let metadata = self.rule().metadata()?;
         if !self.set.compat.is_envoy() {
             return Some(metadata);

@@ -37,9 +37,9 @@ use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetr
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Rules(Arc<Shared>);
+pub struct Rules(Arc<RulesInner>);
 
-struct Shared {
+struct RulesInner {
     options: RuleSetBuilder,
     path: Option<PathBuf>,
     current: ArcSwap<RuleSet>,
@@ -122,7 +122,7 @@ impl Rules {
 
     fn unloaded(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
         let metrics = RuleMetrics::default();
-        Self(Arc::new(Shared {
+        Self(Arc::new(RulesInner {
             options,
             path,
             current: ArcSwap::new(set),

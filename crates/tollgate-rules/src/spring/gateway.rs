@@ -3,7 +3,7 @@ use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 use super::route_limit::RouteLimit;
 use crate::{Descriptor, RuleSet};
 
-/// Holds the rate limits of a Spring Cloud Gateway: see the [module](super).
+/// The rate limits of a Spring Cloud Gateway: see the [module](super).
 #[derive(Clone)]
 pub struct Gateway {
     pub(super) rules: Arc<RuleSet>,

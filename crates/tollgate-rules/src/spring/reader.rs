@@ -85,7 +85,7 @@ impl Reader<'_> {
         settings
     }
 
-    /// Notes a list, which must be written as a list and under one prefix.
+    /// Records a list, which must be written as a list and under one prefix.
     fn list<'n>(&mut self, property: &Property<'n>, rest: &[&str], list: &mut Option<(&'n Node, String)>) {
         let field = property.name.join(".");
         if !rest.is_empty() {

@@ -2,8 +2,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Outcome, Plan, Planned, Treatment};
-use crate::{Metadata, Unit, metrics::Usage};
+use super::{DescriptorOutcome, Plan, Planned, Treatment};
+use crate::{RuleMetadata, Unit, metrics::Usage};
 
 /// The decision for a request or a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,17 +23,17 @@ pub struct GlobalModes {
     pub quota: bool,
 }
 
-/// Holds the answer to a request.
+/// The answer to a request: whether it passes, and the status of each descriptor.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     code: Code,
     statuses: Vec<Status>,
     is_shadowed: bool,
     nearest: Option<usize>,
-    metadata: Metadata,
+    metadata: RuleMetadata,
 }
 
-/// Holds the answer for one descriptor.
+/// The answer for one descriptor: its code, its limit, and the units that are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     code: Code,
@@ -51,7 +51,7 @@ pub struct CurrentLimit {
     name: Option<Arc<str>>,
 }
 
-/// Holds the values of the header fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+/// The values of the header fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitHeaders {
     /// The units of the limit.
@@ -73,7 +73,7 @@ impl Plan<'_> {
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
-    /// use tollgate_rules::{Code, Compat, Descriptor, Format, GlobalModes, Outcome, RuleSet};
+    /// use tollgate_rules::{Code, Compat, Descriptor, DescriptorOutcome, Format, GlobalModes, RuleSet};
     ///
     /// let rules = RuleSet::parse(
     ///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: minute, requests_per_unit: 5}}]}",
@@ -81,7 +81,7 @@ impl Plan<'_> {
     /// )?;
     /// let request = [Descriptor::from([("tenant", "acme")])];
     /// let plan = rules.plan("shop", &request, 0).unwrap();
-    /// let outcome = |after| Outcome::from_count(5, Duration::from_secs(60), after, 1, Duration::ZERO, Compat::Native);
+    /// let outcome = |after| DescriptorOutcome::from_count(5, Duration::from_secs(60), after, 1, Duration::ZERO, Compat::Native);
     ///
     /// let verdict = plan.verdict(&[Some(outcome(5))], GlobalModes::default());
     /// assert_eq!((verdict.code(), verdict.statuses()[0].remaining()), (Code::Ok, 0));
@@ -90,14 +90,14 @@ impl Plan<'_> {
     /// # Ok::<(), tollgate_rules::RuleErrors>(())
     /// ```
     #[must_use]
-    pub fn verdict(&self, outcomes: &[Option<Outcome>], modes: GlobalModes) -> Verdict {
+    pub fn verdict(&self, outcomes: &[Option<DescriptorOutcome>], modes: GlobalModes) -> Verdict {
         let outcomes = outcomes.iter().copied().chain(std::iter::repeat(None));
         let statuses: Vec<_> =
             self.planned.iter().zip(outcomes).map(|(planned, outcome)| planned.status(outcome)).collect();
 
         let (mut is_over, mut quotas, mut failed_quotas) = (false, 0, 0);
         let mut nearest: Option<(usize, u64)> = None;
-        let mut merged = Metadata::new();
+        let mut merged = RuleMetadata::new();
         for (at, (planned, status)) in self.planned.iter().zip(&statuses).enumerate() {
             let least = nearest.map_or(u64::from(u32::MAX), |(_, remaining)| remaining);
             if status.limit.is_some() && status.remaining < least {
@@ -134,7 +134,7 @@ impl Plan<'_> {
 }
 
 impl Planned<'_> {
-    fn status(&self, outcome: Option<Outcome>) -> Status {
+    fn status(&self, outcome: Option<DescriptorOutcome>) -> Status {
         let passed = Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, usage: Usage::default() };
         if self.treatment == Treatment::Unlimited {
             return Status { remaining: u32::MAX.into(), ..passed };
@@ -191,7 +191,7 @@ impl Verdict {
 
     /// Returns the metadata of all limits whose descriptors pass. Of equal fields, the first descriptor's is kept.
     #[must_use]
-    pub fn metadata(&self) -> &Metadata {
+    pub fn metadata(&self) -> &RuleMetadata {
         &self.metadata
     }
 }
@@ -260,7 +260,7 @@ impl CurrentLimit {
 }
 
 /// Adds the fields of `other` that are missing. Mappings are joined, and of other values the first is kept.
-pub(super) fn merge(metadata: &mut Metadata, other: &Metadata) {
+pub(super) fn merge(metadata: &mut RuleMetadata, other: &RuleMetadata) {
     for (name, value) in other {
         match (metadata.get_mut(name), value) {
             (None, value) => {
@@ -289,11 +289,11 @@ impl Plan<'_> {
     /// # Ok::<(), tollgate_rules::RuleErrors>(())
     /// ```
     #[must_use]
-    pub fn dynamic_metadata(&self, verdict: &Verdict) -> Metadata {
+    pub fn dynamic_metadata(&self, verdict: &Verdict) -> RuleMetadata {
         let descriptors = self.planned.iter().map(|planned| {
             let entries = planned.descriptor.entries().iter();
             let entries: Vec<_> = entries.map(|entry| format!("{}={}", entry.key(), entry.value())).collect();
-            let mut fields = Metadata::new();
+            let mut fields = RuleMetadata::new();
             fields.insert("entries".to_owned(), entries.into());
             if let Some(limit) = planned.descriptor.limit() {
                 let unit = limit.unit().as_str().to_ascii_uppercase();
@@ -304,7 +304,7 @@ impl Plan<'_> {
             }
             Value::Object(fields)
         });
-        let mut metadata = Metadata::new();
+        let mut metadata = RuleMetadata::new();
         metadata.insert("domain".to_owned(), json!(self.domain));
         metadata.insert("descriptors".to_owned(), descriptors.collect());
         if self.hits > 0 {

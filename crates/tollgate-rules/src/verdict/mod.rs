@@ -8,5 +8,5 @@ mod outcome;
 mod plan;
 
 pub use combine::{Code, CurrentLimit, GlobalModes, LimitHeaders, Status, Verdict};
-pub use outcome::Outcome;
+pub use outcome::DescriptorOutcome;
 pub use plan::{Plan, Planned, RequestError, Treatment};

@@ -4,16 +4,16 @@ use tollgate::{Decision, PolicyState};
 
 use crate::{Compat, metrics::Usage};
 
-/// Holds what charging one descriptor has shown.
+/// The result of charging one descriptor: whether it is over the limit, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DescriptorOutcome {
     pub(super) is_over: bool,
     pub(super) remaining: u64,
     pub(super) reset_after: Duration,
     pub(super) usage: Usage,
 }
 
-impl Outcome {
+impl DescriptorOutcome {
     /// Derives the outcome from a counter of a fixed window: `after` units are counted after `hits` were added.
     ///
     /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied when no
@@ -21,14 +21,14 @@ impl Outcome {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate_rules::{Compat, Outcome};
+    /// use tollgate_rules::{Compat, DescriptorOutcome};
     ///
     /// let minute = Duration::from_secs(60);
-    /// let outcome = Outcome::from_count(10, minute, 8, 1, Duration::from_secs(130), Compat::Native);
+    /// let outcome = DescriptorOutcome::from_count(10, minute, 8, 1, Duration::from_secs(130), Compat::Native);
     /// assert_eq!((outcome.is_over(), outcome.remaining()), (false, 2));
     /// assert_eq!(outcome.reset_after(), Duration::from_secs(50));
     ///
-    /// let full = |compat| Outcome::from_count(10, minute, 10, 0, Duration::ZERO, compat).is_over();
+    /// let full = |compat| DescriptorOutcome::from_count(10, minute, 10, 0, Duration::ZERO, compat).is_over();
     /// assert!(full(Compat::Native));
     /// assert!(!full(Compat::Envoy));
     /// ```

@@ -2,7 +2,7 @@ use std::{collections::HashSet, fmt};
 
 use crate::{Compat, Descriptor, Match, RuleSet, rule::Limit};
 
-/// Holds the [`Treatment`] of each descriptor of a request: whether it is charged.
+/// The [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet, Treatment};
@@ -31,7 +31,7 @@ pub struct Plan<'a> {
     pub(super) planned: Vec<Planned<'a>>,
 }
 
-/// Holds one descriptor of a [`Plan`].
+/// One descriptor of a [`Plan`].
 #[derive(Debug)]
 pub struct Planned<'a> {
     pub(super) descriptor: &'a Descriptor<'a>,

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use tollgate_rules::{
-    Code, Compat, Descriptor, GlobalModes, LimitHeaders, LimitOverride, Outcome, Plan, RequestError, Treatment, Unit,
-    Usage,
+    Code, Compat, Descriptor, DescriptorOutcome, GlobalModes, LimitHeaders, LimitOverride, Plan, RequestError,
+    Treatment, Unit, Usage,
 };
 
 use super::{envoy::shops, envoy_rules, rules};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn passed(remaining: u64) -> Option<Outcome> {
-    Some(Outcome::from_count(100, MINUTE, 100 - remaining, 1, Duration::ZERO, Compat::Envoy))
+fn passed(remaining: u64) -> Option<DescriptorOutcome> {
+    Some(DescriptorOutcome::from_count(100, MINUTE, 100 - remaining, 1, Duration::ZERO, Compat::Envoy))
 }
 
-fn failed() -> Option<Outcome> {
-    Some(Outcome::from_count(100, MINUTE, 101, 1, Duration::ZERO, Compat::Envoy))
+fn failed() -> Option<DescriptorOutcome> {
+    Some(DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::ZERO, Compat::Envoy))
 }
 
 /// Returns the rules of keys that are limited in different ways.
@@ -39,7 +39,7 @@ fn request(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
     keys.iter().map(|key| Descriptor::from([(*key, "x")])).collect()
 }
 
-fn codes(plan: &Plan<'_>, outcomes: &[Option<Outcome>], modes: GlobalModes) -> (Code, Vec<Code>) {
+fn codes(plan: &Plan<'_>, outcomes: &[Option<DescriptorOutcome>], modes: GlobalModes) -> (Code, Vec<Code>) {
     let verdict = plan.verdict(outcomes, modes);
     (verdict.code(), verdict.statuses().iter().map(|status| status.code()).collect())
 }
@@ -167,15 +167,15 @@ fn headers_tell_of_the_least_remaining_or_of_the_last_that_denied() {
     let rules = ways();
     let keys = request(&["plain", "other", "quota", "unknown"]);
     let plan = rules.plan("d", &keys, 0).unwrap();
-    let headers = |outcomes: &[Option<Outcome>]| plan.verdict(outcomes, GlobalModes::default()).headers();
-    let remaining = |outcomes: &[Option<Outcome>]| headers(outcomes).map(|headers| headers.remaining);
+    let headers = |outcomes: &[Option<DescriptorOutcome>]| plan.verdict(outcomes, GlobalModes::default()).headers();
+    let remaining = |outcomes: &[Option<DescriptorOutcome>]| headers(outcomes).map(|headers| headers.remaining);
     assert_eq!(
         headers(&[passed(9), passed(5), passed(7), None]),
         Some(LimitHeaders { limit: 100, remaining: 5, reset_seconds: 60 })
     );
     assert_eq!(remaining(&[None, None, None, None]), None);
-    let early = Outcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(20), Compat::Envoy);
-    let late = Outcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(50), Compat::Envoy);
+    let early = DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(20), Compat::Envoy);
+    let late = DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(50), Compat::Envoy);
     // Of two that deny, the last; a quota with nothing left does not take precedence over it.
     let denied = headers(&[Some(early), Some(late), failed(), None]).unwrap();
     assert_eq!((denied.remaining, denied.reset_seconds), (0, 10));
@@ -185,7 +185,8 @@ fn headers_tell_of_the_least_remaining_or_of_the_last_that_denied() {
 
 #[test]
 fn a_counter_is_over_its_limit_when_it_is_above_it() {
-    let outcome = |limit, after, hits, compat| Outcome::from_count(limit, MINUTE, after, hits, Duration::ZERO, compat);
+    let outcome =
+        |limit, after, hits, compat| DescriptorOutcome::from_count(limit, MINUTE, after, hits, Duration::ZERO, compat);
     for compat in [Compat::Native, Compat::Envoy] {
         assert!(!outcome(10, 10, 1, compat).is_over());
         assert!(outcome(10, 11, 1, compat).is_over());
@@ -202,8 +203,9 @@ fn a_counter_is_over_its_limit_when_it_is_above_it() {
 
 #[test]
 fn the_reset_is_the_end_of_the_window() {
-    let reset =
-        |now| Outcome::from_count(1, MINUTE, 1, 1, Duration::from_secs(now), Compat::Envoy).reset_after().as_secs();
+    let reset = |now| {
+        DescriptorOutcome::from_count(1, MINUTE, 1, 1, Duration::from_secs(now), Compat::Envoy).reset_after().as_secs()
+    };
     assert_eq!((reset(0), reset(1), reset(59), reset(60), reset(61)), (60, 59, 1, 60, 59));
 }
 
@@ -256,7 +258,7 @@ descriptors:
     );
     let request = request(&["a", "b", "c"]);
     let plan = rules.plan("d", &request, 0).unwrap();
-    let metadata = |outcomes: &[Option<Outcome>]| {
+    let metadata = |outcomes: &[Option<DescriptorOutcome>]| {
         let verdict = plan.verdict(outcomes, GlobalModes::default());
         serde_json::Value::Object(verdict.metadata().clone())
     };

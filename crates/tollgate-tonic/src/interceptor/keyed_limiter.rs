@@ -6,7 +6,7 @@ use tonic::{Request, Status};
 
 use crate::{key::RequestHead, status::GrpcStatus};
 
-/// Holds what limits calls, and the extractor that finds the key of a call.
+/// A limiter, and the extractor that finds the key of a call.
 pub(super) struct KeyedLimiter<L> {
     limiter: L,
     key: Box<dyn KeyExtractor>,

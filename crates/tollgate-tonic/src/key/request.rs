@@ -15,7 +15,7 @@ use crate::status::GrpcStatus;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathUnknown;
 
-/// Holds the metadata and the extensions of a request in the form that extractors read.
+/// The metadata and the extensions of a request in the form that extractors read.
 pub(crate) struct RequestHead(Parts);
 
 impl RequestHead {

@@ -35,7 +35,7 @@ pub struct MessageService<S> {
     settings: Arc<Settings>,
 }
 
-/// Holds the settings that all clones of a service share.
+/// The settings that all clones of a service share.
 pub(super) struct Settings {
     direction: Direction,
     responder: Arc<GrpcStatus>,
@@ -65,11 +65,11 @@ where
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let limiter = request.extensions_mut().remove::<RequestLimiter>();
         let (Some(protocol), Some(limiter)) = (Protocol::detect(request.headers()), limiter) else {
-            return ResponseFuture { state: State::NotCharged { future: self.inner.call(request) } };
+            return ResponseFuture { state: ResponseState::NotCharged { future: self.inner.call(request) } };
         };
         if protocol == Protocol::GrpcWebText {
             let response = Some(self.settings.reject_base64());
-            return ResponseFuture { state: State::Rejected { response } };
+            return ResponseFuture { state: ResponseState::Rejected { response } };
         }
         let settings = &self.settings;
         let meter = |is_charged: bool| is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(&settings.responder)));
@@ -84,7 +84,7 @@ where
             None => (request, DenialReceiver::default()),
         };
         let call = Call { denial, sent, protocol };
-        ResponseFuture { state: State::Charged { future: self.inner.call(request), call: Some(call) } }
+        ResponseFuture { state: ResponseState::Charged { future: self.inner.call(request), call: Some(call) } }
     }
 }
 
@@ -109,7 +109,7 @@ impl Settings {
     }
 }
 
-/// Holds what the response of a call needs.
+/// The parts of a call that its response needs.
 struct Call {
     denial: DenialReceiver,
     sent: Option<Meter>,
@@ -134,13 +134,13 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, A> {
         #[pin]
-        state: State<F, A>,
+        state: ResponseState<F, A>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<F, A> {
+    #[project = ResponseStateProj]
+    enum ResponseState<F, A> {
         NotCharged { #[pin] future: F },
         Charged { #[pin] future: F, call: Option<Call> },
         Rejected { response: Option<Response<A>> },
@@ -160,9 +160,9 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         const POLLED_AGAIN: &str = "the future was polled after it was ready";
         match self.project().state.project() {
-            StateProj::NotCharged { future } => future.poll(cx),
-            StateProj::Rejected { response } => Poll::Ready(Ok(response.take().expect(POLLED_AGAIN))),
-            StateProj::Charged { future, call } => {
+            ResponseStateProj::NotCharged { future } => future.poll(cx),
+            ResponseStateProj::Rejected { response } => Poll::Ready(Ok(response.take().expect(POLLED_AGAIN))),
+            ResponseStateProj::Charged { future, call } => {
                 let response = future.poll(cx);
                 // The response headers are not sent yet, so the status can replace the whole response.
                 let denied = call.as_mut().and_then(|call| Some((call.denial.poll(cx)?, call.protocol)));

@@ -18,9 +18,9 @@ pub use kind::ErrorKind;
 /// assert_eq!(error.to_string(), "quota period must be at least 1 µs, got 0ns");
 /// ```
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -38,7 +38,7 @@ impl Error {
     /// assert!(error.kind().is_unavailable());
     /// ```
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+        Self(Arc::new(ErrorInner { kind, message: message.into(), source: None }))
     }
 
     #[cfg(feature = "redis")]
@@ -47,7 +47,7 @@ impl Error {
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+        Self(Arc::new(ErrorInner { kind, message: message.into(), source: Some(source.into()) }))
     }
 
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{Inner, Limiter};
+use super::{Limiter, LimiterInner};
 use crate::{
     Clock, Deadline, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store,
     limiter::{outage::Fallback, wait::queue::WaitQueues},
@@ -177,11 +177,11 @@ impl<P> LimiterBuilder<P> {
         self,
         name: impl FnOnce(&P) -> String,
         group: impl FnOnce(&str, &P) -> ReplicaGroup,
-    ) -> (Arc<Inner>, P) {
+    ) -> (Arc<LimiterInner>, P) {
         let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys, outage_clock } = self;
         let name = given.unwrap_or_else(|| name(&policies).into());
         let group = group(&name, &policies);
-        let inner = Inner {
+        let inner = LimiterInner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
             fallback: Fallback::new(name, group, outage, &*store, denied_keys, outage_clock),

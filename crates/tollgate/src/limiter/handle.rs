@@ -5,7 +5,7 @@ use arc_swap::ArcSwap;
 use super::Limiter;
 use crate::{CheckFuture, Cost, Costs, Decision, Error, Key, KeyState, PolicySet};
 
-/// Holds a limiter that can be replaced while checks run.
+/// A limiter that can be replaced while checks run.
 ///
 /// Clones share the limiter. A replacement takes effect between two checks: each decision is made by the policies of one
 /// limiter, and never by a mixture. Reading the limiter takes no lock.

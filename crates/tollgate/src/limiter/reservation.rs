@@ -5,7 +5,7 @@ use crate::{
     store::reservation::{ReservationId, Settlement},
 };
 
-/// Holds units that were charged before the real cost was known. [`Limiter::reserve`] makes it.
+/// Units that were charged before the real cost was known. [`Limiter::reserve`] makes it.
 ///
 /// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is dropped stays charged,
 /// and so does one whose process dies: nothing is refunded without a commit.

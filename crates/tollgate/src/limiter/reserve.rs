@@ -1,6 +1,6 @@
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
-use super::{Inner, Limiter};
+use super::{Limiter, LimiterInner};
 use crate::{
     Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture,
     limiter::wait::ceilings, model::cost::Charge, store::answer_by,
@@ -257,7 +257,7 @@ impl IntoFuture for Reserve {
     }
 }
 
-impl Inner {
+impl LimiterInner {
     /// Counts the outcome of the store, and answers for a store that failed.
     fn reserved(
         &self,

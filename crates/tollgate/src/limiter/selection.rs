@@ -37,7 +37,7 @@ pub enum Selection {
     Blocked,
     /// Selects no limit.
     Exempt,
-    /// Holds the reason for which policies make no set: see [`PolicySet::try_new`]. A fetch that returns it has failed.
+    /// The reason for which policies make no set: see [`PolicySet::try_new`]. A fetch that returns it has failed.
     Invalid(Error),
 }
 

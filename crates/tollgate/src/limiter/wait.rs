@@ -195,7 +195,7 @@ impl Waiter<'_> {
         self.time_left()
     }
 
-    /// Notes who got a place, and who did not.
+    /// Passes the decision to the contest for places.
     fn decided(&self, decision: &Decision) {
         if !self.limiter.is_in_process() {
             self.limiter.wait_queues().contests.decided(&self.key, decision, Instant::now());

@@ -114,12 +114,12 @@ pub type CheckFuture = StoreFuture<Decision>;
 /// charges at some time after the future is first polled.
 #[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
 pub struct StoreFuture<T> {
-    state: State<T>,
+    state: FutureState<T>,
     /// Handles the outcome of a pending check.
     guard: Option<Arc<dyn Guard<T>>>,
 }
 
-enum State<T> {
+enum FutureState<T> {
     Ready(T),
     Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
@@ -135,7 +135,7 @@ pub(crate) trait PendingCheck<T>: Future<Output = Result<T, Error>> + Send {
 
 /// Handles the outcome of a store.
 pub(crate) trait Guard<T>: Send + Sync {
-    /// Notes that the store decided the check that `answer` holds.
+    /// Records that the store decided the check that `answer` holds.
     fn decided(&self, outcome: &T, answer: &dyn PendingCheck<T>);
 
     /// Answers for a store that failed.
@@ -147,32 +147,32 @@ impl<T> StoreFuture<T> {
     #[inline]
     pub fn ready(answer: Result<T, Error>) -> Self {
         Self::new(match answer {
-            Ok(answer) => State::Ready(answer),
-            Err(error) => State::Failed(error),
+            Ok(answer) => FutureState::Ready(answer),
+            Err(error) => FutureState::Failed(error),
         })
     }
 
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        Self::new(State::Pending(Box::pin(answer)))
+        Self::new(FutureState::Pending(Box::pin(answer)))
     }
 
     /// Creates a future that holds its check.
     #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn pending_check(answer: impl PendingCheck<T> + 'static) -> Self {
-        Self::new(State::PendingCheck(Box::pin(answer)))
+        Self::new(FutureState::PendingCheck(Box::pin(answer)))
     }
 
     #[inline]
-    fn new(state: State<T>) -> Self {
+    fn new(state: FutureState<T>) -> Self {
         Self { state, guard: None }
     }
 
     /// Returns whether the answer is pending and holds its check.
     #[inline]
     pub(crate) fn holds_check(&self) -> bool {
-        matches!(self.state, State::PendingCheck(_))
+        matches!(self.state, FutureState::PendingCheck(_))
     }
 
     /// Sets the guard of a pending check. Every other answer ignores it.
@@ -194,9 +194,9 @@ impl<T> StoreFuture<T> {
     #[inline]
     pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
         match &self.state {
-            State::Ready(answer) => Some(Ok(answer)),
-            State::Failed(error) => Some(Err(error)),
-            State::Pending(_) | State::PendingCheck(_) | State::Taken => None,
+            FutureState::Ready(answer) => Some(Ok(answer)),
+            FutureState::Failed(error) => Some(Err(error)),
+            FutureState::Pending(_) | FutureState::PendingCheck(_) | FutureState::Taken => None,
         }
     }
 
@@ -208,8 +208,8 @@ impl<T> StoreFuture<T> {
     #[inline]
     pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
         match self.state {
-            State::Ready(answer) => Ok(Ok(answer)),
-            State::Failed(error) => Ok(Err(error)),
+            FutureState::Ready(answer) => Ok(Ok(answer)),
+            FutureState::Failed(error) => Ok(Err(error)),
             state => Err(Self { state, guard: self.guard }),
         }
     }
@@ -227,8 +227,8 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match &mut this.state {
-            State::Pending(answer) => return answer.as_mut().poll(cx),
-            State::PendingCheck(answer) => {
+            FutureState::Pending(answer) => return answer.as_mut().poll(cx),
+            FutureState::PendingCheck(answer) => {
                 let outcome = answer.as_mut().poll(cx);
                 // An outcome of the store is returned as it is. A copy would take a good part of the time here.
                 return match (&outcome, &this.guard) {
@@ -240,11 +240,11 @@ where
                     _ => outcome,
                 };
             }
-            State::Ready(_) | State::Failed(_) | State::Taken => {}
+            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {}
         }
-        match mem::replace(&mut this.state, State::Taken) {
-            State::Ready(answer) => Poll::Ready(Ok(answer)),
-            State::Failed(error) => Poll::Ready(Err(error)),
+        match mem::replace(&mut this.state, FutureState::Taken) {
+            FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
+            FutureState::Failed(error) => Poll::Ready(Err(error)),
             _ => panic!("a store future was polled after it was ready"),
         }
     }
@@ -253,8 +253,8 @@ where
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Ready(_) | State::Failed(_) | State::Taken => "StoreFuture::Ready",
-            State::Pending(_) | State::PendingCheck(_) => "StoreFuture::Pending",
+            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => "StoreFuture::Ready",
+            FutureState::Pending(_) | FutureState::PendingCheck(_) => "StoreFuture::Pending",
         })
     }
 }

@@ -52,7 +52,7 @@ impl fmt::Debug for PermitRequest<'_> {
     }
 }
 
-/// Holds the answer of a store to a [`PermitRequest`].
+/// The answer of a store to a [`PermitRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitGrant {
     /// The permits that the replica holds now.
@@ -82,7 +82,7 @@ pub enum PermitOutcome {
 /// The most replicas that hold permits of one key.
 const MAX_REPLICAS: usize = 64;
 
-/// Holds the permits of one key.
+/// The permits of one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PermitState {
     /// The time at which the state began, which only earlier versions read. Without holders there is no state.

@@ -11,8 +11,8 @@ use std::{
 
 use crate::{PolicySet, model::policy::hash_name};
 
-/// Names limits whose replicas are counted together: those of limiters that have the same name, and policies of the same
-/// names, levels and algorithms in the same order.
+/// Identifies the limiters whose replicas are counted together. They have the same name, and policies of the same names,
+/// levels and algorithms in the same order.
 ///
 /// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and nothing
 /// else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
@@ -55,7 +55,7 @@ impl fmt::Display for ReplicaGroup {
     }
 }
 
-/// Holds the number of replicas that a [`Store`](crate::Store) counted last. Clones share the number.
+/// The number of replicas that a [`Store`](crate::Store) counted last. Clones share the number.
 ///
 /// A store hands it out with [`Store::replicas`](crate::Store::replicas), and counts as long as a clone is held.
 ///

@@ -183,7 +183,7 @@ impl Record {
     }
 }
 
-/// Holds the records of one shard of the in-process store, in a bounded room.
+/// The records of one shard of the in-process store, in a bounded room.
 ///
 /// A record that is dropped for room lapses early. What it charged stays charged, so no limit is passed.
 #[derive(Debug)]

@@ -2,7 +2,7 @@ use std::{borrow::Cow, future::pending, time::Duration};
 
 use crate::{Check, CheckFuture, Cost, Decision, Error, ErrorKind, MemoryStore, Policy, StoreFuture};
 
-/// Holds one answer of a [`ScriptedStore`](super::ScriptedStore).
+/// One answer of a [`ScriptedStore`](super::ScriptedStore).
 ///
 /// ```
 /// use std::time::Duration;

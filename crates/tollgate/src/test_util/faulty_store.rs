@@ -38,9 +38,9 @@ use crate::{
 /// assert_eq!(login.check("ann").await?.state("log-in").unwrap().remaining(), 3);
 /// # Ok(()) }
 /// ```
-pub struct FaultyStore<S = MemoryStore>(Arc<Shared<S>>);
+pub struct FaultyStore<S = MemoryStore>(Arc<FaultyInner<S>>);
 
-struct Shared<S> {
+struct FaultyInner<S> {
     store: S,
     fault: RwLock<Option<Fault>>,
 }
@@ -55,7 +55,7 @@ impl<S: Store> FaultyStore<S> {
     /// Wraps a store, which works until the test says otherwise.
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self(Arc::new(Shared { store, fault: RwLock::new(None) }))
+        Self(Arc::new(FaultyInner { store, fault: RwLock::new(None) }))
     }
 
     /// Fails every call from now on, with [`ErrorKind::Unavailable`].

@@ -45,9 +45,9 @@ use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, ReservationId, Settl
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct ScriptedStore(Arc<Shared>);
+pub struct ScriptedStore(Arc<ScriptedInner>);
 
-struct Shared {
+struct ScriptedInner {
     is_in_process: bool,
     progress: Mutex<Progress>,
 }
@@ -58,7 +58,7 @@ struct Progress {
     checks: Vec<CheckRecord>,
 }
 
-/// Holds one check that a [`ScriptedStore`] has answered.
+/// One check that a [`ScriptedStore`] has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRecord {
     key: Key,
@@ -91,7 +91,7 @@ impl ScriptedStore {
         assert!(!answers.is_empty(), "a script must have at least one answer");
         let is_in_process = answers.iter().all(Answer::is_decision);
         let progress = Mutex::new(Progress { answers, checks: Vec::new() });
-        Self(Arc::new(Shared { is_in_process, progress }))
+        Self(Arc::new(ScriptedInner { is_in_process, progress }))
     }
 
     /// Creates a store that allows every request.

@@ -41,7 +41,7 @@ impl LeaseScript {
         &self.policies.shape().lease().sha
     }
 
-    /// Returns the keys on the server: for each policy that of its state, and that of its outstanding units.
+    /// Returns two keys on the server for each policy: of its state, and of its outstanding units.
     #[must_use]
     pub fn keys(&self, key: &Key) -> Vec<String> {
         keys(&self.policies, key).collect()

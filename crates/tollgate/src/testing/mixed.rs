@@ -16,7 +16,7 @@ pub struct MixedBatch {
     ceilings: Option<Vec<Vec<Ceiling>>>,
 }
 
-/// Holds a key of a [`MixedBatch`] and its checks.
+/// A key of a [`MixedBatch`] and its checks.
 #[derive(Clone, Debug)]
 pub struct MixedSubject {
     /// The policies that limit the key.

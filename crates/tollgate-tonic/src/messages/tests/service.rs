@@ -25,11 +25,11 @@ use crate::{
 };
 
 /// Is ready as `ready` says, and answers every call.
-struct Inner {
+struct InnerService {
     ready: Poll<Result<(), &'static str>>,
 }
 
-impl Service<Request<Body>> for Inner {
+impl Service<Request<Body>> for InnerService {
     type Response = Response<Body>;
     type Error = &'static str;
     type Future = Ready<Result<Response<Body>, &'static str>>;
@@ -43,8 +43,8 @@ impl Service<Request<Body>> for Inner {
     }
 }
 
-fn service(ready: Poll<Result<(), &'static str>>) -> MessageService<Inner> {
-    MessageService::new(Inner { ready }, Arc::new(Settings::new(Direction::Both, GrpcStatus::new())))
+fn service(ready: Poll<Result<(), &'static str>>) -> MessageService<InnerService> {
+    MessageService::new(InnerService { ready }, Arc::new(Settings::new(Direction::Both, GrpcStatus::new())))
 }
 
 #[test]

@@ -49,9 +49,9 @@ use sketch::Sketch;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct DeniedKeys(Arc<Shared>);
+pub struct DeniedKeys(Arc<DeniedKeysInner>);
 
-struct Shared {
+struct DeniedKeysInner {
     sketch: Mutex<Sketch>,
     names: Names,
 }
@@ -62,7 +62,7 @@ enum Names {
     Plain,
 }
 
-/// Holds a key of [`DeniedKeys::top`].
+/// A key and the number of its denials. [`DeniedKeys::top`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeniedKey {
     name: Box<str>,
@@ -94,7 +94,7 @@ impl DeniedKeys {
     }
 
     fn with_names(capacity: usize, names: Names) -> Self {
-        Self(Arc::new(Shared { sketch: Mutex::new(Sketch::new(capacity.max(1))), names }))
+        Self(Arc::new(DeniedKeysInner { sketch: Mutex::new(Sketch::new(capacity.max(1))), names }))
     }
 
     /// Returns the name of a key in a sketch with this secret: 128 bits of its [digest](Key::digest), in hexadecimal.
@@ -173,7 +173,7 @@ impl DeniedKey {
         &self.name
     }
 
-    /// Returns the number of denials, which is not too small and may be too large by [`overcount`](Self::overcount).
+    /// Returns the number of denials. It is never too low, and at most [`overcount`](Self::overcount) too high.
     #[must_use]
     pub fn denials(&self) -> u64 {
         self.denials

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::Key;
 
-/// Holds up to `capacity` keys with their counts.
+/// Counts the denials of up to `capacity` keys.
 ///
 /// The slots are sorted by count, greatest first. A count that grows by one changes places with the first slot of its
 /// count, so the order is kept by one swap.

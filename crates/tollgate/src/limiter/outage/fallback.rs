@@ -73,7 +73,7 @@ impl Fallback {
         self.metrics.record_error(&self.name, policies, error);
     }
 
-    /// Notes a decision of the store, and logs the end of an outage. `check` is the check that was decided.
+    /// Records a decision of the store, and logs the end of an outage. `check` is the check that was decided.
     ///
     /// A remembered denial and leased units are no sign of the store.
     #[inline]
@@ -229,7 +229,7 @@ impl Fallback {
         }
     }
 
-    /// Notes that the store answered a call which is no check, and which began at `start`.
+    /// Records an answer of the store to another call than a check. The call began at `start`.
     pub(crate) fn answered(&self, start: Instant) {
         if self.outage_phase.is_away() || self.overload_phase.is_away() {
             self.decided_while_away(start);

@@ -43,7 +43,7 @@ impl Phase {
         self.word.load(Ordering::Relaxed) & AWAY != 0
     }
 
-    /// Notes a failed check that began at `start`. Returns whether an outage begins with it.
+    /// Records a failed check that began at `start`. Returns whether an outage begins with it.
     pub(crate) fn failed(&self, start: Instant) -> bool {
         let at = self.time(start);
         let later = |word: u64| match word & AWAY {
@@ -61,8 +61,8 @@ impl Phase {
         begins
     }
 
-    /// Notes a check that the store decided and that began at `start`. Returns how long the outage lasted that ends with
-    /// it.
+    /// Records a decision of the store on a check that began at `start`. When an outage ends with it, returns how long it
+    /// lasted.
     #[cold]
     pub(crate) fn decided(&self, start: Instant) -> Option<Duration> {
         let at = self.time(start);

@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use crate::{ErrorKind, Permit};
 
-/// Holds the outcome of an acquire: a permit, or a denial.
+/// The outcome of an acquire: a permit, or a denial.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back"]
 pub enum Acquired {
@@ -86,7 +86,7 @@ impl PermitDenied {
         self.retry_after
     }
 
-    /// Returns why the denial was made without the store, and `None` for one by the store.
+    /// Returns why the denial was made without the store, and `None` when the store denied.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         self.degraded

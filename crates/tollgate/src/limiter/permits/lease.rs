@@ -31,12 +31,12 @@ impl Lease {
         self.until_us.load(Ordering::Acquire)
     }
 
-    /// Notes a renewal.
+    /// Extends the lease to `until_us`, unless it is longer already.
     pub(super) fn extend(&self, until_us: u64) {
         self.until_us.fetch_max(until_us, Ordering::AcqRel);
     }
 
-    /// Notes that the store does not hold the permits any more.
+    /// Marks the permits as lost: the store does not hold them any more.
     pub(super) fn lose(&self) {
         self.is_lost.store(true, Ordering::Release);
         self.lost.notify_waiters();

@@ -9,10 +9,10 @@ use super::{
     acquired::{Acquired, PermitDenied},
     lease::Lease,
     permit::Permit,
-    shared::{KeyState, PoolRef, Shared},
+    shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
-    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, ReplicaGroup, Store, limiter::Inner, runtime,
+    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, ReplicaGroup, Store, limiter::LimiterInner, runtime,
     store::answer_by,
 };
 
@@ -46,7 +46,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConcurrencyInner>,
     pub(super) limit: u32,
 }
 
@@ -82,8 +82,8 @@ impl ConcurrencyLimiter {
         Self::on(Limiter::builder(store).build_inner(|()| name, group).0, policy, Clock::since_boot())
     }
 
-    pub(crate) fn on(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Self {
-        Self { limit: policy.limit(), shared: Shared::new(limiter, policy, clock) }
+    pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {
+        Self { limit: policy.limit(), shared: ConcurrencyInner::new(limiter, policy, clock) }
     }
 
     /// Returns the policy.

@@ -6,7 +6,7 @@ mod parts;
 use std::{sync::LazyLock, time::Duration};
 
 use self::parts::{Dice, Message, Replica};
-use super::pool::{Pool, PoolRules, Turn};
+use super::pool::{PermitTurn, Pool, PoolRules};
 use crate::{
     Concurrency, Key,
     store::permits::{PermitGrant, PermitOutcome, PermitRequest, PermitState},
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    fn decide(&mut self, replica: u64, number: u64, turn: Turn, waits: bool) -> PermitGrant {
+    fn decide(&mut self, replica: u64, number: u64, turn: PermitTurn, waits: bool) -> PermitGrant {
         let request = PermitRequest {
             policy: &POLICY,
             key: &KEY,

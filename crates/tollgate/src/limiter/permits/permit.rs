@@ -73,7 +73,7 @@ impl Permit {
         self.in_flight
     }
 
-    /// Returns why the permit was given without the store, and `None` for one of the store.
+    /// Returns why the permit was given without the store, and `None` when the store gave it.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         match self.source {

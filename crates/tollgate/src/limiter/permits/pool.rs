@@ -44,7 +44,7 @@ pub(super) struct PoolRules {
 
 /// A call that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct PermitTurn {
     pub(super) sent_us: u64,
     pub(super) limit: u32,
     /// The most permits that may be in use when the reply arrives.
@@ -128,7 +128,7 @@ impl Pool {
     /// Begins a call. Permits that the call may give back are not handed out from now on.
     ///
     /// While more permits than the limit are held, it gives back all that are idle.
-    pub(super) fn begin(&mut self, now_us: u64, limit: u32, rules: PoolRules) -> Turn {
+    pub(super) fn begin(&mut self, now_us: u64, limit: u32, rules: PoolRules) -> PermitTurn {
         self.expire(now_us);
         let (needed, is_above) = (self.used.saturating_add(self.demand), self.is_above(limit));
         let extra = match () {
@@ -143,11 +143,11 @@ impl Pool {
         self.peak = self.used;
         self.unsure_until_us = self.unsure_until_us.max(now_us + rules.life_us);
         self.due_us = self.due_us.max(now_us + rules.life_us / 3);
-        Turn { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
+        PermitTurn { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
     }
 
     /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
-    pub(super) fn end(&mut self, turn: Turn, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
+    pub(super) fn end(&mut self, turn: PermitTurn, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
         self.expire(now_us);
         self.others_wait = grant.wanted > 0;
         (self.in_flight, self.held) = (grant.in_flight, grant.held);

@@ -16,7 +16,7 @@ use super::pool::{Pool, PoolRules};
 use crate::{
     Clock, Concurrency, Key,
     clock::micros,
-    limiter::{Inner, metrics::PermitMetrics},
+    limiter::{LimiterInner, metrics::PermitMetrics},
     random,
 };
 
@@ -27,9 +27,9 @@ const SHARDS: usize = 16;
 /// would renew them.
 const FOREVER: Duration = Duration::from_secs(315_360_000);
 
-/// Holds everything that the clones of a limiter share.
-pub(super) struct Shared {
-    pub(super) limiter: Arc<Inner>,
+/// Everything that the clones of a limiter share.
+pub(super) struct ConcurrencyInner {
+    pub(super) limiter: Arc<LimiterInner>,
     pub(super) policy: Concurrency,
     pub(super) rules: PoolRules,
     pub(super) clock: Clock,
@@ -82,12 +82,12 @@ pub(super) struct KeyState {
 
 /// A use of a pool. A pool stays in the table while it is used or holds permits.
 pub(super) struct PoolRef {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConcurrencyInner>,
     pool: Arc<KeyPool>,
 }
 
-impl Shared {
-    pub(super) fn new(limiter: Arc<Inner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
+impl ConcurrencyInner {
+    pub(super) fn new(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
         let is_in_process = limiter.is_in_process;
         let life = if is_in_process { FOREVER } else { policy.life_time() };
         let hasher = RandomState::default();
@@ -147,7 +147,7 @@ impl Shared {
         self.pools.load(Ordering::Relaxed) == 0
     }
 
-    /// Notes a use. The caller has locked the shard.
+    /// Counts a user of the pool. The caller has locked the shard.
     fn use_pool(self: &Arc<Self>, pool: Arc<KeyPool>) -> PoolRef {
         pool.users.fetch_add(1, Ordering::Relaxed);
         PoolRef { shared: Arc::clone(self), pool }
@@ -163,7 +163,7 @@ impl Shared {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes for how long a permit was held.
+    /// Adds the time for which a permit was held to the mean.
     pub(super) fn note_held(&self, held_us: u64) {
         let mean_us = self.mean_held_us.load(Ordering::Relaxed);
         let next_us = if mean_us == 0 { held_us } else { mean_us - mean_us / 8 + held_us / 8 };
@@ -257,8 +257,8 @@ impl fmt::Debug for PoolRef {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ConcurrencyInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("ConcurrencyInner").field("policy", &self.policy).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{
-    pool::Turn,
+    pool::PermitTurn,
     shared::{KeyState, PoolRef},
     upkeep,
 };
@@ -57,12 +57,12 @@ impl PoolRef {
         Ok(())
     }
 
-    fn begin(&self, state: &mut KeyState) -> Turn {
+    fn begin(&self, state: &mut KeyState) -> PermitTurn {
         state.begun += 1;
         state.pool.begin(self.shared.clock.now_us(), self.limit.load(Ordering::Relaxed), self.shared.rules)
     }
 
-    fn send(&self, turn: Turn, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
+    fn send(&self, turn: PermitTurn, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
         let shared = &self.shared;
         shared.limiter.store.permits(PermitRequest {
             policy: &shared.policy,
@@ -80,7 +80,7 @@ impl PoolRef {
         })
     }
 
-    fn end(&self, state: &mut KeyState, turn: Turn, grant: &PermitGrant) -> Result<(), Error> {
+    fn end(&self, state: &mut KeyState, turn: PermitTurn, grant: &PermitGrant) -> Result<(), Error> {
         state.pool.end(turn, grant, self.shared.clock.now_us(), self.shared.rules);
         if grant.outcome == PermitOutcome::TooManyReplicas {
             let name = self.shared.policy.name();

@@ -9,14 +9,14 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::shared::{PoolRef, Shared};
+use super::shared::{ConcurrencyInner, PoolRef};
 use crate::Deadline;
 
 /// The most calls that the task has under way.
 const MAX_CALLS: usize = 256;
 
 /// Starts the task on the runtime of the caller, unless it runs.
-pub(super) fn start(shared: &Arc<Shared>) {
+pub(super) fn start(shared: &Arc<ConcurrencyInner>) {
     let mut sender = shared.upkeep.lock();
     if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
         return;
@@ -28,7 +28,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
 }
 
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<ConcurrencyInner>,
     pools: UnboundedReceiver<PoolRef>,
     calls: JoinSet<()>,
 }

@@ -8,12 +8,12 @@ use tokio::{sync::watch, time::Instant};
 use super::options::Options;
 use crate::Limited;
 
-/// Holds the limits of one tenant, and the state of their fetch.
+/// The limits of one tenant, and the state of their fetch.
 #[derive(Default)]
-pub(super) struct Entry(Mutex<State>);
+pub(super) struct TenantEntry(Mutex<TenantState>);
 
 #[derive(Default)]
-struct State {
+struct TenantState {
     found: Option<Found>,
     /// The earliest time of the next fetch, when the last one failed.
     retry_at: Option<Instant>,
@@ -50,7 +50,7 @@ pub(super) enum Lookup {
     },
 }
 
-impl Entry {
+impl TenantEntry {
     /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
     pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
         let mut state = self.lock();
@@ -95,10 +95,10 @@ impl Entry {
             (Some(Limited::By(before)), Limited::By(limiter)) if before.is_same(&limiter) => Limited::By(before),
             (_, limiter) => limiter,
         };
-        *state = State { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };
+        *state = TenantState { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };
     }
 
-    /// Notes that a fetch has failed. Returns whether it is the first failure since the last success.
+    /// Records a failed fetch. Returns whether it is the first failure since the last success.
     pub(super) fn fail(&self, retry_at: Instant) -> bool {
         let mut state = self.lock();
         state.running = None;
@@ -106,7 +106,7 @@ impl Entry {
     }
 
     /// A poisoned lock is used on: each change leaves a whole state behind.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TenantState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use tokio::{
 };
 
 use super::{
-    entry::Entry,
+    entry::TenantEntry,
     options::{Options, SourceOutage},
     source::SourceHealth,
 };
@@ -70,7 +70,7 @@ pub(super) async fn run<T>(tenant: T, mut guard: FetchGuard<T>) {
 /// panics, or when the runtime ends.
 pub(super) struct FetchGuard<T> {
     fetcher: Arc<Fetcher<T>>,
-    entry: Arc<Entry>,
+    entry: Arc<TenantEntry>,
     start: Instant,
     /// Is true when a failure is one of the source. A fetch that had to wait, and then had too little time, says nothing
     /// about it.
@@ -81,7 +81,12 @@ pub(super) struct FetchGuard<T> {
 }
 
 impl<T> FetchGuard<T> {
-    pub(super) fn new(fetcher: Arc<Fetcher<T>>, entry: Arc<Entry>, begun: watch::Sender<()>, start: Instant) -> Self {
+    pub(super) fn new(
+        fetcher: Arc<Fetcher<T>>,
+        entry: Arc<TenantEntry>,
+        begun: watch::Sender<()>,
+        start: Instant,
+    ) -> Self {
         Self { fetcher, entry, start, is_of_source: false, is_finished: false, _begun: begun }
     }
 

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    entry::{Entry, Lookup},
+    entry::{Lookup, TenantEntry},
     fetch::{self, FetchGuard, Fetcher},
 };
 use crate::{Limited, Limiter, StoreFuture, runtime};
@@ -90,7 +90,7 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// ```
 pub struct TenantLimiters<T> {
     fetcher: Arc<Fetcher<T>>,
-    cache: Arc<Cache<T, Arc<Entry>, UnitWeighter, RandomState>>,
+    cache: Arc<Cache<T, Arc<TenantEntry>, UnitWeighter, RandomState>>,
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
@@ -173,7 +173,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     }
 
     /// Returns the entry of a tenant. Creates an empty one for a new tenant.
-    fn entry(&self, tenant: &T) -> Arc<Entry> {
+    fn entry(&self, tenant: &T) -> Arc<TenantEntry> {
         if let Some(entry) = self.cache.get(tenant) {
             return entry;
         }

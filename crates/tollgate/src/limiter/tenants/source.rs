@@ -63,18 +63,18 @@ impl SourceHealth {
         may_fetch
     }
 
-    /// Notes a fetch that begins, and the number of tenants in the cache.
+    /// Counts a fetch that begins, and records the number of tenants in the cache.
     pub(super) fn begins(&self, limiter: &str, cached: usize) {
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.metrics.record_cached(limiter, cached);
     }
 
-    /// Notes that a fetch has ended in any way.
+    /// Counts a fetch that has ended in any way.
     pub(super) fn ends(&self) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes a fetch that began at `start` and succeeded.
+    /// Records a fetch that began at `start` and succeeded.
     pub(super) fn succeeded(&self, start: Instant, limiter: &str) {
         self.failed.store(0, Ordering::Relaxed);
         self.metrics.record_fetch(limiter, true);
@@ -86,7 +86,7 @@ impl SourceHealth {
         }
     }
 
-    /// Notes a fetch that began at `start` and failed. `is_first` says whether it is the first failure of its tenant.
+    /// Records a fetch that began at `start` and failed. `is_first` says whether it is the first failure of its tenant.
     pub(super) fn failed(&self, start: Instant, is_first: bool, limiter: &str, error: &dyn fmt::Display) {
         self.metrics.record_fetch(limiter, false);
         if is_first {

@@ -54,7 +54,7 @@ impl Contests {
         LATEST.min(max_wait / 4).mul_f64((behind + contest.lot) / 2.0)
     }
 
-    /// Notes the decision on a caller.
+    /// Records the decision on a caller.
     pub(super) fn decided(&self, key: &Key, decision: &Decision, now: Instant) {
         if decision.is_degraded() {
             return;

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::contest::Contests;
 use crate::{Decision, Key, PolicySet};
 
-/// Holds the queues of a limiter: one for each key and policy set that somebody waits for.
+/// The queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
     queues: Mutex<HashMap<Key, KeyQueues>>,

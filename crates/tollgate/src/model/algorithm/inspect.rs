@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Algorithm, Meter, by_algorithm, debt::MARK};
 use crate::Quota;
 
-/// Holds the state of a policy for a key, read from the value that Redis stores.
+/// The state of a policy for a key, read from the value that Redis stores.
 ///
 /// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota. The
 /// last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in

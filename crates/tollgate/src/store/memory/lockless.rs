@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Check, Decision, Key, PolicySet};
 
-/// Holds the states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
+/// The states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
 ///
 /// Tests bring their own lock and clock. Two values that received the same calls hold the same
 /// states. Keys have no branches here.

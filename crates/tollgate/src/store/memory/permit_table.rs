@@ -12,7 +12,7 @@ const SHARDS: usize = 16;
 /// The number of keys of a part from which on lapsed states are looked for as the part grows.
 const CROWDED: usize = 1_024;
 
-/// Holds the permits of all keys. A key has a place in the table while permits of it are held.
+/// The permits of all keys. A key has a place in the table while permits of it are held.
 pub(super) struct PermitTable(Shards<Shard>);
 
 struct Shard {

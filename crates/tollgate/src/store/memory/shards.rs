@@ -5,14 +5,14 @@ use super::sync::{Mutex, MutexGuard};
 
 /// Splits a store into shards with one lock each. The hash of the outermost level of a key selects
 /// its shard.
-pub(super) struct Shards<S>(Box<[Line<S>]>);
+pub(super) struct Shards<S>(Box<[CacheLine<S>]>);
 
 /// Starts at a cache line of the processor. A shard that fills one line then touches no second one, and two threads with
 /// different shards do not share a line.
 #[repr(align(64))]
-struct Line<S>(Mutex<Timed<S>>);
+struct CacheLine<S>(Mutex<Timed<S>>);
 
-/// Holds the locks of several shards at once.
+/// The locks of several shards at once.
 pub(super) struct LockedShards<'a, S> {
     /// The index of each shard, in ascending order, and its lock.
     locked: Vec<(usize, MutexGuard<'a, Timed<S>>)>,
@@ -27,7 +27,7 @@ pub(super) struct Timed<S> {
 
 impl<S> Shards<S> {
     pub(super) fn new(count: usize, shard: impl Fn() -> S) -> Self {
-        let line = || Line(Mutex::new(Timed { shard: shard(), newest_us: 0 }));
+        let line = || CacheLine(Mutex::new(Timed { shard: shard(), newest_us: 0 }));
         Self(std::iter::repeat_with(line).take(count).collect())
     }
 

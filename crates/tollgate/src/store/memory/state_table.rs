@@ -13,7 +13,7 @@ use crate::{
     store::reservation::Records,
 };
 
-/// Holds the states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
+/// The states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
 /// covers a whole decision. Only the branches of a key may be in several shards: see [`decision`](super::decision).
 ///
 /// The hash that a function takes is that of the outermost level. It is the hash of the whole key for a key of one level.

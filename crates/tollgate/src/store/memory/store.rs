@@ -50,9 +50,9 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct MemoryStore(Arc<Inner>);
+pub struct MemoryStore(Arc<MemoryInner>);
 
-struct Inner {
+struct MemoryInner {
     clock: Clock,
     hasher: RandomState,
     shards: Shards<StateTable>,
@@ -317,7 +317,7 @@ impl MemoryStoreBuilder {
         let shards = if max_keys < 16 * SHARDS { 1 } else { SHARDS.max(max_keys.div_ceil(MAX_ROOM)) };
         let room = max_keys / shards;
         let hasher = RandomState::default();
-        MemoryStore(Arc::new(Inner {
+        MemoryStore(Arc::new(MemoryInner {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
             shards: Shards::new(shards, || StateTable::new(room, hasher.clone())),
             permits: PermitTable::new(&hasher),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     super::{
         lease::Lease,
-        pool::{Pool, PoolRules, Turn},
+        pool::{PermitTurn, Pool, PoolRules},
     },
     START_US,
 };
@@ -36,7 +36,7 @@ pub(super) struct Replica {
     pub(super) limit: u32,
     pub(super) number: u64,
     /// The call that is under way, by its number.
-    pub(super) turn: Option<(u64, Turn)>,
+    pub(super) turn: Option<(u64, PermitTurn)>,
     /// The look at the server by which the last reply was made.
     pub(super) answered: u64,
     /// The clock runs faster or slower by this many parts of 10 000, and from its own start.
@@ -50,7 +50,7 @@ pub(super) enum Message {
     Call {
         name: u64,
         number: u64,
-        turn: Turn,
+        turn: PermitTurn,
         is_pooled: bool,
     },
     /// `look` is the look at the server by which it was made.
