@@ -76,8 +76,8 @@
 //! # Metrics
 //!
 //! With the feature `metrics`, every limiter counts its checks, also those that no middleware sees. Install the recorder
-//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the prefix of
-//! the store. No label value comes from a request.
+//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the
+//! prefix of the store. No label value comes from a request.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
@@ -113,46 +113,60 @@
 mod clock;
 mod error;
 pub mod guide;
-mod limiter;
+pub mod limiter;
 mod model;
 mod random;
 #[cfg(feature = "redis")]
-mod redis;
+pub mod redis;
 mod runtime;
-mod store;
+pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod testing;
 mod url;
 
-pub use clock::Clock;
+/// Limits how much work runs at the same time, over all replicas.
+///
+/// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of a
+/// [`Concurrency`](permits::Concurrency). A permit that is dropped is free again.
+pub mod permits {
+    pub use crate::{
+        limiter::permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied},
+        model::{Concurrency, OnLoss},
+    };
+}
+
+/// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
+pub mod reservation {
+    pub use crate::{
+        limiter::{reservation::Reservation, reserve::Reserve},
+        store::reservation::{ReservationId, Settlement},
+    };
+}
+
+/// Looks up the policies of each tenant in a source of your own, and caches them: see
+/// [`TenantLimiters`](tenants::TenantLimiters).
+pub mod tenants {
+    pub use crate::limiter::tenants::{SourceOutage, TenantLimiters, TenantLimitersBuilder};
+}
+
 pub use error::{Error, ErrorKind};
-pub use limiter::{
-    Acquired, BlockingLimiter, ConcurrencyLimiter, DeniedKey, DeniedKeys, Limited, Limiter, LimiterBuilder,
-    LimiterFuture, LimiterHandle, Lost, Outage, Permit, PermitDenied, Replicas, Reservation, Reserve, Selection,
-    SourceOutage, TenantLimiters, TenantLimitersBuilder,
-};
-pub use model::{
-    Algorithm, Ceiling, Concurrency, Cost, Costs, Decision, Denied, Entry, Key, KeySecret, KeyState, Lease, OnLoss,
-    Policy, PolicySet, PolicyState, Quota,
-};
+#[doc(inline)]
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Outage};
+pub use model::{Algorithm, Cost, Costs, Decision, Denied, Key, KeySecret, Lease, Policy, PolicySet, Quota};
 #[cfg(feature = "calendar")]
 pub use model::{CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
-pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
-pub use store::{
-    Check, CheckFuture, Deadline, MemoryStore, MemoryStoreBuilder, PermitGrant, PermitOutcome, PermitRequest,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, StoredState,
-};
+#[doc(inline)]
+pub use redis::RedisStore;
+#[doc(inline)]
+pub use store::{MemoryStore, Store};
 pub use url::{connect, open};
 
 #[cfg(feature = "macros")]
 pub use tollgate_macros::limited;
-
-/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
-#[cfg(feature = "redis")]
-pub use deadpool_redis;
 
 /// Compiles the examples of the README with the tests.
 #[cfg(doctest)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{Response, StatusCode, request::Parts};
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter};
+use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
 use crate::{
     metrics::LabelIndex,
@@ -45,8 +45,8 @@ impl fmt::Debug for Admitted {
     }
 }
 
-/// Asks the limiters of a layer outside of it. The state of a layer implements it, so that its limiters in a handler do not
-/// carry the type parameters of the layer.
+/// Asks the limiters of a layer outside of it. The state of a layer implements it, so that its limiters in a handler
+/// do not carry the type parameters of the layer.
 pub(crate) trait Charger: Send + Sync {
     fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter;
 
@@ -105,8 +105,8 @@ pub(crate) trait Judge<B>: Charger {
 /// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as
 /// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
 ///
-/// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other names. To
-/// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
+/// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other
+/// names. To limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
 /// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
 ///
 /// ```
@@ -178,8 +178,8 @@ impl<B> HandlerLimiter<B> {
     ///
     /// # Errors
     ///
-    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503 when a
-    /// closed limiter has no decision, 500 when the key has too few levels for a policy.
+    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503
+    /// when a closed limiter has no decision, 500 when the key has too few levels for a policy.
     pub fn check(
         &self,
         request: &mut Parts,
