@@ -73,7 +73,7 @@ impl Limiter {
     /// # Errors
     ///
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
-    /// [`Outage`](crate::Outage) always decides.
+    /// [`Outage`] always decides.
     ///
     /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
     /// store is outside the process. No `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for

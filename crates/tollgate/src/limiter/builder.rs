@@ -38,7 +38,7 @@ pub struct LimiterBuilder<P> {
 }
 
 impl Limiter {
-    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
+    /// Creates a limiter with the default [`Outage`] and the default deadline of 50 ms.
     ///
     /// # Panics
     ///

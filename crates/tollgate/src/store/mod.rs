@@ -28,7 +28,7 @@ pub(crate) use reservation::{ReservationId, Settlement};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
-/// This crate implements it for [`MemoryStore`](crate::MemoryStore) and [`RedisStore`](crate::RedisStore), and for
+/// This crate implements it for [`MemoryStore`] and [`RedisStore`](crate::RedisStore), and for
 /// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
 /// shard), or to keep the state elsewhere.
 ///
