@@ -121,7 +121,7 @@ impl Limiter {
     /// a policy that the limiter does not have, or do not name each of them.
     pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> CheckFuture {
         let costs: Costs = costs.into();
-        match costs.charge(&self.policies) {
+        match costs.ranked(&self.policies) {
             Ok(charge) => self.check_charge(&key.into(), charge.borrow()),
             Err(error) => self.inner.refuse(&self.policies, error),
         }
@@ -209,7 +209,7 @@ impl Limiter {
     /// store that does not [look ahead](Store::look).
     pub async fn peek_cost(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> Result<KeyState, Error> {
         let costs: Costs = costs.into();
-        let charge = costs.charge(&self.policies)?;
+        let charge = costs.ranked(&self.policies)?;
         self.inner.look(&self.policies, &key.into(), charge.borrow()).await.map(KeyState::new)
     }
 

@@ -15,6 +15,7 @@ mod damage;
 mod expiry;
 mod levels;
 mod looks;
+mod priorities;
 mod refunds;
 mod reservations;
 mod sets;

@@ -23,6 +23,7 @@ mod memory;
 mod order;
 mod overload;
 mod paused_server;
+mod priorities;
 mod probe;
 mod redis;
 mod refusing_servers;

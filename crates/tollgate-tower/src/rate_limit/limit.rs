@@ -7,7 +7,7 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 use tollgate::{
-    Cost, Costs, Decision, Key, KeySecret, Limiter, PolicySet,
+    Cost, Costs, Decision, Key, KeySecret, Limiter, PolicySet, Priority,
     reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
@@ -122,10 +122,14 @@ fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_
     }
 }
 
-/// Returns whether every policy has the units left. A policy without a cost has not: the check returns the error.
+/// Returns whether every policy has the units left, within the share of the priority. A policy without a cost has not: the
+/// check returns the error.
 fn has_room(look: &Decision, costs: &Costs) -> bool {
-    look.states()
-        .all(|state| costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units()))
+    look.states().all(|state| {
+        let burst = state.policy().quota().burst();
+        let kept = burst - costs.priority().units_of(burst);
+        costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units().saturating_add(kept))
+    })
 }
 
 impl fmt::Debug for FixedLimit {
@@ -188,6 +192,8 @@ impl Profiles {
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
+    /// Is a part of the cost once the layer is built.
+    pub(crate) priority: Option<FromParts<Priority>>,
     pub(crate) final_cost: Option<FinalCost>,
     /// Is true when a request is charged after the response and not before.
     pub(crate) charges_after: bool,
@@ -201,6 +207,23 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Makes the priority a part of the cost.
+    pub(crate) fn rank(&mut self) {
+        let Some(priority) = self.priority.take() else { return };
+        self.cost = Some(match self.cost.take() {
+            None => CostOf::Each(Box::new(move |parts| Costs::new(Cost::ONE).with_priority(priority(parts)))),
+            Some(CostOf::One(cost)) => {
+                CostOf::Each(Box::new(move |parts| Costs::new(cost(parts)).with_priority(priority(parts))))
+            }
+            Some(CostOf::Each(costs)) => {
+                CostOf::Each(Box::new(move |parts| costs(parts).with_priority(priority(parts))))
+            }
+            Some(CostOf::Estimate(estimate, options)) => {
+                CostOf::Estimate(Box::new(move |parts| estimate(parts).with_priority(priority(parts))), options)
+            }
+        });
+    }
+
     /// Logs the options that need the one key of a request, for a layer whose requests have several.
     pub(crate) fn warn_without_key(&self) {
         let options = [

@@ -2,7 +2,7 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Cost, Costs, Decision, Error, Key,
+    Cost, Costs, Decision, Error, Key, Policy,
     limiter::{Reservation, wait::ceilings},
     model::cost::Charge,
     store::{Check, ReservationId, Settlement, StoreFuture, answer_by},
@@ -204,11 +204,14 @@ impl Reserve {
             )));
         }
         let mut charge = self.estimate.charge(policies)?;
+        let priority = self.estimate.priority();
         if self.is_capped {
             let each = policies.iter().zip(charge.borrow().iter(policies.len()));
-            charge = Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))));
+            let most = |policy: &Policy| Cost::new(priority.units_of(policy.quota_ref().burst()));
+            charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
         }
         policies.admits(charge.borrow())?;
+        let charge = priority.rank(policies, charge)?;
         policies.reaches(&self.key)?;
         Ok(match self.max_wait {
             Some(max_wait) => ceilings::queueing(policies, &charge, max_wait),

@@ -50,6 +50,8 @@ impl Limiter {
     /// are refused asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place
     /// lately lets the others come first.
     ///
+    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its share.
+    ///
     /// Callers sleep on the time of tokio. A test that pauses it gives the store
     /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
     ///
@@ -112,7 +114,7 @@ impl Limiter {
         max_wait: Duration,
     ) -> Result<Decision, Error> {
         runtime::current()?;
-        let charge = costs.into().charge(self.policies())?;
+        let charge = costs.into().ranked(self.policies())?;
         if self.policies().is_blocked() {
             return self.check_charge(&key.into(), charge.borrow()).await;
         }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;
-use crate::{Error, PolicySet, model::policy::MAX_POLICIES};
+use crate::{Error, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
 /// Counts the units that one request spends from every policy. [`Costs`] names a cost for each policy.
 ///
@@ -249,13 +249,14 @@ pub struct Costs {
     /// The cost for policies without a name here. `None` when every policy must be named.
     others: Option<Cost>,
     named: SmallVec<[(Cow<'static, str>, Cost); 4]>,
+    priority: Priority,
 }
 
 impl Costs {
     /// Creates costs of `cost` for all policies.
     #[must_use]
     pub fn new(cost: Cost) -> Self {
-        Self { others: Some(cost), named: SmallVec::new() }
+        Self { others: Some(cost), named: SmallVec::new(), priority: Priority::CRITICAL }
     }
 
     /// Sets the cost for the policy with this name.
@@ -282,6 +283,24 @@ impl Costs {
     pub fn cost_of(&self, policy: &str) -> Option<Cost> {
         let named = self.named.iter().find(|(held, _)| held == policy).map(|&(_, cost)| cost);
         named.or(self.others)
+    }
+
+    /// Sets the priority of the check. A refund and a commit have none.
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Returns the priority of the check: [`Priority::CRITICAL`], unless it was set.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// Returns the cost for each policy of a set, under the share of the priority.
+    pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
+        self.priority.rank(policies, self.charge(policies)?)
     }
 
     /// Returns the cost for each policy of a set.
@@ -318,7 +337,7 @@ impl From<Cost> for Costs {
 impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
     /// Sets the cost for each policy. A check fails when a policy of the set is not named.
     fn from(costs: [(&'static str, u64); N]) -> Self {
-        let none = Self { others: None, named: SmallVec::new() };
+        let none = Self { others: None, named: SmallVec::new(), priority: Priority::CRITICAL };
         costs.into_iter().fold(none, |costs, (policy, cost)| costs.with(policy, cost))
     }
 }
@@ -329,6 +348,9 @@ impl fmt::Debug for Costs {
         map.entries(self.named.iter().map(|(name, cost)| (name, cost.units())));
         if let Some(others) = self.others {
             map.entry(&"..", &others.units());
+        }
+        if self.priority != Priority::CRITICAL {
+            map.entry(&"priority", &self.priority);
         }
         map.finish()
     }
@@ -341,18 +363,25 @@ impl fmt::Debug for Costs {
 /// the check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The
 /// stored state is the same under every ceiling.
 ///
-/// [`Limiter::until_ready`](crate::Limiter::until_ready) sets ceilings. A [`Store`](crate::Store) keeps them:
+/// A [`Priority`] and [`Limiter::until_ready`](crate::Limiter::until_ready) set ceilings. A [`Store`](crate::Store) keeps them:
 /// see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
     units: u64,
     wait_us: u64,
+    /// The priority whose share the units are.
+    share: Option<Priority>,
 }
 
 impl Ceiling {
     /// Creates a ceiling at which at most `units` are spent.
     pub(crate) fn units_of(units: u64) -> Self {
-        Self { units, wait_us: 0 }
+        Self { units, wait_us: 0, share: None }
+    }
+
+    /// Creates the ceiling of a priority for a policy of this burst.
+    pub(crate) fn share_of(priority: Priority, burst: u64) -> Self {
+        Self { units: priority.units_of(burst), wait_us: 0, share: Some(priority) }
     }
 
     /// Returns the same ceiling, which what is spent above it may exceed for `wait_us` microseconds.
@@ -372,9 +401,18 @@ impl Ceiling {
         Duration::from_micros(self.wait_us)
     }
 
-    /// Returns the same ceiling for a policy of this burst.
+    /// Returns the ceiling that is reached first in a queue of this quota.
+    pub(crate) fn lower_of(self, other: Self, quota: &Quota) -> Self {
+        let end_us = |ceiling: Self| quota.span(ceiling.units).0.saturating_add(ceiling.wait_us);
+        if end_us(self) <= end_us(other) { self } else { other }
+    }
+
+    /// Returns the same ceiling for a policy of this burst, of which a priority has its share.
     pub(crate) fn cut(self, burst: u64) -> Self {
-        Self { units: self.units.min(burst), ..self }
+        match self.share {
+            Some(priority) => Self::share_of(priority, burst),
+            None => Self { units: self.units.min(burst), ..self },
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod lease;
 pub(crate) mod policy;
 pub(crate) mod policy_levels;
 pub(crate) mod policy_set;
+mod priority;
 pub(crate) mod quota;
 #[cfg(feature = "serde")]
 mod serde;
@@ -33,4 +34,5 @@ pub use key::{Key, KeySecret};
 pub use lease::Lease;
 pub use policy::Policy;
 pub use policy_set::PolicySet;
+pub use priority::Priority;
 pub use quota::Quota;

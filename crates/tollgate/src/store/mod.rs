@@ -80,6 +80,7 @@ pub(crate) use reservation::{ReservationId, Settlement};
 ///     ceiling allows, and 3 and 5 hold for it. The stored state is the same under every ceiling.
 /// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token
 ///     bucket may return less, and returns what was spent last in full.
+/// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to checks of a higher one.
 ///
 /// # Permits
 ///

@@ -6,7 +6,7 @@ mod headers;
 use std::{fmt, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs};
+use tollgate::{Cost, Costs, Priority};
 
 use crate::{
     gate::GateOptions,
@@ -100,6 +100,47 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// ```
     pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
         self.options.cost = Some(CostOf::Each(Box::new(move |parts| costs(parts).into())));
+        self
+    }
+
+    /// Sets the [priority](Priority) of a request. Without this option every request is critical.
+    ///
+    /// All requests spend from the same counters, over all replicas. A request is denied where it would leave more than
+    /// the share of its priority spent, so that what is above the share is left for requests that rank higher. Its
+    /// `Retry-After` is exact. `remaining` in the header fields counts the units of the whole burst.
+    ///
+    /// Choose the priority by what the client cannot choose: the route, or the plan of an authenticated caller. A leased
+    /// policy has no priorities: its requests are answered with 500, and that is logged once.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Priority, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// // What the whole fleet admits. A report never takes the units of the last four orders.
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("fleet", Quota::per_hour(10)));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .priority(|parts| match parts.uri.path() {
+    ///         "/orders" => Priority::CRITICAL,
+    ///         _ => Priority::BACKGROUND,
+    ///     })
+    ///     .build();
+    ///
+    /// let service = layer.layer(service);
+    /// let status = async |path: &str| {
+    ///     let response = service.clone().oneshot(Request::get(path).body(()).unwrap()).await.unwrap();
+    ///     response.status().as_u16()
+    /// };
+    /// for _ in 0..6 {
+    ///     assert_eq!(status("/reports").await, 200);
+    /// }
+    /// assert_eq!((status("/reports").await, status("/orders").await), (429, 200));
+    /// # }
+    /// ```
+    pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
+        self.options.priority = Some(Box::new(priority));
         self
     }
 
@@ -245,7 +286,8 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    pub(crate) fn into_shared(self) -> Shared<K, R> {
+    pub(crate) fn into_shared(mut self) -> Shared<K, R> {
+        self.options.rank();
         Shared::new(self.limiters, self.options, self.key, self.gate)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Algorithm, Cost, PolicySet,
+    Algorithm, Cost, Policy, PolicySet,
     clock::micros,
     model::{Ceiling, cost::Charge},
 };
@@ -11,9 +11,9 @@ use crate::{
 /// Returns the charge of a request that waits for `max_wait` at most, under the ceilings that follow from it.
 ///
 /// A queue takes the request when all that is in it leaves in time. A bucket goes into debt for it when the debt is
-/// paid in time, if it [can](can_owe).
+/// paid in time, if it [can](can_owe). A request of a priority goes into no debt: it would take the share of others.
 pub(super) fn waiting(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge {
-    let owes = can_owe(policies);
+    let owes = !charge.borrow().is_capped() && can_owe(policies);
     under(policies, charge, max_wait, |algorithm| owes && algorithm.has_burst())
 }
 
@@ -24,14 +24,20 @@ pub(crate) fn queueing(policies: &PolicySet, charge: &Charge, max_wait: Duration
 
 fn under(policies: &PolicySet, charge: &Charge, max_wait: Duration, owes: impl Fn(Algorithm) -> bool) -> Charge {
     let (asked, wait_us) = (charge.borrow(), micros(max_wait));
-    let ceiling = |at: usize, algorithm: Algorithm, burst: u64| match algorithm {
-        _ if algorithm.is_queue() => Ceiling::units_of(asked.of(at).units()).within_us(wait_us),
-        _ if owes(algorithm) => Ceiling::units_of(burst).within_us(wait_us),
-        _ => Ceiling::units_of(burst),
+    let ceiling = |at: usize, policy: &Policy| {
+        let (algorithm, quota) = (policy.algorithm(), policy.quota_ref());
+        let in_time = Ceiling::units_of(asked.of(at).units()).within_us(wait_us);
+        match asked.ceiling(at) {
+            // The place in the queue is within the share of the priority, and within the wait.
+            Some(share) if algorithm.is_queue() => share.lower_of(in_time, quota),
+            Some(share) => share,
+            None if algorithm.is_queue() => in_time,
+            None if owes(algorithm) => Ceiling::units_of(quota.burst()).within_us(wait_us),
+            None => Ceiling::units_of(quota.burst()),
+        }
     };
-    let each = policies.iter().enumerate();
-    let ceilings = each.map(|(at, policy)| ceiling(at, policy.algorithm(), policy.quota_ref().burst()));
-    let is_needed = |policy: &crate::Policy| policy.algorithm().is_queue() || owes(policy.algorithm());
+    let ceilings = policies.iter().enumerate().map(|(at, policy)| ceiling(at, policy));
+    let is_needed = |policy: &Policy| policy.algorithm().is_queue() || owes(policy.algorithm());
     match asked.cost > Cost::ZERO && policies.iter().any(is_needed) {
         true => charge.under(ceilings),
         false => charge.clone(),

@@ -1,0 +1,131 @@
+use std::fmt;
+
+use crate::{
+    Error, ErrorKind, PolicySet,
+    model::{Ceiling, cost::Charge},
+};
+
+/// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a higher rank.
+///
+/// All ranks spend from one counter, over all replicas. A check is denied where it would leave more than its share of the
+/// burst spent. So the units above the share are always there for checks that rank higher, whatever the others do. Stripe
+/// calls this a [fleet usage load shedder](https://stripe.com/blog/rate-limiters). A check without a priority is
+/// [critical](Self::CRITICAL).
+///
+/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole burst.
+/// The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket it is a share of the
+/// queue.
+///
+/// A check that [waits](crate::Limiter::until_ready) with a priority below critical goes into no debt: it tries again when
+/// its units fit its share.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Priority, Quota};
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_hour(10)));
+/// let background = Costs::new(Cost::ONE).with_priority(Priority::BACKGROUND);
+/// for _ in 0..6 {
+///     assert!(limiter.check_costs("all", background.clone()).await?.is_allowed());
+/// }
+/// assert!(limiter.check_costs("all", background).await?.is_denied());
+/// assert!(limiter.check("all").await?.is_allowed(), "four units are left for critical checks");
+/// # Ok(()) }
+/// ```
+///
+/// # Errors of a check
+///
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) with a [leased](crate::Policy::leased) policy: its units are taken in
+/// advance, and have no rank. [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) for a cost above the share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// Spends the whole burst.
+    pub const CRITICAL: Self = Self(100);
+
+    /// Spends up to 90 % of each burst.
+    pub const NORMAL: Self = Self(90);
+
+    /// Spends up to 60 % of each burst.
+    pub const BACKGROUND: Self = Self(60);
+
+    /// Creates the priority of checks that spend up to `percent` of each burst.
+    ///
+    /// # Panics
+    ///
+    /// When `percent` is not 1 to 100. In a constant, that is an error of the compiler.
+    #[must_use]
+    pub const fn percent(percent: u8) -> Self {
+        assert!(percent >= 1 && percent <= 100, "the share of a priority must be 1 to 100 percent");
+        Self(percent)
+    }
+
+    /// Creates the priority, for a share that is known only at run time.
+    ///
+    /// ```
+    /// use tollgate::Priority;
+    ///
+    /// assert_eq!(Priority::try_percent(60)?, Priority::BACKGROUND);
+    /// assert_eq!(Priority::try_percent(0).unwrap_err().to_string(), "the share of a priority must be 1 to 100 percent, got 0");
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is not 1 to 100.
+    pub fn try_percent(percent: u8) -> Result<Self, Error> {
+        match percent {
+            1..=100 => Ok(Self(percent)),
+            _ => Err(Error::config(format!("the share of a priority must be 1 to 100 percent, got {percent}"))),
+        }
+    }
+
+    /// Returns the share of each burst, in percent.
+    #[must_use]
+    pub const fn as_percent(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the units of a burst that a check of this priority may spend.
+    ///
+    /// ```
+    /// use tollgate::Priority;
+    ///
+    /// assert_eq!([1, 10, 33].map(|burst| Priority::BACKGROUND.units_of(burst)), [1, 6, 20]);
+    /// ```
+    #[must_use]
+    pub const fn units_of(self, burst: u64) -> u64 {
+        // Bursts are below 10^15.
+        (burst * self.0 as u64).div_ceil(100)
+    }
+
+    /// Returns the charge under the share of this priority.
+    pub(crate) fn rank(self, policies: &PolicySet, charge: Charge) -> Result<Charge, Error> {
+        if self == Self::CRITICAL {
+            return Ok(charge);
+        }
+        if let Some(leased) = policies.iter().find(|policy| policy.lease().is_some()) {
+            return Err(Error::config(format!("policy {} is leased, and its units have no priority", leased.name())));
+        }
+        for (policy, cost) in policies.iter().zip(charge.borrow().iter(policies.len())) {
+            let (burst, cost) = (policy.quota_ref().burst(), cost.units());
+            let units = self.units_of(burst);
+            if cost > units && cost <= burst {
+                let message = format!(
+                    "cost {cost} exceeds the {units} units that a priority of {} % may spend of policy {}",
+                    self.0,
+                    policy.name()
+                );
+                return Err(Error::new(ErrorKind::CostExceedsBurst, message));
+            }
+        }
+        Ok(charge.under(policies.iter().map(|policy| Ceiling::share_of(self, policy.quota_ref().burst()))))
+    }
+}
+
+impl fmt::Debug for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Priority({} %)", self.0)
+    }
+}

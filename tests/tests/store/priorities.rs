@@ -1,0 +1,134 @@
+//! Priorities as an application uses them, by two limiters that share a store.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::Instant,
+};
+use tollgate::{
+    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota, RedisStore, store::Clock,
+};
+use tollgate_test_support::{Deployment, Kind, patient_limiter};
+use tollgate_tests::RedisServer;
+
+const FLEET: Policy = Policy::fixed_window("fleet", Quota::per_day(100));
+
+fn background() -> Costs {
+    Costs::new(Cost::ONE).with_priority(Priority::BACKGROUND)
+}
+
+/// Counts how many of 200 checks are admitted.
+async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
+    let mut admitted = 0;
+    for _ in 0..200 {
+        admitted += usize::from(limiter.check_costs("all", costs.clone()).await.expect("a decision").is_allowed());
+    }
+    admitted
+}
+
+async fn ranks_share_a_counter(one: Limiter, other: Limiter) {
+    // Both ask for more than the share, side by side.
+    let low = background();
+    let (first, second) = tokio::join!(admitted(&one, &low), admitted(&other, &low));
+    assert_eq!(first + second, 60);
+    let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
+    assert_eq!(admitted(&one, &normal).await, 30);
+    let critical = Costs::new(Cost::ONE);
+    let (first, second) = tokio::join!(admitted(&one, &critical), admitted(&other, &critical));
+    assert_eq!(first + second, 10);
+}
+
+#[tokio::test]
+async fn the_ranks_of_two_replicas_share_one_counter() {
+    for kind in [Kind::Server, Kind::Cluster] {
+        let test = "the_ranks_of_two_replicas_share_one_counter";
+        let deployment = Deployment::start(kind, test).expect("a deployment");
+        let mut limiters = Vec::new();
+        for _ in 0..2 {
+            limiters.push(patient_limiter(deployment.builder("ranks").connect().await.expect("a store"), FLEET));
+        }
+        let [one, other] = <[Limiter; 2]>::try_from(limiters).expect("two limiters");
+        ranks_share_a_counter(one, other).await;
+    }
+    let store = MemoryStore::new();
+    ranks_share_a_counter(Limiter::new(store.clone(), FLEET), Limiter::new(store, FLEET)).await;
+}
+
+#[tokio::test]
+async fn a_share_in_an_outage_has_ranks_too() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let outage = Outage::local(NonZeroU32::new(2).expect("two"));
+    let limiter = Limiter::builder(store).policies(FLEET).on_outage(outage).build();
+    drop(server);
+    assert_eq!(admitted(&limiter, &background()).await, 30, "60 % of half of the quota");
+    assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_a_lower_rank_takes_no_unit_of_a_higher_one() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::token_bucket("calls", Quota::per_second(10)));
+    let wait = Duration::from_secs(1);
+    for _ in 0..6 {
+        let ready = limiter.until_ready_cost("all", background(), wait).await.expect("a decision");
+        assert!(ready.is_allowed() && ready.delay().is_zero());
+    }
+    // The seventh waits until a unit has accrued. Meanwhile four critical checks find the units above the share.
+    let waiter = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_ready_cost("all", background(), wait).await }
+    });
+    yield_now().await;
+    for _ in 0..4 {
+        assert!(limiter.check("all").await.expect("a decision").is_allowed());
+    }
+    // Five units have to accrue before it fits its share.
+    let begin = Instant::now();
+    assert!(waiter.await.expect("no panic").expect("a decision").is_allowed());
+    assert_eq!(begin.elapsed(), Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_a_lower_rank_gets_a_place_in_its_share_of_a_queue() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(10)));
+    let mut places = JoinSet::new();
+    for _ in 0..10 {
+        let limiter = limiter.clone();
+        places.spawn(async move { limiter.until_ready_cost("all", background(), Duration::ZERO).await });
+    }
+    // Without a wait only a place at the front of the queue is taken.
+    let taken = places.join_all().await.into_iter().filter(|place| place.as_ref().is_ok_and(|one| one.is_allowed()));
+    assert_eq!(taken.count(), 1);
+    assert_eq!(admitted(&limiter, &background()).await, 5, "six of ten places, one of them taken before");
+    assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 4);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_an_error_that_names_it() {
+    let limiter = Limiter::new(MemoryStore::new(), FLEET.leased(Lease::new()));
+    let error = limiter.check_costs("all", background()).await.expect_err("a leased policy");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.to_string(), "policy fleet is leased, and its units have no priority");
+
+    let limiter = Limiter::new(MemoryStore::new(), FLEET);
+    let at_rank = |units| Costs::new(Cost::new(units)).with_priority(Priority::BACKGROUND);
+    let error = limiter.check_costs("all", at_rank(61)).await.expect_err("a cost above the share");
+    assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+    assert_eq!(error.to_string(), "cost 61 exceeds the 60 units that a priority of 60 % may spend of policy fleet");
+    let error = limiter.reserve("all", at_rank(61)).await.expect_err("a cost above the share");
+    assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+}
+
+#[tokio::test]
+async fn a_reservation_and_a_peek_have_a_priority() {
+    let limiter = Limiter::new(MemoryStore::new(), FLEET);
+    let estimate = Costs::new(Cost::new(60)).with_priority(Priority::BACKGROUND);
+    assert!(limiter.reserve("all", estimate).await.expect("a decision").is_allowed());
+    assert!(limiter.reserve("all", background()).await.expect("a decision").is_denied());
+    let look = limiter.peek_cost("all", background()).await.expect("a state");
+    assert!(look.retry_after().is_some());
+    assert_eq!(limiter.peek_cost("all", Cost::ONE).await.expect("a state").retry_after(), None);
+}
