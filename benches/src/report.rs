@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// Shows a picture above the rows. Its file is `docs/plots/<name>.svg`.
+    /// Shows a picture above the rows. Its file is `docs/contributors/plots/<name>.svg`.
     pub(crate) fn show(&mut self, name: &'static str, picture: Picture) {
         self.picture = Some((name, picture));
     }
