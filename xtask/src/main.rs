@@ -18,6 +18,7 @@ mod failure;
 mod faults;
 mod foreign;
 mod fuzz;
+mod links;
 mod lint;
 mod metadata;
 mod mutants;
@@ -94,10 +95,10 @@ Tasks:
         keys, replies, quotas) with generated input, five million each, and
         checks each result against a law. The tests run a short form.
   lint [--benches]
-        Formatting, clippy, circles of imports, documentation, what the crates
-        would publish, unused dependencies, and the dependency rules of
-        deny.toml. All of them run before it ends; --benches adds clippy on the
-        benches and their peers.
+        Formatting, clippy, circles of imports, links and anchors of all pages,
+        documentation, what the crates would publish, unused dependencies, and
+        the dependency rules of deny.toml. All of them run before it ends;
+        --benches adds clippy on the benches and their peers.
   mutants [--minutes N | --whole] [--seed N] [--file GLOB] [CRATE…]
         Breaks the published crates in small ways, and lists the faults that no
         test notices: a sample that fits into an hour, or all of them in a night

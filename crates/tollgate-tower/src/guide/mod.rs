@@ -13,17 +13,24 @@
 //!
 //! The modules of the guide contain no code.
 
+// Each page ends with its links, for readers of the repository. `links.md` has the same labels for rustdoc, which takes the
+// first of two definitions.
+#[doc = include_str!("links.md")]
 #[doc = include_str!("keys_and_proxies.md")]
 pub mod keys_and_proxies {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("several_limits.md")]
 pub mod several_limits {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("outgoing_calls.md")]
 pub mod outgoing_calls {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("testing_your_service.md")]
 pub mod testing_your_service {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("types_to_write_down.md")]
 pub mod types_to_write_down {}
