@@ -110,14 +110,16 @@ impl Page {
         let mut page = Self::default();
         let mut prose = String::new();
         let mut fence = None;
+        // A definition cannot follow a line of a paragraph.
+        let mut is_paragraph = false;
         for line in text.lines() {
             let marks = line.trim_start().trim_start_matches("- ");
             match fence {
-                Some(end) if marks.starts_with(end) => fence = None,
+                Some(end) if marks.starts_with(end) => (fence, is_paragraph) = (None, false),
                 Some(_) => {}
                 None => match ["```", "~~~"].into_iter().find(|mark| marks.starts_with(mark)) {
                     Some(mark) => fence = Some(mark),
-                    None => page.line(line, &mut prose),
+                    None => is_paragraph = page.line(line, is_paragraph, &mut prose),
                 },
             }
         }
@@ -125,24 +127,26 @@ impl Page {
         page
     }
 
-    /// Reads a heading or a definition, and adds any other line to the prose.
-    fn line(&mut self, line: &str, prose: &mut String) {
+    /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a paragraph may go on.
+    fn line(&mut self, line: &str, is_paragraph: bool, prose: &mut String) -> bool {
+        self.anchors.extend(line.split("id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+        let definition = line.strip_prefix('[').filter(|rest| !is_paragraph && !rest.starts_with('^'));
+        if let Some((label, target)) = definition.and_then(|rest| rest.split_once("]: ")) {
+            self.defined.insert(small(&masked(label)));
+            self.targets.extend(target.split_whitespace().next().map(str::to_owned));
+            return false;
+        }
+        prose.push_str(line);
+        prose.push('\n');
         let level = line.bytes().take_while(|&byte| byte == b'#').count();
-        if (1..=6).contains(&level) && line[level..].starts_with(' ') {
+        let is_heading = (1..=6).contains(&level) && line[level..].starts_with(' ');
+        if is_heading {
             let slug = slug(line[level..].trim());
             let repeated = (1..).map(|count| format!("{slug}-{count}"));
             let free = [slug.clone()].into_iter().chain(repeated).find(|slug| !self.anchors.contains(slug));
             self.anchors.extend(free);
         }
-        self.anchors.extend(line.split("id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
-        let definition = line.strip_prefix('[').filter(|rest| !rest.starts_with('^'));
-        if let Some((label, target)) = definition.and_then(|rest| rest.split_once("]: ")) {
-            self.defined.insert(small(&masked(label)));
-            self.targets.extend(target.split_whitespace().next().map(str::to_owned));
-        } else {
-            prose.push_str(line);
-            prose.push('\n');
-        }
+        !is_heading && !line.trim().is_empty()
     }
 
     /// Reads the links of prose whose code has no brackets any more.
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_label_is_defined_and_used() {
-        let page = "[text][one], [`Two`] and [`Three(n)`]. See [four].\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
+        let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
         let dead = dead_links(&[("a.md", page)]);
         let expected = ["[`three{n}`] is not defined", "[one] is not defined", "[five] is defined and not used"];
         assert_eq!(dead, expected.map(|what| format!("a.md: {what}")));

@@ -3,7 +3,7 @@
 //! | question | page |
 //! |---|---|
 //! | By what do I limit, and who can lie about it? | [Keys and proxies](keys_and_proxies) |
-//! | How do I limit the whole service and one route, by address and by user? | [Several limits](several_limits) |
+//! | How do I limit the whole service and one route, by address and by user? | [Layers](layers) |
 //! | How does my client stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
 //! | What is the type of a layer in a field, or as a result? | [Types to write down](types_to_write_down) |
@@ -20,8 +20,8 @@
 pub mod keys_and_proxies {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("several_limits.md")]
-pub mod several_limits {}
+#[doc = include_str!("layers.md")]
+pub mod layers {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("outgoing_calls.md")]

@@ -32,7 +32,7 @@ impl Admitted {
     /// Completes the response of the handler.
     ///
     /// Adds the rate limit headers, and settles the final cost where the layer has one. Headers of the same format that
-    /// the response has already are combined with them, as those of [stacked layers](crate#stacked-layers).
+    /// the response has already are combined with them, as those of [stacked layers](crate::guide::layers#headers).
     pub fn complete<B>(mut self, mut response: Response<B>) -> Response<B> {
         self.0.complete(&mut response);
         response
@@ -105,7 +105,7 @@ pub(crate) trait Judge<B>: Charger {
 /// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as
 /// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
 ///
-/// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other names. To
+/// Stacked with a layer it is the inner one: see [stacked layers](crate::guide::layers#headers). Give its policies other names. To
 /// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
 /// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
 ///
