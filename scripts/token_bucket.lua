@@ -202,7 +202,7 @@ end
 free = math.floor((top_1 - ahead_1) / pace_1)
 
 --@ ends
-local ends = math.max(last, now + ahead_1) + top_1
+local ends = math.max(last, now + ahead_1) + 2 * top_1
 
 --@ owe
 --@ include due

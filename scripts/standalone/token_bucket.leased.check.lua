@@ -275,7 +275,7 @@ end
 if told_1 then
   local last = (book_1[3] + 2) * book_1[2]
   if book_1[4] + book_1[5] > 0 then
-    local ends = math.max(last, now + ahead_1) + top_1
+    local ends = math.max(last, now + ahead_1) + 2 * top_1
     local ends = ends - ends % 1000
     call('SET', account_1, pack('<ddddd', book_1[1], book_1[2], book_1[3], book_1[4], book_1[5]), 'PXAT', format('%d', ends / 1000 + 1))
   else

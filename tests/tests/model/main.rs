@@ -52,10 +52,7 @@ mod redis {
     pub(crate) mod server {
         #[path = "../../../crates/tollgate/src/redis/server/breaker.rs"]
         mod breaker;
-        #[path = "../../../crates/tollgate/src/redis/server/distance.rs"]
-        mod distance;
         pub(in crate::redis) use breaker::Breaker;
-        pub(in crate::redis) use distance::Distance;
     }
 
     #[path = "../../../crates/tollgate/src/redis/connect/dial_state.rs"]

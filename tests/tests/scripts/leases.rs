@@ -226,6 +226,17 @@ fn leases_of_sets_agree_with_the_pure_functions() {
     }
 }
 
+/// The trace of a token bucket lives longer than the units in it, by the units that were returned: up to a burst.
+#[test]
+fn outstanding_units_are_remembered_until_no_late_refund_counts() {
+    let mut redis = InRedis::new();
+    for seed in [15, 19] {
+        if let Err(difference) = compare_leases(&mut redis, seed, &[Algorithm::TokenBucket; 2], &str::to_owned) {
+            panic!("{difference}");
+        }
+    }
+}
+
 /// Makes a script fail when it touches a key that it has deleted, or has given an expiry in the past: the source of a slot
 /// that moves refuses that.
 fn watched(text: &str) -> String {

@@ -130,9 +130,21 @@ impl Running {
         }
     }
 
+    /// Returns whether the task has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Waits until the task is woken.
     pub(crate) async fn woken(&self) {
         self.task.wake.notified().await;
+    }
+
+    /// Waits until any of these duties is asked for.
+    pub(crate) async fn until_asked(&self, duties: u32) {
+        while !self.is_asked(duties) {
+            self.woken().await;
+        }
     }
 
     /// Waits until this time, or until the task is woken.

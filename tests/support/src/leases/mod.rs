@@ -11,7 +11,7 @@ use tollgate::{
     Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId, TimeZone,
     testing::{
         ALGORITHMS, MixedBatch, MixedSubject, Script,
-        lease::{Call, Grant, LeaseScript, Report},
+        lease::{Call, Grant, LeaseScript, Report, Stamp},
     },
 };
 
@@ -160,6 +160,9 @@ impl LeaseStream<'_> {
 
     /// Draws reports of units that were granted. Some are repeated, too large, or of another state.
     fn reports(&mut self, key: u64) -> Vec<Report> {
+        // After the clock went back a state has no birth, and a hostile report claims it.
+        let first = self.policies.iter().next().expect("a policy");
+        let without_birth = self.pure.book(first, key).filter(|book| book[0] == 0.0);
         let (mut reports, dice) = (Vec::new(), &mut self.dice);
         for at in (0..self.held.len()).rev() {
             if self.held[at].0 != key || dice.below(4) > 0 {
@@ -174,6 +177,9 @@ impl LeaseStream<'_> {
                 1 => stamps[0].generation += 1,
                 2 => stamps[0].birth = 0,
                 _ => {}
+            }
+            if let Some(book) = without_birth.filter(|_| dice.below(2) == 0) {
+                stamps[0] = Stamp { birth: 0, generation: book[2] as u64 };
             }
             let times = if dice.below(10) == 0 { 3 } else { 1 };
             reports.push(Report { stamps, spent: spent * times, returned });

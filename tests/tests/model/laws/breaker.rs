@@ -1,6 +1,6 @@
 use loom::{sync::Arc, thread};
 
-use crate::redis::server::Breaker;
+use crate::{redis::server::Breaker, runtime::Background};
 
 fn missed(breaker: &Arc<Breaker>) -> thread::JoinHandle<bool> {
     let breaker = Arc::clone(breaker);
@@ -57,7 +57,7 @@ fn an_answered_check_lets_the_next_outage_be_probed_at_the_first_pace() {
             breaker.close();
         }
         let answers = Arc::clone(&breaker);
-        let answering = thread::spawn(move || answers.check_answered());
+        let answering = thread::spawn(move || answers.check_answered(None));
         let is_open = breaker.open();
         answering.join().expect("a thread");
         assert!(is_open && breaker.is_open(), "an answer to a check closes nothing");
@@ -80,5 +80,53 @@ fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
         assert!(!breaker.is_open());
         assert!(breaker.missed(), "nobody probed, the next miss finds somebody");
         assert_eq!(breaker.epoch(), 3);
+    });
+}
+
+const OPENED: u32 = 1;
+const LATE: u32 = 2;
+
+/// Asks for the probe, and becomes it if none runs. Returns whether it did.
+fn probe(background: &Background, duty: u32) -> bool {
+    background.ask(duty);
+    let begun = background.begin();
+    let has_begun = begun.is_some();
+    // The probe goes on.
+    std::mem::forget(begun);
+    has_begun
+}
+
+#[test]
+fn what_happens_while_the_probe_ends_has_a_probe() {
+    loom::model(|| {
+        let (breaker, background) = (Arc::new(Breaker::new()), Arc::new(Background::new()));
+        let deadline = std::time::Duration::from_millis(50);
+        let suspect = (0..8).map(|_| breaker.late(deadline)).last();
+        assert_eq!((suspect, breaker.judge(deadline / 2)), (Some(true), None));
+        background.ask(LATE);
+        let mut running = background.begin().expect("a probe");
+        let (opens, asks) = (Arc::clone(&breaker), Arc::clone(&background));
+        let opening = thread::spawn(move || opens.open() && probe(&asks, OPENED));
+        running.take(OPENED | LATE);
+        let is_open = breaker.is_open();
+        let has_ended = !is_open && running.end();
+        assert_eq!(has_ended, opening.join().expect("a thread"), "the old probe sees it, or the caller starts one");
+        assert!(breaker.is_open() && background.has(0));
+        std::mem::forget(running);
+    });
+}
+
+#[test]
+fn a_breaker_that_opens_while_the_probe_is_shut_down_is_not_open_for_ever() {
+    loom::model(|| {
+        let (breaker, background) = (Arc::new(Breaker::new()), Arc::new(Background::new()));
+        background.ask(LATE);
+        let mut running = background.begin().expect("a probe");
+        let (opens, asks) = (Arc::clone(&breaker), Arc::clone(&background));
+        let opening = thread::spawn(move || opens.open() && probe(&asks, OPENED));
+        running.stop();
+        breaker.abandon();
+        let has_started = opening.join().expect("a thread");
+        assert!(has_started || !breaker.is_open(), "nobody probes");
     });
 }

@@ -184,6 +184,7 @@ pub(super) fn bound(quota: &Quota, span_us: u64) -> u128 {
 }
 
 /// Returns about how many units remain.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn free(quota: &Quota, words: &Words) -> u64 {
     let top_us = quota.span(quota.burst()).0;
     ((top_us as f64 - words[0] as f64) / quota.pace()).floor() as u64

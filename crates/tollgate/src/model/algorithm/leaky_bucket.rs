@@ -102,6 +102,7 @@ impl Meter for Bucket {
         Some((words[0], words[1]))
     }
 
+    #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
         bucket::free(policy.quota_ref(), words)
     }

@@ -106,6 +106,7 @@ pub(crate) trait Meter: Sized + Clone + Default {
     }
 
     /// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
+    #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
         policy.quota_ref().burst().saturating_sub(words[0])
     }

@@ -51,7 +51,9 @@ pub use inspect::StoredState;
 use meter::Meter;
 #[cfg(feature = "testing")]
 pub(crate) use numbers::bound;
-pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, end_of, free, numbers};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use numbers::free;
+pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers};
 #[cfg(feature = "redis")]
 pub(crate) use numbers::{args, ceiling_args, later, lowered, most_spent, unspent};
 pub(crate) use sliding_buckets::Buckets;

@@ -37,6 +37,7 @@ pub(crate) fn end_of(policy: &Policy, level: &PolicyLevel, is_owed: impl FnOnce(
 }
 
 /// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn free(policy: &Policy, words: &Words) -> u64 {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::free(policy, words))
 }

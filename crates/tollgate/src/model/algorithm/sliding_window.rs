@@ -187,6 +187,7 @@ impl Meter for State {
         }
     }
 
+    #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
         let quota = policy.quota_ref();
         let (period, left) = (quota.period_us() as f64, words[2].min(quota.period_us()) as f64);

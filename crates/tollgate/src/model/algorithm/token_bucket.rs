@@ -163,6 +163,7 @@ impl Meter for State {
         Some((words[0], words[1]))
     }
 
+    #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
         bucket::free(policy.quota_ref(), words)
     }

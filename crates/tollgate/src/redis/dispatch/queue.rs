@@ -20,7 +20,7 @@ pub(in crate::redis) struct Waiting<Q> {
     pub(in crate::redis) is_closed: bool,
 }
 
-/// The number of hashes that are told apart. A power of two.
+/// The number of distinct hashes. A power of two.
 const CROWDS: usize = 1_024;
 
 /// A check in a queue.
@@ -32,7 +32,7 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// Tells why a check was not queued.
+/// The reason why a check was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::redis) enum NotQueued<E> {
     /// The breaker is open.

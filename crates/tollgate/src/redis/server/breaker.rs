@@ -1,20 +1,31 @@
 //! The circuit breaker of one server. The atomics come from `redis::sync`, so that a model checker runs the same lines.
 
+use std::time::Duration;
+
 use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Decides whether checks are sent to the server.
+/// Decides which checks are sent to the server: all, those with a long deadline, or none.
 ///
-/// Closed: checks go to the server. Open: checks are answered without it, until the server answers one probe. The
-/// breaker opens when [`LIMIT`] calls in a row miss their deadline with no other sign of life in between, and at once
-/// when no connection can be made.
+/// *Open*: checks are answered without the server, until it answers one probe. The breaker opens when [`LIMIT`] calls in a
+/// row miss their deadline with no other sign of life in between, and at once when no connection can be made.
 ///
-/// The caller that opens the breaker starts the probe. So there is never more than one probe.
+/// *Far*: checks whose deadline has no room for the round trip are answered without the server. A check that misses its deadline
+/// counts against this deadline. A check that is answered in time counts for it. When the late checks exceed the others by
+/// [`MOST_LATE`], a probe measures the round trip, and judges the deadline.
+///
+/// The caller that opens the breaker, or whose late check reaches the limit, asks for the probe. There is never more than one.
 #[derive(Debug)]
 pub(in crate::redis) struct Breaker {
     /// The epoch, and in the low byte the number of misses in a row. The breaker is open at [`LIMIT`].
     word: AtomicU64,
     /// Probes that were answered since a check was answered.
     probes_in_vain: AtomicU32,
+    /// The longest deadline that is too short, in microseconds. 0 when no deadline is too short.
+    too_short_us: AtomicU64,
+    /// The shortest deadline that was refused, in microseconds.
+    shortest_us: AtomicU64,
+    /// Deadlines that checks missed: the microseconds, and in the low byte the excess of the late checks.
+    suspects: [AtomicU64; SUSPECTS],
 }
 
 /// The number of misses in a row that opens the breaker.
@@ -23,9 +34,28 @@ const LIMIT: u64 = 3;
 const MISSES: u64 = 0xff;
 const EPOCH: u64 = MISSES + 1;
 
+/// The excess of late checks over checks in time that starts a measurement. If one answer of ten is late at random, the excess
+/// gets this far once in some ten million checks.
+const MOST_LATE: u64 = 8;
+
+/// The number of deadlines that are counted at a time. One more replaces the one with the smallest excess.
+const SUSPECTS: usize = 4;
+
+const EXCESS: u64 = 0xff;
+const MICROSECOND: u64 = EXCESS + 1;
+
+/// Stands for no deadline.
+const NONE: u64 = u64::MAX;
+
 impl Breaker {
     pub(in crate::redis) fn new() -> Self {
-        Self { word: AtomicU64::new(0), probes_in_vain: AtomicU32::new(0) }
+        Self {
+            word: AtomicU64::new(0),
+            probes_in_vain: AtomicU32::new(0),
+            too_short_us: AtomicU64::new(0),
+            shortest_us: AtomicU64::new(NONE),
+            suspects: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
 
     pub(in crate::redis) fn is_open(&self) -> bool {
@@ -62,10 +92,17 @@ impl Breaker {
         }
     }
 
-    /// Notes that a check was answered in time.
-    pub(in crate::redis) fn check_answered(&self) {
+    /// Notes that a check was answered within its deadline, if it has one.
+    #[inline]
+    pub(in crate::redis) fn check_answered(&self, deadline: Option<Duration>) {
         if self.probes_in_vain.load(Ordering::Relaxed) > 0 {
             self.probes_in_vain.store(0, Ordering::Relaxed);
+        }
+        let has_late = || self.suspects.iter().any(|suspect| suspect.load(Ordering::Relaxed) != 0);
+        if let Some(deadline) = deadline
+            && has_late()
+        {
+            self.count_in_time(micros(deadline));
         }
     }
 
@@ -75,8 +112,10 @@ impl Breaker {
         self.leave(0);
     }
 
-    /// Closes the breaker because no task probes any more. The next missed check opens it again.
+    /// Sends all checks again because no task probes any more. The next missed check opens the breaker, and the next late one
+    /// starts a measurement.
     pub(in crate::redis) fn abandon(&self) {
+        self.forget();
         self.leave(LIMIT - 1);
     }
 
@@ -90,4 +129,127 @@ impl Breaker {
         let leave = |word: u64| (word & MISSES == LIMIT).then_some((word & !MISSES) + misses);
         let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
     }
+}
+
+/// The deadlines that are too short.
+impl Breaker {
+    /// Returns whether a check with this deadline is decided without the server.
+    #[inline]
+    pub(in crate::redis) fn is_too_short(&self, deadline: Duration) -> bool {
+        match self.too_short_us.load(Ordering::Acquire) {
+            0 => false,
+            longest_us => self.is_within(micros(deadline), longest_us),
+        }
+    }
+
+    /// Returns whether some deadline is too short.
+    pub(in crate::redis) fn is_far(&self) -> bool {
+        self.too_short_us.load(Ordering::Acquire) != 0
+    }
+
+    /// Counts a late check against its deadline. Returns whether the deadline waits for a measurement.
+    pub(in crate::redis) fn late(&self, deadline: Duration) -> bool {
+        self.count_late(micros(deadline)) == MOST_LATE
+    }
+
+    /// Returns whether a deadline waits for a measurement.
+    pub(in crate::redis) fn has_suspect(&self) -> bool {
+        self.suspects.iter().any(|suspect| suspect.load(Ordering::Acquire) & EXCESS == MOST_LATE)
+    }
+
+    /// Returns whether a deadline that waits for a measurement is too short for this round trip.
+    pub(in crate::redis) fn is_suspect_too_short(&self, round_trip: Duration) -> bool {
+        let is_too_short = |word: u64| word & EXCESS == MOST_LATE && word / MICROSECOND < needed_us(round_trip);
+        self.suspects.iter().any(|suspect| is_too_short(suspect.load(Ordering::Acquire)))
+    }
+
+    /// Judges the deadlines that wait for a measurement. Returns the longest that is too short. A deadline that has room
+    /// for the round trip was missed for another reason: it starts anew. Only the probe calls this.
+    pub(in crate::redis) fn judge(&self, round_trip: Duration) -> Option<Duration> {
+        let needed_us = needed_us(round_trip);
+        let judged = self.suspects.iter().filter_map(|suspect| {
+            let take = |word: u64| (word & EXCESS == MOST_LATE).then_some(0);
+            suspect.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()
+        });
+        let longest_us = judged.map(|word| word / MICROSECOND).filter(|&deadline_us| deadline_us < needed_us).max()?;
+        self.shortest_us.fetch_min(longest_us, Ordering::AcqRel);
+        self.too_short_us.fetch_max(longest_us.max(1), Ordering::AcqRel);
+        Some(Duration::from_micros(longest_us))
+    }
+
+    /// Sends checks again whose deadline has room for the round trip. Returns whether all checks are sent again. Only the
+    /// probe calls this.
+    pub(in crate::redis) fn release(&self, round_trip: Duration) -> bool {
+        let needed_us = needed_us(round_trip);
+        if self.shortest_us.load(Ordering::Acquire) < needed_us {
+            self.too_short_us.fetch_min(needed_us.saturating_sub(1).max(1), Ordering::AcqRel);
+            return false;
+        }
+        self.forget();
+        true
+    }
+
+    /// Sends all checks again, whatever their deadline.
+    pub(in crate::redis) fn forget(&self) {
+        self.shortest_us.store(NONE, Ordering::Release);
+        self.too_short_us.store(0, Ordering::Release);
+    }
+
+    /// Compares a deadline, and notes it when it is refused: the probe ends when it fits too.
+    fn is_within(&self, deadline_us: u64, longest_us: u64) -> bool {
+        let is_within = deadline_us <= longest_us;
+        if is_within && deadline_us < self.shortest_us.load(Ordering::Relaxed) {
+            self.shortest_us.fetch_min(deadline_us, Ordering::AcqRel);
+        }
+        is_within
+    }
+
+    /// Returns the excess of late checks.
+    fn count_late(&self, deadline_us: u64) -> u64 {
+        loop {
+            let words = self.suspects.each_ref().map(|suspect| suspect.load(Ordering::Acquire));
+            let (at, counted) = match words.iter().position(|&word| is_of(word, deadline_us)) {
+                Some(at) => (at, if words[at] & EXCESS < MOST_LATE { words[at] + 1 } else { words[at] }),
+                None => {
+                    let smallest = (0..SUSPECTS).min_by_key(|&at| words[at] & EXCESS).unwrap_or(0);
+                    (smallest, deadline_us * MICROSECOND + 1)
+                }
+            };
+            let suspect = &self.suspects[at];
+            if suspect.compare_exchange(words[at], counted, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return counted & EXCESS;
+            }
+        }
+    }
+
+    #[cold]
+    fn count_in_time(&self, deadline_us: u64) {
+        let count = |word: u64| match is_of(word, deadline_us) {
+            true if word & EXCESS == 1 => Some(0),
+            true => Some(word - 1),
+            false => None,
+        };
+        for suspect in &self.suspects {
+            let _ = suspect.fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
+        }
+    }
+}
+
+/// Returns the shortest deadline that has room for a round trip: a fifth of it is left for the script and the queues.
+pub(in crate::redis) fn needed(round_trip: Duration) -> Duration {
+    Duration::from_micros(needed_us(round_trip))
+}
+
+fn needed_us(round_trip: Duration) -> u64 {
+    let round_trip_us = micros(round_trip);
+    round_trip_us + round_trip_us.div_ceil(4)
+}
+
+/// Returns microseconds that leave room for the low byte.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).map_or(NONE / MICROSECOND, |us| us.min(NONE / MICROSECOND))
+}
+
+fn is_of(word: u64, deadline_us: u64) -> bool {
+    word & EXCESS != 0 && word / MICROSECOND == deadline_us
 }

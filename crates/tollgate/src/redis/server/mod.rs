@@ -2,16 +2,12 @@
 
 mod breaker;
 mod calls;
-mod distance;
-mod distance_probe;
 mod health;
 mod not_executed;
-mod probe;
 mod state;
 
 pub(in crate::redis) use breaker::Breaker;
 pub(in crate::redis) use calls::{Awaited, Call, CallResult, Outgoing, PlainCall, ScriptCall, Sent, UnsentCount};
-pub(in crate::redis) use health::{DISTANT, far};
+pub(in crate::redis) use health::{DISTANT, far, pause};
 pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};
-pub(in crate::redis) use probe::pause;
 pub(in crate::redis) use state::{Server, ServerConfig};

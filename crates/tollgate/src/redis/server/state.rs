@@ -5,7 +5,7 @@ use std::{
 
 use redis::{Cmd, RedisResult, Value};
 
-use super::{breaker::Breaker, distance_probe::DistanceProbe, health::Health, not_executed::CallError, probe::Probe};
+use super::{breaker::Breaker, health::Health, not_executed::CallError};
 use crate::{
     Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
     redis::{
@@ -23,7 +23,7 @@ pub(in crate::redis) struct Server {
     /// The beginning of every key: the prefix, and the brace that opens the hash tag.
     key_head: String,
     shared: Arc<SharedConnection>,
-    health: Arc<Health>,
+    pub(super) health: Health,
     is_in_cluster: bool,
     me: Weak<Self>,
 }
@@ -112,30 +112,16 @@ impl Server {
 
     /// Counts a call that missed its deadline.
     pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
-        if self.health.missed(deadline) {
-            self.start_probe();
-        }
-        if deadline.is_some_and(|deadline| self.health.distance.late(deadline.timeout())) {
-            DistanceProbe::start(&self.health, &self.shared);
-        }
+        self.health.probe(&self.me, self.health.missed(deadline));
     }
 
     /// Counts a call that was answered in time.
     pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
-        self.breaker().check_answered();
-        if let Some(deadline) = deadline {
-            self.health.distance.in_time(deadline.timeout());
-        }
+        self.breaker().check_answered(deadline.map(Deadline::timeout));
     }
 
     pub(super) fn failed(&self, error: &Error) {
-        if self.health.failed(error) {
-            self.start_probe();
-        }
-    }
-
-    fn start_probe(&self) {
-        Probe::start(&self.health, &self.shared);
+        self.health.probe(&self.me, self.health.failed(error));
     }
 
     /// Adds the keys of all policies of each subject to a command. A subject is a key with the policies that limit it.
@@ -247,9 +233,7 @@ impl Server {
     fn master_changed(&self) {
         tracing::info!("the sentinels have chosen another redis master");
         self.shared.renew();
-        if self.breaker().is_open() {
-            self.health.probe_now.notify_one();
-        }
+        self.health.master_changed();
     }
 }
 
