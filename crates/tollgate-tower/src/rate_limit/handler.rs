@@ -66,6 +66,9 @@ pub(crate) trait Charger: Send + Sync {
 }
 
 /// Takes requests on the way of the layer, from the check to the answer.
+///
+/// The trait hides the type parameters of the layer. The alternative was a marker in the extensions of the response, which the layer
+/// around the handler replaces by its rejection. It would cost each response a look-up, and lose the headers of the layers between.
 pub(crate) trait Judge<B>: Charger {
     /// Returns the costs of a request.
     fn costs(&self, request: &Parts) -> Costs;
