@@ -28,7 +28,7 @@ use axum::{
 };
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use tollgate::{Concurrency, ConcurrencyLimiter, OnLoss};
+use tollgate::permits::{Concurrency, ConcurrencyLimiter, OnLoss};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{ConcurrencyLayer, key::Header};
 

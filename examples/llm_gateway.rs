@@ -11,15 +11,15 @@
 //! HEADERS=anthropic cargo run --example llm_gateway
 //! ```
 //!
-//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key has 60
-//! requests and 10 000 tokens a minute, and two streams at the same time.
+//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key
+//! has 60 requests and 10 000 tokens a minute, and two streams at the same time.
 //!
 //! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left.
 //! When the stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the
 //! middle of a stream: only the tokens that were sent by then are charged.
 //!
-//! Of the next three questions at once, the last one gets 429 with the problem document of the limit `streams`: two streams
-//! are open. It is charged nothing. The question with `max_tokens` of 20 000 gets 413, because it can never fit.
+//! Of the next three questions at once, the last one gets 429 with the problem document of the limit `streams`: two
+//! streams are open. It is charged nothing. The question with `max_tokens` of 20 000 gets 413, because it can never fit.
 //!
 //! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and `anthropic` the headers of the
 //! permits have the IETF format beside it.
@@ -37,7 +37,7 @@ use axum::{
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::{Concurrency, Limiter, Policy, Quota};
+use tollgate::{Limiter, Policy, Quota, permits::Concurrency};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected, body::guard_response,

@@ -33,7 +33,7 @@ use axum::{
     routing::{get, post},
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tollgate::{DeniedKeys, KeySecret, Limiter, Policy, Quota};
+use tollgate::{KeySecret, Limiter, Policy, Quota, limiter::DeniedKeys};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{RateLimitLayer, key::PeerIp};

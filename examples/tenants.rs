@@ -34,7 +34,7 @@ use axum::{
     routing::{get, put},
 };
 use serde::Deserialize;
-use tollgate::{Key, Limiter, Policy, Quota, TenantLimiters};
+use tollgate::{Key, Limiter, Policy, Quota, tenants::TenantLimiters};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{RateLimitLayer, key::Extension};
 

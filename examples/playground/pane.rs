@@ -15,7 +15,7 @@ use axum::{
     routing::get,
 };
 use serde::Serialize;
-use tollgate::{Cost, Key, KeyState, Limiter, LimiterHandle, PolicySet, Store};
+use tollgate::{Cost, Key, Limiter, LimiterHandle, PolicySet, Store, limiter::KeyState};
 use tollgate_tower::{RateLimitLayer, key_fn};
 use tower::ServiceExt;
 

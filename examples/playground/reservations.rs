@@ -8,7 +8,10 @@ use std::{
 use axum::http::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
-use tollgate::{Cost, ErrorKind, Reservation, Settlement};
+use tollgate::{
+    Cost, ErrorKind,
+    reservation::{Reservation, Settlement},
+};
 
 use crate::{
     pane::{MAX_COST, Pane},

@@ -8,8 +8,9 @@ use std::{
 
 use serde::Serialize;
 use tollgate::{
-    Check, CheckFuture, Cost, Decision, Entry, Error, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount,
-    ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
+    Cost, Decision, Error, Store,
+    reservation::ReservationId,
+    store::{Check, CheckFuture, StoreFuture},
 };
 
 /// The number of decisions that a summary describes.
@@ -75,40 +76,12 @@ impl Store for TimedStore {
         self.store.reset(check)
     }
 
-    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.store.entries(check, limit)
-    }
-
-    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        self.store.permits(request)
-    }
-
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
         self.timed(Instant::now(), self.store.reserve(check, id, time_to_live))
     }
 
-    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        self.store.commit(check, id)
-    }
-
-    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-        self.store.can_decide(policies, key)
-    }
-
-    fn leases(&self) -> bool {
-        self.store.leases()
-    }
-
-    fn is_in_process(&self) -> bool {
-        self.store.is_in_process()
-    }
-
-    fn keeps_deadline(&self) -> bool {
-        self.store.keeps_deadline()
-    }
-
-    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        self.store.replicas(group)
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.store)
     }
 }
 

@@ -21,7 +21,10 @@ use axum::{
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::{task::AbortHandle, time::Instant};
-use tollgate::{Concurrency, ConcurrencyLimiter, Key, Limiter};
+use tollgate::{
+    Key, Limiter,
+    permits::{Concurrency, ConcurrencyLimiter},
+};
 use tollgate_tower::{ConcurrencyLayer, key_fn};
 use tower::ServiceExt;
 

@@ -9,8 +9,9 @@ use std::{
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tollgate::{
-    Algorithm, Concurrency, ConcurrencyLimiter, Cost, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
-    TenantLimiters,
+    Algorithm, Cost, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    permits::{Concurrency, ConcurrencyLimiter},
+    tenants::TenantLimiters,
 };
 use tollgate_test_support::{
     PATIENCE,

@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Check, CheckFuture, Decision, Entry, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore,
-    ReplicaGroup, Store, StoreFuture,
+    Decision, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore, Store,
+    store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
@@ -40,12 +40,8 @@ impl Store for Measured {
         self.0.reset(check)
     }
 
-    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.0.entries(check, limit)
-    }
-
-    fn keeps_deadline(&self) -> bool {
-        self.0.keeps_deadline()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.0)
     }
 }
 

@@ -8,8 +8,8 @@ use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 use http::{Request, Response};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Check, Clock, Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
-    Store,
+    Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    store::{Check, Clock},
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, Mode, Proxy, RedisServer, ports, wait};

@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, PolicySet,
-    Quota, RedisStore, Store, StoreFuture, TenantLimiters,
+    Algorithm, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
+    tenants::TenantLimiters,
     testing::{Script, shapes},
 };
 use tollgate_tests::RedisServer;

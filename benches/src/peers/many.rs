@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Check, Cost, Deadline, Key, Limiter, Outage, PolicySet, RedisStore, Store};
+use tollgate::{
+    Cost, Key, Limiter, Outage, PolicySet, RedisStore, Store,
+    store::{Check, Deadline},
+};
 
 use super::Costs;
 use crate::{

@@ -12,7 +12,7 @@ use axum::extract::ConnectInfo;
 use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use tokio::runtime::Runtime;
-use tollgate::{CheckFuture, Key, Limiter, Policy, Quota, RedisStore};
+use tollgate::{Key, Limiter, Policy, Quota, RedisStore, store::CheckFuture};
 use tollgate_tower::{RateLimitLayer, key::PeerIp, rejection::Empty};
 use tower_layer::Layer;
 use tower_service::Service;

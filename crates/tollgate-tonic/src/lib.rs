@@ -33,22 +33,23 @@
 //! | set options: exempt services, cost of a call, status details | [`builder`] |
 //! | give services and methods different quotas | [`MethodLimiters`] |
 //! | change quotas while the server runs | [`LimiterHandle`](tollgate::LimiterHandle) |
-//! | give each customer a quota of its own | [`TenantLimiters`](tollgate::TenantLimiters) |
+//! | give each customer a quota of its own | [`TenantLimiters`](tollgate::tenants::TenantLimiters) |
 //! | read limits from a file that may change | `RuleLimiter::for_requests` of the crate `tollgate-rules` |
 //! | serve gRPC and HTTP on one port | [`builder`] with [`GrpcStatus::or_http`] |
 //! | charge each message of a stream | [`messages`] |
 //! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |
 //! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
-//! Where an interceptor denies calls, put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside. It keeps the connections
-//! of the clients alive, as the layer does by itself: [`RateLimitInterceptor`] says why.
+//! Where an interceptor denies calls, put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside. It keeps the
+//! connections of the clients alive, as the layer does by itself: [`RateLimitInterceptor`] says why.
 //!
 //! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!
 //! # Test a service
 //!
 //! The feature `test-util` has a store with fixed answers, and one that fails on command. The
-//! [guide](tollgate_tower::guide::testing_your_service) shows both. The address of the client is an extension of the request.
+//! [guide](tollgate_tower::guide::testing_your_service) shows both. The address of the client is an extension of the
+//! request.
 //!
 //! ```
 //! use std::{convert::Infallible, net::SocketAddr, time::Duration};
@@ -80,8 +81,8 @@
 //!
 //! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
 //! `rpc_method`. Only names from a fixed list become labels: the names that have a limiter in
-//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as `other`, so a client cannot
-//! create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
+//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as `other`, so a client
+//! cannot create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
 //!
 //! # Features
 //!
@@ -125,9 +126,9 @@ pub use tollgate_tower::test_util;
 
 /// Returns a layer that limits gRPC calls, with the default options.
 ///
-/// `limits` is a [`Limiter`](tollgate::Limiter), a table of [`MethodLimiters`], or any other [`LimiterSource`]: limits that
-/// change while the server runs, or the limits of tenants. `key` finds the key of a call: calls with the same key share a
-/// quota.
+/// `limits` is a [`Limiter`](tollgate::Limiter), a table of [`MethodLimiters`], or any other [`LimiterSource`]: limits
+/// that change while the server runs, or the limits of tenants. `key` finds the key of a call: calls with the same key
+/// share a quota.
 ///
 /// A request that is not a gRPC call is limited too. Its rejection is an HTTP status with an empty
 /// body. [`builder`] sets options.
@@ -145,8 +146,8 @@ pub use tollgate_tower::test_util;
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_minute(1)));
 /// let layer = tollgate_tonic::layer(limiter, Metadata::new("x-api-key"));
 ///
-/// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
-/// let call = || {
+/// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default()))
+/// })); let call = || {
 ///     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
 ///     call.header("x-api-key", "acme").body(Body::default()).unwrap()
 /// };

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use http::Extensions;
-use tollgate::{Decision, PolicyState};
+use tollgate::{Decision, limiter::PolicyState};
 
 /// Lists the decisions of all layers around a service, the outermost first.
 ///

@@ -13,8 +13,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use tollgate::{
-    Clock, Concurrency, ConcurrencyLimiter, Cost, Limiter, LimiterHandle, MemoryStore, OnLoss, Policy, Quota,
-    TenantLimiters,
+    Cost, Limiter, LimiterHandle, MemoryStore, Policy, Quota,
+    permits::{Concurrency, ConcurrencyLimiter, OnLoss},
+    store::Clock,
+    tenants::TenantLimiters,
 };
 use tollgate_tower::{
     HeaderFormat, LimiterSource, Meter, RateLimitLayer,

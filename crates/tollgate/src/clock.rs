@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// use std::time::Duration;
-/// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 ///
 /// let clock = Clock::manual(0);
 /// let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -73,7 +73,7 @@ impl Clock {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::Clock;
+    /// use tollgate::store::Clock;
     ///
     /// let clock = Clock::manual(1_000_000);
     /// clock.advance(Duration::from_millis(5));
@@ -101,7 +101,7 @@ impl Clock {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
     /// use tokio::time::Instant;
-    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
     /// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));

@@ -24,26 +24,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Policies may [change](LimiterHandle) while checks run, and may be [fetched](TenantLimiters) for each tenant.
+//! Policies may [change](LimiterHandle) while checks run, and may be [fetched](tenants::TenantLimiters) for each tenant.
 //!
-//! A [`ConcurrencyLimiter`] limits how many permits of a key are held at the same time: streams, exports, jobs.
+//! A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) limits how many permits of a key are held at the same time: streams, exports, jobs.
 //!
-//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](Reservation::commit) the real
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](reservation::Reservation::commit) the real
 //! cost.
 //!
-//! [`DeniedKeys`] shows which keys are denied most.
+//! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most.
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
 //! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
 //!
 //! # Tests
 //!
-//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`] that the test moves. The feature
+//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`](store::Clock) that the test moves. The feature
 //! `test-util` adds a store with fixed answers, and one that fails on command.
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+//! use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 //! let clock = Clock::manual(0);
@@ -63,7 +63,7 @@
 //! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
 //! | `tls` | no | `rediss://` URLs, by rustls |
 //! | `calendar` | no | windows of local days, weeks, months and years: `Policy::calendar_window` |
-//! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`] |
+//! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`](redis::RedisSource) |
 //! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
 //! | `macros` | no | the attribute `limited`, for async functions |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
@@ -76,8 +76,8 @@
 //! # Metrics
 //!
 //! With the feature `metrics`, every limiter counts its checks, also those that no middleware sees. Install the recorder
-//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the prefix of
-//! the store. No label value comes from a request.
+//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the
+//! prefix of the store. No label value comes from a request.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
@@ -85,11 +85,11 @@
 //! | `tollgate_denials_total` | `limiter`, `policy` | denied checks, for each policy that denied; `other` beyond 64 names of policies |
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
-//! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
+//! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](reservation::Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |
 //! | `tollgate_check_duration_seconds` | `limiter` | time from the start of a check to its decision; not for a store in the process, nor for a remembered denial |
-//! | `tollgate_tenant_fetches_total` | `limiter`, `outcome` | fetches of the limits of [tenants](TenantLimiters): `succeeded` or `failed` |
+//! | `tollgate_tenant_fetches_total` | `limiter`, `outcome` | fetches of the limits of [tenants](tenants::TenantLimiters): `succeeded` or `failed` |
 //! | `tollgate_tenant_outage` | `limiter` | 1 while the limits of tenants cannot be fetched, 0 otherwise |
 //! | `tollgate_tenants_cached` | `limiter` | tenants in the cache, as of the last fetch |
 //! | `tollgate_permits_total` | `policy`, `outcome` | acquires of permits: `acquired`, `denied`, or `failed` without an answer |
@@ -113,46 +113,60 @@
 mod clock;
 mod error;
 pub mod guide;
-mod limiter;
+pub mod limiter;
 mod model;
 mod random;
 #[cfg(feature = "redis")]
-mod redis;
+pub mod redis;
 mod runtime;
-mod store;
+pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod testing;
 mod url;
 
-pub use clock::Clock;
+/// Limits how much work runs at the same time, over all replicas.
+///
+/// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of a
+/// [`Concurrency`](permits::Concurrency). A permit that is dropped is free again.
+pub mod permits {
+    pub use crate::{
+        limiter::permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied},
+        model::{Concurrency, OnLoss},
+    };
+}
+
+/// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
+pub mod reservation {
+    pub use crate::{
+        limiter::{reservation::Reservation, reserve::Reserve},
+        store::reservation::{ReservationId, Settlement},
+    };
+}
+
+/// Looks up the policies of each tenant in a source of your own, and caches them: see
+/// [`TenantLimiters`](tenants::TenantLimiters).
+pub mod tenants {
+    pub use crate::limiter::tenants::{SourceOutage, TenantLimiters, TenantLimitersBuilder};
+}
+
 pub use error::{Error, ErrorKind};
-pub use limiter::{
-    Acquired, BlockingLimiter, ConcurrencyLimiter, DeniedKey, DeniedKeys, Limited, Limiter, LimiterBuilder,
-    LimiterFuture, LimiterHandle, Lost, Outage, Permit, PermitDenied, Replicas, Reservation, Reserve, Selection,
-    SourceOutage, TenantLimiters, TenantLimitersBuilder,
-};
-pub use model::{
-    Algorithm, Ceiling, Concurrency, Cost, Costs, Decision, Denied, Entry, Key, KeySecret, KeyState, Lease, OnLoss,
-    Policy, PolicySet, PolicyState, Quota,
-};
+#[doc(inline)]
+pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Outage};
+pub use model::{Algorithm, Cost, Costs, Decision, Denied, Key, KeySecret, Lease, Policy, PolicySet, Quota};
 #[cfg(feature = "calendar")]
 pub use model::{CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
-pub use redis::{Finding, RedisSource, RedisStore, RedisStoreBuilder};
-pub use store::{
-    Check, CheckFuture, Deadline, MemoryStore, MemoryStoreBuilder, PermitGrant, PermitOutcome, PermitRequest,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture, StoredState,
-};
+#[doc(inline)]
+pub use redis::RedisStore;
+#[doc(inline)]
+pub use store::{MemoryStore, Store};
 pub use url::{connect, open};
 
 #[cfg(feature = "macros")]
 pub use tollgate_macros::limited;
-
-/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
-#[cfg(feature = "redis")]
-pub use deadpool_redis;
 
 /// Compiles the examples of the README with the tests.
 #[cfg(doctest)]

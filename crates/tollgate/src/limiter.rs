@@ -1,34 +1,37 @@
+//! Checks keys against policies on a store, and says what a check found.
+
 mod blocking;
 mod builder;
 mod denied_keys;
 mod handle;
 mod metrics;
 mod outage;
-mod permits;
-mod reservation;
-mod reserve;
+pub(crate) mod permits;
+pub(crate) mod reservation;
+pub(crate) mod reserve;
 mod selection;
-mod tenants;
+pub(crate) mod tenants;
 mod wait;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+#[doc(inline)]
+pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
-    Check, CheckFuture, Cost, Costs, Deadline, Decision, Entry, Error, Key, KeyState, PolicySet, Store, StoreFuture,
+    Cost, Costs, Decision, Error, Key, PolicySet, Store,
     limiter::{outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
-    store::{Guard, PendingCheck, answer_by},
+    store::{Check, CheckFuture, Deadline, Guard, PendingCheck, StoreFuture, answer_by},
 };
 pub use blocking::BlockingLimiter;
 pub use builder::LimiterBuilder;
 pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use handle::LimiterHandle;
 pub use outage::{Outage, Replicas};
-pub use permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied};
-pub use reservation::Reservation;
-pub use reserve::Reserve;
+pub(crate) use reservation::Reservation;
+pub(crate) use reserve::Reserve;
 pub use selection::{Limited, Selection};
-pub use tenants::{LimiterFuture, SourceOutage, TenantLimiters, TenantLimitersBuilder};
+pub use tenants::LimiterFuture;
 
 /// Checks keys against policies that are decided together on one store.
 ///
@@ -70,7 +73,7 @@ impl Limiter {
     /// # Errors
     ///
     /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
-    /// [`Outage`](crate::Outage) always decides.
+    /// [`Outage`] always decides.
     ///
     /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
     /// store is outside the process. No `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for
@@ -109,8 +112,8 @@ impl Limiter {
 
     /// Spends from each policy the units that `costs` names for it, or nothing.
     ///
-    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] and [`Key::beside`] for
-    /// policies that count several keys in one step.
+    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] and [`Key::beside`]
+    /// for policies that count several keys in one step.
     ///
     /// # Errors
     ///
@@ -157,8 +160,8 @@ impl Limiter {
         self.inner.check(&self.policies, &key.into(), cost.into(), tag.as_ref())
     }
 
-    /// Returns what every policy has left for the key, and spends nothing. [`peek_cost`](Self::peek_cost) also returns when
-    /// a cost fits.
+    /// Returns what every policy has left for the key, and spends nothing. [`peek_cost`](Self::peek_cost) also returns
+    /// when a cost fits.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -177,16 +180,16 @@ impl Limiter {
         self.peek_cost(key, Cost::ZERO).await
     }
 
-    /// Returns what every policy has left for the key, and when a check at these costs would be admitted: one [`Cost`] for
-    /// all policies, or [`Costs`] for each. Spends nothing, and is not counted.
+    /// Returns what every policy has left for the key, and when a check at these costs would be admitted: one [`Cost`]
+    /// for all policies, or [`Costs`] for each. Spends nothing, and is not counted.
     ///
-    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered. After a
-    /// change of its period or of the rate of a bucket, it is exact from the next check on.
+    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered.
+    /// After a change of its period or of the rate of a bucket, it is exact from the next check on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
@@ -228,9 +231,9 @@ impl Limiter {
     ///
     /// The units count as if they had come back at once. So never more is refunded than is spent now, and nothing to a
     /// window that opened after the decision. A token bucket returns what cannot have accrued again since: all units for
-    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that takes longer,
-    /// [reserve](Self::reserve): the bucket then remembers what was missing. A decision that spent nothing (a denial, or a
-    /// decision without the store) refunds nothing.
+    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that
+    /// takes longer, [reserve](Self::reserve): the bucket then remembers what was missing. A decision that spent
+    /// nothing (a denial, or a decision without the store) refunds nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -291,9 +294,9 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Denials that this process remembers end at once. Another process that has denied the key goes on to deny it until the
-    /// end of the wait, and for a second at most: the
-    /// [`deny_cache_cap`](crate::RedisStoreBuilder::deny_cache_cap) of its store.
+    /// Denials that this process remembers end at once. Another process that has denied the key goes on to deny it
+    /// until the end of the wait, and for a second at most: the
+    /// [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap) of its store.
     ///
     /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that
     /// the branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of

@@ -51,7 +51,8 @@ pub(crate) fn current() -> Result<Handle, Error> {
 
 /// Returns whether the runtime of the caller, which is this one, has timers.
 ///
-/// Tokio does not say so, and panics where a timer is made without them. So one is made, once for each runtime and thread.
+/// Tokio does not say so, and panics where a timer is made without them. So one is made, once for each runtime and
+/// thread.
 fn has_timers(runtime: Id) -> bool {
     match TIMED.get() {
         Some((asked, has_timers)) if asked == runtime => has_timers,
@@ -63,7 +64,7 @@ fn has_timers(runtime: Id) -> bool {
     }
 }
 
-/// Returns tokio's time, as the start of a [`Deadline`](crate::Deadline) does. Tests may stop it.
+/// Returns tokio's time, as the start of a [`Deadline`](crate::store::Deadline) does. Tests may stop it.
 #[inline]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()

@@ -10,10 +10,10 @@ use crate::{Error, MemoryStore, Store};
 /// | URL | store |
 /// |---|---|
 /// | `memory:` | a new [`MemoryStore`] |
-/// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::RedisSource) for each form |
+/// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::redis::RedisSource) for each form |
 ///
 /// Options of a Redis store may stand in the URL, as in `redis://127.0.0.1/?prefix=shop`: see
-/// [`RedisSource`](crate::RedisSource). Give each application a prefix of its own. Other options have a builder.
+/// [`RedisSource`](crate::redis::RedisSource). Give each application a prefix of its own. Other options have a builder.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::Request, middleware::Next, response::Response};
-use tollgate::{DeniedKeys, Key, Limiter, Policy, Quota, Store};
+use tollgate::{Key, Limiter, Policy, Quota, Store, limiter::DeniedKeys};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer, TieredLimiters,
     key::{Extension, PeerIp},

@@ -14,7 +14,7 @@ use std::{env, net::SocketAddr};
 
 use axum::{Router, middleware, routing::get};
 use tokio::{net::TcpListener, signal};
-use tollgate::{DeniedKeys, KeySecret};
+use tollgate::{KeySecret, limiter::DeniedKeys};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use axum::{Router, routing::get};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use tollgate::DeniedKeys;
+use tollgate::limiter::DeniedKeys;
 
 /// The bounds of the histograms, in seconds. The dashboard takes its quantiles from them.
 const BUCKETS: [f64; 9] = [0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];

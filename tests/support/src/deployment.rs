@@ -6,7 +6,10 @@ use std::{
     path::PathBuf,
 };
 
-use tollgate::{Key, RedisSource, RedisStore, RedisStoreBuilder};
+use tollgate::{
+    Key, RedisStore,
+    redis::{RedisSource, RedisStoreBuilder},
+};
 use tollgate_tests::{RedisCluster, RedisServer};
 
 use crate::PATIENCE;

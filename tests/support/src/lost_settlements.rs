@@ -1,6 +1,10 @@
 //! Reservations and commits that the server executes, and whose replies never arrive.
 
-use tollgate::{Costs, Key, Limiter, Policy, Quota, RedisStore, ReservationId, Settlement, testing::Script};
+use tollgate::{
+    Costs, Key, Limiter, Policy, Quota, RedisStore,
+    reservation::{ReservationId, Settlement},
+    testing::Script,
+};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 use crate::{PATIENCE, patient_limiter, remaining_of_each};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use tollgate::{
-    Algorithm, Ceiling, Cost, Costs, Key, Policy, PolicySet,
+    Algorithm, Cost, Costs, Key, Policy, PolicySet,
+    store::Ceiling,
     testing::{self, MixedBatch, MixedSubject, Script},
 };
 
@@ -37,7 +38,8 @@ impl MixedStream {
         Self { is_capped: true, ..Self::new(seed, first) }
     }
 
-    /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks under ceilings have no tag.
+    /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks under ceilings have no
+    /// tag.
     fn draw_ceilings(&mut self, subjects: &mut [MixedSubject]) -> Option<Vec<Vec<Ceiling>>> {
         if !self.is_capped || self.dice.below(2) == 0 {
             return None;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Ceiling, Cost, Costs, Key, Policy, PolicySet, Quota, testing};
+use tollgate::{Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Quota, store::Ceiling, testing};
 
 use crate::Dice;
 

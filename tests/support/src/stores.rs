@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tollgate::{Check, CheckFuture, Deadline, Decision, Error, ErrorKind, Store, StoreFuture};
+use tollgate::{
+    Decision, Error, ErrorKind, Store,
+    store::{Check, CheckFuture, Deadline, StoreFuture},
+};
 
 /// Records the deadline of every check and never answers.
 #[derive(Clone, Debug)]

@@ -3,7 +3,9 @@
 use std::{collections::HashMap, env, ops::Range, time::Duration};
 
 use tollgate::{
-    Algorithm, Ceiling, Cost, Costs, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
+    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet,
+    reservation::{ReservationId, Settlement},
+    store::Ceiling,
     testing::{self, Script, Stored, Value},
 };
 
@@ -16,8 +18,8 @@ use crate::{
 /// The number of steps that travel to the server together.
 pub const BATCH: usize = 4_000;
 
-/// Returns the number of steps with each algorithm. `cargo xtask test --servers` makes fewer on each server, and says so in the
-/// variable `STREAM_STEPS`.
+/// Returns the number of steps with each algorithm. `cargo xtask test --servers` makes fewer on each server, and says
+/// so in the variable `STREAM_STEPS`.
 ///
 /// # Panics
 ///
@@ -339,7 +341,8 @@ impl Stream {
         })
     }
 
-    /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether a log stores the units.
+    /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether a log stores the
+    /// units.
     fn draw_cost(&mut self, burst: u64, left: Option<u64>, is_logged: bool) -> u64 {
         let cost = match self.dice.below(16) {
             0 | 1 => 0,

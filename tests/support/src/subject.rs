@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use tollgate::{
-    Algorithm, Ceiling, Check, Clock, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId,
-    Settlement, Store,
+    Algorithm, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
+    reservation::{ReservationId, Settlement},
+    store::{Ceiling, Check, Clock},
     testing::{self, Script, Stored, Value},
 };
 use tollgate_tests::{Client, RedisServer, Reply, expiry_command};

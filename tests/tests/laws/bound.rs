@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{Clock, Limiter, MemoryStore, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS};
 use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};
 
 use crate::{drain, key, on_both_stores, wander};

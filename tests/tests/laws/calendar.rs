@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, CalendarUnit, Clock, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
-    TimeZone, testing::Script,
+    Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, TimeZone,
+    store::Clock, testing::Script,
 };
 use tollgate_test_support::{Dice, InMemory, InRedis, Subject, integers, policies};
 

@@ -1,6 +1,6 @@
 //! Ceilings: what a check may leave spent, in place of the burst.
 
-use tollgate::{Algorithm, Ceiling, Cost, Costs, PolicySet, testing::ceiling};
+use tollgate::{Algorithm, Cost, Costs, PolicySet, store::Ceiling, testing::ceiling};
 use tollgate_test_support::{Dice, policies};
 
 use super::{key, micros, on_both_stores};

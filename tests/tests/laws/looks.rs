@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Decision, Policy, PolicySet, Quota, StoredState,
+    Algorithm, Decision, Policy, PolicySet, Quota,
+    store::StoredState,
     testing::{Script, Stored, Value},
 };
 use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
+use tollgate::{
+    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
+    reservation::{ReservationId, Settlement},
+};
 use tollgate_test_support::{Subject, policies, stream::figures};
 
 use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};

@@ -1,7 +1,10 @@
 //! Laws 14 to 16 and 18: reservations, their settlement, and debts.
 
 use tollgate::testing::{Stored, Value};
-use tollgate::{Cost, Costs, Decision, Key, Policy, PolicySet, Quota, ReservationId, Settlement};
+use tollgate::{
+    Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
+    reservation::{ReservationId, Settlement},
+};
 use tollgate_test_support::{Dice, Subject, policies};
 
 use crate::{drain, key, least_burst, micros, on_both_stores, remaining};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, MemoryStore};
+use tollgate::{MemoryStore, store::Clock};
 use tollgate_rules::{Compat, Descriptor, Format, RuleLimiter, RuleSet, Rules};
 use tollgate_test_support::InRedis;
 

@@ -1,10 +1,12 @@
-//! The script that grants permits and the pure function agree, bit for bit, on hostile streams of calls. Mistakes that are
-//! built into the script are found.
+//! The script that grants permits and the pure function agree, bit for bit, on hostile streams of calls. Mistakes that
+//! are built into the script are found.
 
 use std::time::Duration;
 
 use tollgate::{
-    Clock, Concurrency, Key, MemoryStore, PermitGrant, Store,
+    Key, MemoryStore, Store,
+    permits::Concurrency,
+    store::{Clock, PermitGrant},
     testing::{self, Stored},
 };
 use tollgate_test_support::{Deployment, Dice, InRedis, Kind, START_US, integers, stored_state, stream};

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Concurrency, ConcurrencyLimiter, RedisStore};
+use tollgate::{
+    RedisStore,
+    permits::{Concurrency, ConcurrencyLimiter},
+};
 use tollgate_test_support::{
     PATIENCE,
     permits::{LostReply, OlderCopy, closed_permits, held_by_all},

@@ -6,7 +6,10 @@ mod faults;
 mod processes;
 mod store;
 
-use tollgate::{Concurrency, ConcurrencyLimiter, Permit, Policy, Quota, Store};
+use tollgate::{
+    Policy, Quota, Store,
+    permits::{Concurrency, ConcurrencyLimiter, Permit},
+};
 use tollgate_test_support::patient_limiter;
 
 /// Returns a replica that waits for its store and returns an error where the store does not answer.

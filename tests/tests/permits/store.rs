@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Concurrency, ErrorKind, Key, RedisStore};
+use tollgate::{ErrorKind, Key, RedisStore, permits::Concurrency};
 use tollgate_test_support::{
     Deployment, Kind, PATIENCE,
     permits::{held_by_all, holders},

@@ -1,9 +1,12 @@
-//! Four processes at one server are linearisable: their decisions, in the order of the server's time, are those of the Rust
-//! functions for one caller who makes the same checks in that order.
+//! Four processes at one server are linearisable: their decisions, in the order of the server's time, are those of the
+//! Rust functions for one caller who makes the same checks in that order.
 
 use std::{cmp::Reverse, ffi::OsString, process::Command, sync::LazyLock, thread};
 
-use tollgate::{Algorithm, Check, Clock, Cost, Key, MemoryStore, PolicySet, Store};
+use tollgate::{
+    Algorithm, Cost, Key, MemoryStore, PolicySet, Store,
+    store::{Check, Clock},
+};
 use tollgate_test_support::{described, recorded_policies as policies};
 use tollgate_tests::{Process, RedisServer};
 
@@ -21,7 +24,8 @@ struct Record {
 
 impl Record {
     /// Returns the place in the order in which the server decided. The checks of one call have the same microsecond. Each
-    /// check that passes leaves fewer units than there were before it, and the other checks of these units come before it.
+    /// check that passes leaves fewer units than there were before it, and the other checks of these units come before
+    /// it.
     fn order(&self) -> (u64, u64, Reverse<u64>, bool) {
         let mut words = self.decision.split(' ');
         let is_allowed = words.next() == Some("1");

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{DeniedKeys, Key, KeySecret};
+use tollgate::{Key, KeySecret, limiter::DeniedKeys};
 use tollgate_tests::{Process, RedisServer, ports, wait};
 
 const SECRET: &str = "a secret of the configuration";

@@ -89,7 +89,10 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
         assert!(limiter.check_tagged("192.0.2.7", Cost::ONE, tag).await.expect("a decision").is_allowed());
     }
     let entries = limiter.entries("192.0.2.7", 10).await.expect("entries");
-    assert_eq!(entries.iter().map(tollgate::Entry::tag).collect::<Vec<_>>(), [&longest[..], b"a\0b\r\n", b"", b"ann"]);
+    assert_eq!(
+        entries.iter().map(tollgate::limiter::Entry::tag).collect::<Vec<_>>(),
+        [&longest[..], b"a\0b\r\n", b"", b"ann"]
+    );
     assert!(entries.windows(2).all(|pair| pair[0].at() >= pair[1].at()));
 
     let two = limiter.entries("192.0.2.7", 2).await.expect("entries");
@@ -105,7 +108,7 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     limiter.reset("192.0.2.7").await.expect("a reset");
     assert!(limiter.check_tagged("192.0.2.7", Cost::new(3), "bob").await.expect("a decision").is_allowed());
     let entries = limiter.entries("192.0.2.7", 10).await.expect("entries");
-    assert_eq!(entries.iter().map(tollgate::Entry::tag).collect::<Vec<_>>(), [b"bob"; 3]);
+    assert_eq!(entries.iter().map(tollgate::limiter::Entry::tag).collect::<Vec<_>>(), [b"bob"; 3]);
 
     let error = build(vec![Policy::token_bucket("burst", Quota::per_hour(100))]).entries("192.0.2.7", 1).await;
     assert_eq!(error.expect_err("no entries").kind(), ErrorKind::Unsupported);

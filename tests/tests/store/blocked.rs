@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, Cost, DeniedKeys, Key, Lease, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
-    ReservationId, Settlement, Store, testing::ALGORITHMS,
+    Cost, Key, Lease, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    limiter::DeniedKeys,
+    reservation::{ReservationId, Settlement},
+    store::Check,
+    testing::ALGORITHMS,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::RedisServer;

@@ -10,7 +10,8 @@ use std::{
 
 use tokio::runtime::Builder;
 use tollgate::{
-    Cost, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore, Store,
+    Cost, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    redis::RedisSource,
 };
 use tollgate_test_support::{PATIENCE, SilentStore, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -138,7 +139,7 @@ fn outside_a_runtime_every_call_names_what_is_missing() {
         assert_names_the_runtime(poll_once(store.ping()), "ping");
         assert_names_the_runtime(poll_once(store.diagnose([])), "diagnose");
         let key = Key::new("acme");
-        let check = tollgate::Check::new(&set, &key, Cost::ONE);
+        let check = tollgate::store::Check::new(&set, &key, Cost::ONE);
         assert_names_the_runtime(poll_once(store.check(check)), "a check without a deadline");
     }
     assert!(matches!(poll_once(Limiter::new(MemoryStore::new(), DAILY).check("acme")), Poll::Ready(Ok(_))));

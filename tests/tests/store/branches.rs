@@ -10,7 +10,8 @@ use std::{
 };
 
 use tollgate::{
-    Clock, Cost, Costs, DeniedKeys, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    limiter::DeniedKeys, store::Clock,
 };
 use tollgate_test_support::{patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::MutexGuard;
-use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
+use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, ports, server::SLOTS};
 

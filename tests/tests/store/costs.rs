@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::{Clock, Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore};
+use tollgate::{Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, store::Clock};
 use tollgate_test_support::{patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use tollgate::{
-    Clock, Cost, DeniedKeys, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store,
+    Cost, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store, limiter::DeniedKeys,
+    store::Clock,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::RedisServer;

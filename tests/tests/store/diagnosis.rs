@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Algorithm, Clock, Policy, PolicySet, Quota, RedisStore, testing::ALGORITHMS};
+use tollgate::{Algorithm, Policy, PolicySet, Quota, RedisStore, store::Clock, testing::ALGORITHMS};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 

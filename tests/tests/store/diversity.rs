@@ -1,6 +1,6 @@
 //! Checks of different shapes, quotas and costs leave in one write, and each is decided exactly.
 
-use tollgate::{CheckFuture, Cost, Limiter, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Cost, Limiter, Policy, PolicySet, Quota, RedisStore, store::CheckFuture};
 use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 

@@ -9,7 +9,9 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tollgate::{Algorithm, Clock, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota};
+use tollgate::{
+    Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota, store::Clock,
+};
 use tollgate_test_support::{PATIENCE, remaining, remaining_of_each};
 use tollgate_tests::RedisServer;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Cost, Costs, ErrorKind, KeyState, Lease, Limiter, Outage, Policy, Quota, RedisStore, test_util::FaultyStore,
+    Cost, Costs, ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore, limiter::KeyState,
+    test_util::FaultyStore,
 };
 use tollgate_tests::RedisServer;
 

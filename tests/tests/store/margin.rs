@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
 use tollgate_test_support::Dice;
 
 const AMOUNT: u64 = 20;
 const PERIOD: Duration = Duration::from_millis(1_000);
 const MARGIN: Duration = Duration::from_millis(30);
 
-/// Returns when each unit leaves a queue under `quota`, in microseconds. The callers ask at random times, for `cost` units.
+/// Returns when each unit leaves a queue under `quota`, in microseconds. The callers ask at random times, for `cost`
+/// units.
 async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
     let clock = Clock::manual(1_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).build();

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use tollgate::{Clock, Cost, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Cost, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, store::Clock};
 
 fn room(keys: usize) -> NonZeroUsize {
     NonZeroUsize::new(keys).expect("not zero")

@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-use tollgate::{Check, Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, testing::Script};
+use tollgate::{Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check, testing::Script};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, wait};
 

@@ -3,7 +3,10 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use tokio::runtime::{Builder, Handle, Runtime};
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, ReplicaCount, ReplicaGroup, Store};
+use tollgate::{
+    Limiter, Outage, Policy, Quota, RedisStore, Store,
+    store::{ReplicaCount, ReplicaGroup},
+};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{RedisServer, wait};
 

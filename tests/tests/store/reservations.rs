@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::{
-    Clock, Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, ReservationId,
-    Settlement,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    reservation::{ReservationId, Settlement},
+    store::Clock,
 };
 use tollgate_test_support::{
     Deployment, Kind, PATIENCE, START_US, lost_settlements::LostSettlements, patient_limiter, remaining_of_each,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_redis::{Config, Runtime};
-use tollgate::{Limiter, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{Limiter, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{Authority, Proxy, RedisServer, wait};
 
@@ -167,7 +167,8 @@ async fn a_connection_that_was_silent_and_answers_is_kept() {
     assert_eq!(proxy.accepted(), 1);
 }
 
-/// On a paused clock, on which the first answer takes no time: a server that was slow to answer it is not asked before a check.
+/// On a paused clock, on which the first answer takes no time: a server that was slow to answer it is not asked before
+/// a check.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_silent_answers_before_a_check_is_sent() {
     let mut server = PausedServer::start();

@@ -12,8 +12,9 @@ use std::{
 use deadpool_redis::Config;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Concurrency, ConcurrencyLimiter, Cost, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, RedisSource,
-    RedisStore,
+    Cost, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    permits::{Concurrency, ConcurrencyLimiter},
+    redis::RedisSource,
 };
 use tollgate_test_support::patient_limiter;
 use tollgate_tests::RedisServer;

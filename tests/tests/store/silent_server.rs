@@ -1,11 +1,14 @@
-//! Calls of every kind to a server that stands still, or answers too late: each counts for the circuit breaker as a check.
+//! Calls of every kind to a server that stands still, or answers too late: each counts for the circuit breaker as a
+//! check.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate::{
-    Concurrency, ConcurrencyLimiter, Cost, Decision, Error, ErrorKind, Lease, Limiter, Outage, Policy, Quota,
-    RedisSource, RedisStore, ReservationId,
+    Cost, Decision, Error, ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore,
+    permits::{Concurrency, ConcurrencyLimiter},
+    redis::RedisSource,
+    reservation::ReservationId,
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{RedisServer, server::SLOTS, wait};

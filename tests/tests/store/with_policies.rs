@@ -1,8 +1,8 @@
 //! Limiters that differ in their policies alone.
 
 use tollgate::{
-    Check, CheckFuture, Cost, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    Store, StoreFuture,
+    Cost, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
+    store::{Check, CheckFuture, StoreFuture},
 };
 use tollgate_test_support::remaining;
 

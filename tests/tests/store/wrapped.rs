@@ -3,15 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate::{
-    Check, CheckFuture, Cost, Decision, Entry, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
+    Cost, Decision, ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, Store,
+    limiter::Entry,
+    reservation::Settlement,
+    store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 const LOG: Policy = Policy::sliding_log("log", Quota::per_hour(3));
 
-/// Forwards every method, as a user's wrapper does.
+/// Names the store inside, as a user's wrapper does.
 struct Wrapper(Arc<dyn Store>);
 
 impl Store for Wrapper {
@@ -27,32 +29,8 @@ impl Store for Wrapper {
         self.0.reset(check)
     }
 
-    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-        self.0.entries(check, limit)
-    }
-
-    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        self.0.reserve(check, id, time_to_live)
-    }
-
-    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        self.0.commit(check, id)
-    }
-
-    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-        self.0.can_decide(policies, key)
-    }
-
-    fn is_in_process(&self) -> bool {
-        self.0.is_in_process()
-    }
-
-    fn keeps_deadline(&self) -> bool {
-        self.0.keeps_deadline()
-    }
-
-    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        self.0.replicas(group)
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.0)
     }
 }
 

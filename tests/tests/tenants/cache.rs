@@ -1,7 +1,7 @@
 //! The content of the cache, and the times at which it asks the source.
 
 use tokio::{task::JoinSet, time::advance};
-use tollgate::{Policy, Quota, Selection, TenantLimiters};
+use tollgate::{Policy, Quota, limiter::Selection, tenants::TenantLimiters};
 
 use crate::source::{API, LATENCY, MINUTE, Mood, Source, amount, amount_at_once};
 

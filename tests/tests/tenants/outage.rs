@@ -10,7 +10,11 @@ use tokio::{
     task::JoinSet,
     time::{Instant, advance},
 };
-use tollgate::{ErrorKind, Limited, SourceOutage, TenantLimiters};
+use tollgate::{
+    ErrorKind,
+    limiter::Limited,
+    tenants::{SourceOutage, TenantLimiters},
+};
 use tollgate_tests::Log;
 
 use crate::source::{API, LATENCY, MINUTE, Mood, SECOND, Source, amount, amount_at_once};

@@ -10,7 +10,12 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota, Selection, TenantLimiters, TenantLimitersBuilder};
+use tollgate::{
+    Limiter, MemoryStore, Policy, Quota,
+    limiter::Selection,
+    store::Clock,
+    tenants::{TenantLimiters, TenantLimitersBuilder},
+};
 
 pub(crate) const API: Policy = Policy::token_bucket("api", Quota::per_day(10));
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

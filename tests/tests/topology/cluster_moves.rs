@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisSource, RedisStore};
+use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 

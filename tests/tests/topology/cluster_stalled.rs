@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, wait};
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, RedisSource, RedisStore, RedisStoreBuilder};
+use tollgate::{
+    Limiter, Policy, Quota, RedisStore,
+    redis::{RedisSource, RedisStoreBuilder},
+};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Authority, RedisCluster};
 

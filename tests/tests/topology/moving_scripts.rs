@@ -2,8 +2,10 @@
 //! exist: no script may delete a key and use it again, and one that is refused may not have written anything.
 
 use tollgate::{
-    Algorithm, CalendarUnit, Clock, Cost, Key, Policy, PolicySet, Quota, RedisSource, RedisStore, ReservationId,
-    TimeZone,
+    Algorithm, CalendarUnit, Cost, Key, Policy, PolicySet, Quota, RedisStore, TimeZone,
+    redis::RedisSource,
+    reservation::ReservationId,
+    store::Clock,
     testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
 };
 use tollgate_test_support::{PATIENCE, START_US, patient_limiter};
@@ -25,8 +27,8 @@ enum Planted {
 
 const PLANTED: [Planted; 3] = [Planted::State, Planted::Damaged, Planted::OtherType];
 
-/// The times of a call: soon after the state was written, when it has just lapsed, long after, and on a clock that was set
-/// back.
+/// The times of a call: soon after the state was written, when it has just lapsed, long after, and on a clock that was
+/// set back.
 const TIMES: [u64; 4] = [START_US + 1, START_US + PERIOD_US, START_US + 9 * PERIOD_US, START_US - 9 * PERIOD_US];
 
 /// A call: its name, its text, and the words of `EVALSHA`.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use deadpool_redis::sentinel::SentinelServerType;
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
     RedisSentinels, RedisServer,

@@ -1,7 +1,7 @@
 //! Looks when a cost fits a state.
 
 use redis::Value;
-use tollgate::StoredState;
+use tollgate::store::StoredState;
 
 use super::{entry::StateEntry, server::Server};
 use crate::failure::Failure;

@@ -106,7 +106,7 @@ impl StateEntry {
     /// Creates the state of a fixed window of the year 1970.
     #[cfg(test)]
     pub(crate) fn of_window(subject: &str, policy: &str, count: u64, limit: Option<u64>) -> Self {
-        use tollgate::StoredState;
+        use tollgate::store::StoredState;
 
         use super::state_key::Kind;
 

@@ -1,6 +1,6 @@
 //! Computes the units spent between two readings of a state.
 
-use tollgate::{Quota, StoredState};
+use tollgate::{Quota, store::StoredState};
 
 /// A state, as a scan has read it.
 #[derive(Clone, Debug)]
@@ -24,9 +24,9 @@ impl Reading {
 
     /// Returns the units that were spent since an earlier reading of the same state, at least.
     ///
-    /// Redis stores no total. Units are missed that were spent and have left the state again between the two readings: of a
-    /// bucket that was full in between, and of a window that began and ended. Without an earlier reading, the units count
-    /// that the state has now. Refunded units are subtracted.
+    /// Redis stores no total. Units are missed that were spent and have left the state again between the two readings:
+    /// of a bucket that was full in between, and of a window that began and ended. Without an earlier reading, the
+    /// units count that the state has now. Refunded units are subtracted.
     pub(crate) fn spent_since(&self, before: Option<&Self>, quota: Option<&Quota>) -> u64 {
         let Some(before) = before else { return self.spent };
         match (&before.stored, &self.stored) {

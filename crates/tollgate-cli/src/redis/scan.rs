@@ -3,7 +3,7 @@
 use clap::Args;
 use redis::Value;
 use serde::Serialize;
-use tollgate::{Quota, StoredState};
+use tollgate::{Quota, store::StoredState};
 
 use super::{
     entry::StateEntry,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroUsize, ptr, sync::Arc};
 
-use tollgate::{Clock, MemoryStore};
+use tollgate::{MemoryStore, store::Clock};
 use tollgate_rules::{Code, Rule, RuleLimiter, RuleSet, Rules, Treatment};
 
 use super::{source::Source, tally::Tally};

@@ -3,7 +3,10 @@
 use std::num::NonZeroUsize;
 
 use serde::Serialize;
-use tollgate::{Check, Clock, Cost, Error, MemoryStore, Policy, PolicySet, Quota, Store as _};
+use tollgate::{
+    Cost, Error, MemoryStore, Policy, PolicySet, Quota, Store as _,
+    store::{Check, Clock},
+};
 
 use super::tally::{Events, Tally};
 

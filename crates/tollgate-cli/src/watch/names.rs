@@ -73,7 +73,7 @@ fn random_secret() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{DeniedKeys, Key, KeySecret};
+    use tollgate::{Key, KeySecret, limiter::DeniedKeys};
 
     use super::*;
 

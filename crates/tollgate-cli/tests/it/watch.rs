@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tollgate::{Cost, DeniedKeys, Key, KeySecret, Limiter, Policy, Quota, RedisStore};
+use tollgate::{Cost, Key, KeySecret, Limiter, Policy, Quota, RedisStore, limiter::DeniedKeys};
 use tollgate_tests::{Process, RedisServer, ports, wait};
 
 use super::{command, tollgate};

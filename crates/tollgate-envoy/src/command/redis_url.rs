@@ -1,6 +1,6 @@
 //! Makes sources of Redis of the settings that Envoy's service has.
 
-use tollgate::RedisSource;
+use tollgate::redis::RedisSource;
 
 use super::{
     arguments::{RedisType, SocketType, StoreArguments},

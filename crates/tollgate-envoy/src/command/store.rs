@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::{MemoryStore, Outage, RedisSource, RedisStore, Store};
+use tollgate::{MemoryStore, Outage, RedisStore, Store, redis::RedisSource};
 use tollgate_envoy::{Component, Health};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::{Clock, Denied, Error, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Denied, Error, Limiter, MemoryStore, Policy, Quota, store::Clock};
 
 #[derive(Debug)]
 #[expect(dead_code, reason = "the tests look at the variants")]

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use tollgate::{DeniedKeys, Limiter, Outage, Policy, Quota, Store};
+use tollgate::{Limiter, Outage, Policy, Quota, Store, limiter::DeniedKeys};
 
 use super::{
     exceeded::Exceeded,
@@ -78,8 +78,8 @@ impl RuleLimiterBuilder {
 
     /// Counts the descriptors over their limit by key, to see which keys are denied most. By default, nothing is counted.
     ///
-    /// The key of a descriptor is [`Match::key`](crate::Match::key). Rules in shadow mode are counted too, so that you see whom
-    /// they would deny.
+    /// The key of a descriptor is [`Match::key`](crate::Match::key). Rules in shadow mode are counted too, so that you
+    /// see whom they would deny.
     pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
         self.denied_keys = Some(denied_keys);
         self

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use tollgate::{Decision, Error, PolicyState};
+use tollgate::{Decision, Error, limiter::PolicyState};
 
 use crate::{Code, RequestError, Verdict};
 

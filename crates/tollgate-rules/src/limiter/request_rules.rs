@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Error, ErrorKind, StoreFuture};
+use tollgate::{Cost, Error, ErrorKind, store::StoreFuture};
 use tollgate_tower::{JointDecision, JointFuture, LimiterSource, RequestDecider, key::KeyError};
 
 use super::{rule_limiter::RuleLimiter, steps::Charge};

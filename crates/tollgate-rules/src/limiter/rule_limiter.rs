@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use tollgate::{DeniedKeys, Error, Limiter, Outage};
+use tollgate::{Error, Limiter, Outage, limiter::DeniedKeys};
 
 use super::{
     decision::{CheckError, RuleDecision},
@@ -21,9 +21,9 @@ use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules,
 /// - those whose units never fit;
 /// - all of them in a Redis Cluster, where the counters lie in different slots.
 ///
-/// When the request is denied, the steps that passed are refunded. Then, for a moment, a request that will be denied holds
-/// units of its other steps, and another request may be denied for them. A refund that does not reach the store leaves them
-/// spent.
+/// When the request is denied, the steps that passed are refunded. Then, for a moment, a request that will be denied
+/// holds units of its other steps, and another request may be denied for them. A refund that does not reach the store
+/// leaves them spent.
 ///
 /// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the
 /// rest of the window. Decisions are those of Envoy's service: a check of 0 units is denied only after the limit was
@@ -84,8 +84,8 @@ impl RuleLimiter {
 
     /// Spends units of all descriptors, and decides the request.
     ///
-    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts as 1.
-    /// One set of rules decides the whole request. More units than a limit ever has are denied.
+    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts
+    /// as 1. One set of rules decides the whole request. More units than a limit ever has are denied.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl RuleLimiter {
 
     /// Spends units of all descriptors of a plan, and decides the request.
     ///
-    /// Use it in place of [`check`](Self::check) where the answer needs the [rule](crate::Match::rule) of each descriptor.
+    /// Use it in place of [`check`](Self::check) where the answer needs the [rule](crate::Match::rule) of each
+    /// descriptor.
     ///
     /// ```
     /// use tollgate::MemoryStore;
@@ -131,8 +132,8 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors that were charged are
-    /// refunded then.
+    /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors that were charged
+    /// are refunded then.
     ///
     /// # Cancellation
     ///

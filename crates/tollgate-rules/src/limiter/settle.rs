@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
-use tollgate::{Cost, PolicyState};
+use futures_util::future::join;
+use tollgate::{Cost, limiter::PolicyState};
 
 use super::{
     exceeded::Exceeded,
-    steps::{Charge, now},
+    steps::{Charge, all, now},
 };
 use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 
-/// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a check of 0 units is denied
-/// only when more than the limit was asked for before.
+/// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a check of 0 units is
+/// denied only when more than the limit was asked for before.
 pub(super) async fn settle(
     plan: &Plan<'_>,
     charges: &[Option<Charge>],
@@ -29,13 +29,13 @@ pub(super) async fn settle(
 /// One descriptor of a request, and its charge.
 type Settled<'p> = (&'p Planned<'p>, Option<&'p Charge>);
 
-async fn settle_as_envoy(all: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<DescriptorOutcome>> {
+async fn settle_as_envoy(descriptors: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<DescriptorOutcome>> {
     // A descriptor that was denied has raised the counter before the request names it again.
-    let mut again: Vec<Vec<(usize, Settled<'_>)>> = all.iter().map(|_| Vec::new()).collect();
-    let mut is_again = vec![false; all.len()];
-    for (at, (planned, charge)) in all.iter().enumerate() {
+    let mut again: Vec<Vec<(usize, Settled<'_>)>> = descriptors.iter().map(|_| Vec::new()).collect();
+    let mut is_again = vec![false; descriptors.len()];
+    for (at, (planned, charge)) in descriptors.iter().enumerate() {
         let Some(charge) = charge.filter(|charge| !is_again[at] && raises(planned, charge)) else { continue };
-        for (later, settled) in all.iter().enumerate().skip(at + 1) {
+        for (later, settled) in descriptors.iter().enumerate().skip(at + 1) {
             if settled.1.is_some_and(|other| other.key == charge.key) && amount(settled.0) == amount(planned) {
                 is_again[later] = true;
                 again[at].push((later, *settled));
@@ -43,9 +43,9 @@ async fn settle_as_envoy(all: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option
         }
     }
     let first = |at: &usize| !is_again[*at];
-    let raised = (0..all.len()).filter(first).map(|at| raise(at, all[at], &again[at], exceeded));
-    let mut outcomes = vec![None; all.len()];
-    for (at, outcome) in join_all(raised).await.into_iter().flatten() {
+    let raised = (0..descriptors.len()).filter(first).map(|at| raise(at, descriptors[at], &again[at], exceeded));
+    let mut outcomes = vec![None; descriptors.len()];
+    for (at, outcome) in all(raised).await.into_iter().flatten() {
         outcomes[at] = outcome;
     }
     outcomes

@@ -45,7 +45,7 @@ pub(super) async fn charge<'l>(
 ) -> Result<Vec<Option<Charge>>, Error> {
     let pending = |(place, planned)| Pending::of(place, planned, plan.compat(), &limiter);
     let pending = plan.iter().enumerate().filter_map(pending);
-    let results = join_all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
+    let results = all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
     let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
     let mut first = None;
     for result in results {
@@ -63,6 +63,18 @@ pub(super) async fn charge<'l>(
     }
 }
 
+/// Awaits all futures at the same time. Nearly all requests have one, which is awaited in place: [`join_all`] would box it.
+pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec<[F::Output; 1]> {
+    let mut futures: SmallVec<[F; 1]> = futures.collect();
+    if futures.len() > 1 {
+        return join_all(futures).await.into();
+    }
+    match futures.pop() {
+        Some(only) => smallvec![only.await],
+        None => SmallVec::new(),
+    }
+}
+
 impl Steps {
     pub(super) fn new() -> Self {
         Self(Cache::new(SETS))
@@ -71,16 +83,15 @@ impl Steps {
     /// Returns the steps that charge these descriptors.
     ///
     /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. All are
-    /// leased, or none. A
-    /// descriptor in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has
+    /// leased, or none. A descriptor in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has
     /// every descriptor in the mode `envoy`, where a denied request is charged.
     fn of<'p, 'l>(
         &self,
         plan: &Plan<'_>,
         modes: GlobalModes,
         descriptors: impl Iterator<Item = Pending<'p, 'l>>,
-    ) -> Vec<Step<'p, 'l>> {
-        let mut steps: Vec<Step<'p, 'l>> = Vec::new();
+    ) -> SmallVec<[Step<'p, 'l>; 1]> {
+        let mut steps: SmallVec<[Step<'p, 'l>; 1]> = SmallVec::new();
         let is_joint = !plan.compat().is_envoy() && !modes.shadow && !modes.quota;
         for descriptor in descriptors {
             let found = steps.iter_mut().find(|step| is_joint && step.takes(&descriptor));
@@ -257,7 +268,7 @@ pub(super) struct Charge {
 
 /// Refunds everything that was charged.
 pub(super) async fn refund(charges: &[Option<Charge>]) {
-    join_all(charges.iter().flatten().map(Charge::refund)).await;
+    all(charges.iter().flatten().map(Charge::refund)).await;
 }
 
 impl Charge {

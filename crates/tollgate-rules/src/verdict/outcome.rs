@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tollgate::{Decision, PolicyState};
+use tollgate::{Decision, limiter::PolicyState};
 
 use crate::{Compat, metrics::Usage};
 
@@ -16,8 +16,8 @@ pub struct DescriptorOutcome {
 impl DescriptorOutcome {
     /// Derives the outcome from a counter of a fixed window: `after` units are counted after `hits` were added.
     ///
-    /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied when no
-    /// unit is left. In the mode `envoy` it is denied only when the counter is above the limit.
+    /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied
+    /// when no unit is left. In the mode `envoy` it is denied only when the counter is above the limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -53,8 +53,9 @@ impl DescriptorOutcome {
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
     /// Of several policies, the outcome has the one that limits the request most. In native mode, a decision of cost 0 is
-    /// over the limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision passes:
-    /// it does not show whether more than the limit was asked for. A decision without the store has no policy, and passes.
+    /// over the limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision
+    /// passes: it does not show whether more than the limit was asked for. A decision without the store has no policy,
+    /// and passes.
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
@@ -82,7 +83,8 @@ impl DescriptorOutcome {
         Self { is_over, ..self }
     }
 
-    /// Returns the outcome of a descriptor that has the units, and was not charged because another one denies the request.
+    /// Returns the outcome of a descriptor that has the units, and was not charged because another one denies the
+    /// request.
     pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
         let outcome = Self::from_decision(decision, Compat::Native);
         let Some(state) = decision.binding() else { return outcome };

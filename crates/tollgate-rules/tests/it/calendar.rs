@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Clock, MemoryStore};
+use tollgate::{Algorithm, CalendarUnit, MemoryStore, store::Clock};
 use tollgate_rules::{Descriptor, RuleLimiter, Rules};
 
 use super::{envoy_refused, refused, rules};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Clock, MemoryStore};
+use tollgate::{MemoryStore, store::Clock};
 use tollgate_rules::{Code, Compat, Descriptor, RuleLimiter, RuleSet, Rules, Status, Usage};
 
 use super::{envoy_rules, rules};

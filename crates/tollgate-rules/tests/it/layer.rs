@@ -4,7 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store, StoreFuture,
+    Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_rules::{Actions, Format, RequestRules, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Check, CheckFuture, Clock, Decision, Error, ErrorKind, MemoryStore, Outage, Store, StoreFuture};
+use tollgate::{
+    Decision, Error, ErrorKind, MemoryStore, Outage, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
+};
 use tollgate_rules::{
     CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet, Rules, Unit,
 };

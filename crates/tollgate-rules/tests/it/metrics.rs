@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, fs, future::Future};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tollgate::{DeniedKeys, MemoryStore};
+use tollgate::{MemoryStore, limiter::DeniedKeys};
 use tollgate_rules::{Descriptor, LimitOverride, RuleLimiter, Rules, Unit};
 
 use super::rules;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, Limiter, MemoryStore, Quota};
+use tollgate::{Limiter, MemoryStore, Quota, store::Clock};
 use tollgate_rules::{
     RuleErrorKind, RuleLimiter, Rules,
     spring::{EmptyKey, Gateway},

@@ -7,7 +7,8 @@ use std::sync::{
 
 use proptest::prelude::*;
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Key, MemoryStore, PolicySet, Store, StoreFuture,
+    Decision, Error, ErrorKind, Key, MemoryStore, PolicySet, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_rules::{CheckError, Code, Descriptor, RuleLimiter, Rules};
 

@@ -6,7 +6,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tollgate::{CheckFuture, Cost, Key, Limited, LimiterFuture};
+use tollgate::{
+    Cost, Key,
+    limiter::{Limited, LimiterFuture},
+    store::CheckFuture,
+};
 use tollgate_tower::{KeyExtractor, LimiterSource};
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
@@ -18,8 +22,8 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
 /// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside, which reads the messages of denied calls:
-/// see [`RateLimitInterceptor`](crate::RateLimitInterceptor).
+/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside, which reads the messages of denied
+/// calls: see [`RateLimitInterceptor`](crate::RateLimitInterceptor).
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -3,7 +3,7 @@
 use http::request::Parts;
 use tollgate::Key;
 #[cfg(feature = "async-interceptor")]
-use tollgate::LimiterFuture;
+use tollgate::limiter::LimiterFuture;
 use tollgate_tower::{KeyExtractor, key::Extraction};
 #[cfg(feature = "async-interceptor")]
 use tollgate_tower::{LimiterSource, key::KeyError};

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
-use tollgate::{CheckFuture, Cost};
+use tollgate::{Cost, store::CheckFuture};
 use tollgate_tower::RequestLimiter;
 use tonic::Status;
 

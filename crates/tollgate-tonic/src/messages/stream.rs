@@ -6,7 +6,7 @@ use std::{
 
 use futures_core::Stream;
 use pin_project_lite::pin_project;
-use tollgate::{CheckFuture, Cost, Key, Limiter};
+use tollgate::{Cost, Key, Limiter, store::CheckFuture};
 use tonic::Status;
 
 use crate::status::GrpcStatus;

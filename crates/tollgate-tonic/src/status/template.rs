@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, time::Duration};
 
-use tollgate::{Decision, PermitDenied, PolicyState};
+use tollgate::{Decision, limiter::PolicyState, permits::PermitDenied};
 use tonic::{
     Code, Status,
     metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap},

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::HeaderMap;
-use tollgate::{Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tollgate::{Cost, ErrorKind, Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock};
 use tonic::Code;
 use tonic_types::{RetryInfo, StatusExt};
 
@@ -205,7 +205,7 @@ async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
 #[tokio::test]
 async fn a_call_without_a_permit_says_when_to_come_back_and_whose_limit_it_is() {
     use http::{Request, Response};
-    use tollgate::{Concurrency, ConcurrencyLimiter};
+    use tollgate::permits::{Concurrency, ConcurrencyLimiter};
     use tollgate_tower::{concurrency::ConcurrencyLayer, key::Global};
     use tonic::body::Body;
     use tower::{Layer, ServiceExt, service_fn};

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, LimiterHandle, Policy, Quota, Selection, SourceOutage, TenantLimiters};
+use tollgate::{
+    Limiter, LimiterHandle, Policy, Quota,
+    limiter::Selection,
+    tenants::{SourceOutage, TenantLimiters},
+};
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, MethodLimiters, RateLimitInterceptor,
     key::Metadata,

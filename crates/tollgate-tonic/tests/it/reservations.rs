@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{
+    Cost, Limiter, MemoryStore, Policy, Quota,
+    permits::{Concurrency, ConcurrencyLimiter},
+};
 use tollgate_tonic::{GrpcStatus, key::Metadata, messages::MessageCounterLayer};
 use tollgate_tower::{ConcurrencyLayer, Meter, ReservationLayer};
 use tonic::{
@@ -41,7 +44,8 @@ async fn charged(limiter: &Limiter) -> (u64, u64) {
     (100 - remaining("calls"), 1_000 - remaining("messages"))
 }
 
-/// Waits until this is charged: the server settles a response when its last frame has left, or when it sees the client go.
+/// Waits until this is charged: the server settles a response when its last frame has left, or when it sees the client
+/// go.
 async fn until_charged(limiter: &Limiter, expected: (u64, u64)) {
     let wait = async {
         while charged(limiter).await != expected {

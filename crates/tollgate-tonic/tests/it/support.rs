@@ -7,8 +7,8 @@ use h2::client::SendRequest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt};
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    StoreFuture,
+    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_test_support::SilentStore;
 use tonic::{

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::Clock;
+use tollgate::store::Clock;
 
 use super::{
     algorithm::{Gradient, LimitAlgorithm},
@@ -301,9 +301,9 @@ impl AdaptiveLimiterBuilder {
     /// Sets the share of the limit that each class of requests may use, the most important class first.
     ///
     /// The default is 100 %, 70 % and 50 %, for [`CRITICAL`](crate::adaptive::Priority::CRITICAL),
-    /// [`NORMAL`](crate::adaptive::Priority::NORMAL) and [`LOW`](crate::adaptive::Priority::LOW). A request is shed when that share of the
-    /// limit is in flight, whatever the classes of the requests in flight. A share is rounded down to whole requests,
-    /// and is at least one request.
+    /// [`NORMAL`](crate::adaptive::Priority::NORMAL) and [`LOW`](crate::adaptive::Priority::LOW). A request is shed
+    /// when that share of the limit is in flight, whatever the classes of the requests in flight. A share is rounded
+    /// down to whole requests, and is at least one request.
     ///
     /// # Panics
     ///

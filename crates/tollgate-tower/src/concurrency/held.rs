@@ -11,7 +11,7 @@ use std::{
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tollgate::{ConcurrencyLimiter, Lost, OnLoss, Permit};
+use tollgate::permits::{ConcurrencyLimiter, Lost, OnLoss, Permit};
 
 use crate::body::{BodyEnd, BodyGuard, GuardedBody, guard_response};
 
@@ -54,8 +54,9 @@ impl BodyGuard for HeldPermit {
 pin_project! {
     /// Passes the frames of a body on, and holds a permit until the body ends, fails or is dropped.
     ///
-    /// A body whose permit is lost fails with [`Lost`](tollgate::Lost), if the limit says
-    /// [`OnLoss::Cancel`](tollgate::OnLoss::Cancel). The body inside is dropped then. No frame costs an allocation.
+    /// A body whose permit is lost fails with [`Lost`](tollgate::permits::Lost), if the limit says
+    /// [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel). The body inside is dropped then. No frame costs an
+    /// allocation.
     pub struct PermitBody<B> {
         // `None` once the permit is lost.
         #[pin]

@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate::ConcurrencyLimiter;
+use tollgate::permits::ConcurrencyLimiter;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -25,9 +25,10 @@ use crate::{
 /// Limits the requests of each key that a service works on at the same time.
 ///
 /// The permits belong to a [`ConcurrencyLimiter`]. A request waits for one for up to the [longest
-/// wait](tollgate::Concurrency::max_wait) of the limit, which is zero by default, and in a [bounded
-/// number](tollgate::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the response is a
-/// [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an example.
+/// wait](tollgate::permits::Concurrency::max_wait) of the limit, which is zero by default, and in a [bounded
+/// number](tollgate::permits::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the
+/// response is a [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an
+/// example.
 ///
 /// The layer reads the body of a rejected request [as a `RateLimitLayer`
 /// does](crate::RateLimitLayer#the-body-of-a-rejected-request).
@@ -36,7 +37,7 @@ use crate::{
 ///
 /// ```
 /// use http::{Request, Response};
-/// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+/// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
 /// use tollgate_tower::{concurrency::ConcurrencyLayer, key::Global};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///

@@ -1,13 +1,13 @@
 //! Limits requests at the same time, over all replicas.
 //!
-//! A [`ConcurrencyLayer`] takes a permit of a [`ConcurrencyLimiter`](tollgate::ConcurrencyLimiter) before it calls the
-//! service, and gives it back when the body of the response ends, fails or is dropped. So a stream counts for as long as it
-//! lives.
+//! A [`ConcurrencyLayer`] takes a permit of a [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it
+//! calls the service, and gives it back when the body of the response ends, fails or is dropped. So a stream counts
+//! for as long as it lives.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+//! use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
 //! use tollgate_tower::{concurrency::ConcurrencyLayer, key::Header};
 //! use tower::ServiceExt;
 //!
@@ -35,23 +35,23 @@
 //! limit beside it.
 //!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
-//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request without a permit is then charged nothing, and a
-//! request that the rate limit denies gives its permit back with its response. The other order charges requests that get
-//! no permit.
+//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request without a permit is then charged
+//! nothing, and a request that the rate limit denies gives its permit back with its response. The other order charges
+//! requests that get no permit.
 //!
 //! # Status
 //!
 //! A request without a permit is answered with 429, because its key holds as many as it may. Where all requests share a
 //! key, the limit protects the service:
 //! [`service_unavailable`](ConcurrencyBuilder::service_unavailable) answers with 503. `Retry-After` is an
-//! [estimate](tollgate::PermitDenied::retry_after) in both cases: no clock says when the work of others ends.
+//! [estimate](tollgate::permits::PermitDenied::retry_after) in both cases: no clock says when the work of others ends.
 //!
 //! # Lost permits
 //!
-//! A permit is lost when the store could not be reached for a whole [life](tollgate::Concurrency::life). With
-//! [`OnLoss::Cancel`](tollgate::OnLoss::Cancel) the request ends then: the future of the service is dropped and the
-//! client receives 503, or the body ends with an error. With [`OnLoss::Finish`](tollgate::OnLoss::Finish), the default,
-//! the request goes on.
+//! A permit is lost when the store could not be reached for a whole [life](tollgate::permits::Concurrency::life). With
+//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) the request ends then: the future of the service is dropped
+//! and the client receives 503, or the body ends with an error. With
+//! [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on.
 
 mod held;
 mod layer;

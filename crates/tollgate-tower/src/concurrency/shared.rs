@@ -7,7 +7,10 @@ use std::{
 
 use http::{Response, request::Parts};
 use http_body::Body;
-use tollgate::{Acquired, ConcurrencyLimiter, Error, ErrorKind, Key, PermitDenied};
+use tollgate::{
+    Error, ErrorKind, Key,
+    permits::{Acquired, ConcurrencyLimiter, PermitDenied},
+};
 
 use super::{
     held::{self, HeldPermit, PermitBody, Watch},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::HeaderValue;
-use tollgate::{Policy, PolicySet, PolicyState};
+use tollgate::{Policy, PolicySet, limiter::PolicyState};
 
 /// Builds a header value. The values of two or three policies fit into the array.
 // Written by hand: with `SmallVec` an admitted request takes 7 % more instructions.
@@ -217,8 +217,9 @@ pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
 
 /// Returns the `q` and the `w` of a policy: the most units that can be had at once, and the time in which so many accrue.
 ///
-/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst below the amount leaves the
-/// amount and the period as they are: `r` is never above `q` then, and the shorter time might be less than a second.
+/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst below the amount
+/// leaves the amount and the period as they are: `r` is never above `q` then, and the shorter time might be less than
+/// a second.
 pub(super) fn units_and_window(policy: &Policy) -> (u64, Duration) {
     let quota = policy.quota();
     let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use tollgate::{Decision, PolicyState};
+use tollgate::{Decision, limiter::PolicyState};
 
 use super::{
     Strictness, go_duration,
@@ -78,7 +78,8 @@ impl UnitFormat {
         }
     }
 
-    /// Returns the headers of a decision. Of several policies that count one unit, the most restrictive one stands for it.
+    /// Returns the headers of a decision. Of several policies that count one unit, the most restrictive one stands for
+    /// it.
     pub(super) fn lines(self, decision: &Decision, units: &QuotaUnits, jitter: Duration) -> Vec<UnitLines> {
         let now = match self {
             Self::OpenAi => Duration::ZERO,

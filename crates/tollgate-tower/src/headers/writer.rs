@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
-use tollgate::{Decision, ErrorKind, Policy, PolicySet, PolicyState};
+use tollgate::{Decision, ErrorKind, Policy, PolicySet, limiter::PolicyState};
 
 use super::{
     HeaderLines, RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, ResponseDetails, X_AFTER,
@@ -228,8 +228,8 @@ fn lines(
 
 /// Writes the headers of a limit of concurrent requests, in the default format.
 ///
-/// `"streams";q=2;qu="concurrent-requests"` and `"streams";r=1`. Such a limit has no window, and nobody knows when a permit
-/// comes back, so the parameters `w` and `t` are omitted.
+/// `"streams";q=2;qu="concurrent-requests"` and `"streams";r=1`. Such a limit has no window, and nobody knows when a
+/// permit comes back, so the parameters `w` and `t` are omitted.
 pub(crate) struct PermitHeaders {
     policies: HeaderValue,
     /// The beginning of the state.

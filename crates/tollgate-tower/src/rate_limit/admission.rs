@@ -3,7 +3,12 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{CheckFuture, Cost, Costs, Key, LimiterFuture, Reservation, StoreFuture};
+use tollgate::{
+    Cost, Costs, Key,
+    limiter::LimiterFuture,
+    reservation::Reservation,
+    store::{CheckFuture, StoreFuture},
+};
 
 use crate::{
     charge::{Charge, Outcome},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{Response, StatusCode, request::Parts};
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter};
+use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
 use crate::{
     metrics::LabelIndex,
@@ -45,8 +45,8 @@ impl fmt::Debug for Admitted {
     }
 }
 
-/// Asks the limiters of a layer outside of it. The state of a layer implements it, so that its limiters in a handler do not
-/// carry the type parameters of the layer.
+/// Asks the limiters of a layer outside of it. The state of a layer implements it, so that its limiters in a handler
+/// do not carry the type parameters of the layer.
 pub(crate) trait Charger: Send + Sync {
     fn limiter<'a>(&'a self, limit: &'a LimitRef) -> &'a Limiter;
 
@@ -181,8 +181,8 @@ impl<B> HandlerLimiter<B> {
     ///
     /// # Errors
     ///
-    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503 when a
-    /// closed limiter has no decision, 500 when the key has too few levels for a policy.
+    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503
+    /// when a closed limiter has no decision, 500 when the key has too few levels for a policy.
     pub fn check(
         &self,
         request: &mut Parts,

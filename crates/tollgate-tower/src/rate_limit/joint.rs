@@ -3,19 +3,19 @@
 use std::{fmt, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Decision, Error, Key, Limiter, StoreFuture};
+use tollgate::{Cost, Decision, Error, Key, Limiter, store::StoreFuture};
 
 use crate::{key::KeyError, rate_limit::wait};
 
 /// Decides requests to which several limiters and keys apply at once.
 ///
-/// [`LimiterSource::from_decider`](crate::LimiterSource::from_decider) makes a source of one. The rules of `tollgate-rules`
-/// are one: a request has a limit for each of its descriptors. Use a [`Limiter`](tollgate::Limiter) with several policies
-/// where one key is enough: it decides all of them in one step.
+/// [`LimiterSource::from_decider`](crate::LimiterSource::from_decider) makes a source of one. The rules of
+/// `tollgate-rules` are one: a request has a limit for each of its descriptors. Use a [`Limiter`](tollgate::Limiter)
+/// with several policies where one key is enough: it decides all of them in one step.
 ///
 /// ```
 /// use http::{Request, Response, request::Parts};
-/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, StoreFuture};
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::StoreFuture};
 /// use tollgate_tower::{
 ///     JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
 ///     key::{Global, KeyError},

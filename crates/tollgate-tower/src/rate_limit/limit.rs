@@ -6,7 +6,11 @@ use quick_cache::{
     UnitWeighter,
     sync::{Cache, DefaultLifecycle},
 };
-use tollgate::{CheckFuture, Cost, Costs, Decision, Key, KeySecret, Limiter, PolicySet, Reservation, StoreFuture};
+use tollgate::{
+    Cost, Costs, Decision, Key, KeySecret, Limiter, PolicySet,
+    reservation::Reservation,
+    store::{CheckFuture, StoreFuture},
+};
 
 use crate::{
     charge::FinalCost,
@@ -82,8 +86,8 @@ impl Limit<'_> {
         StoreFuture::pending(async move { wait::leave_queue_reserved(reservation.await?, is_in_process).await })
     }
 
-    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them with the
-    /// exact time to retry.
+    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
+    /// with the exact time to retry.
     pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
         let look = match self.limiter.check_key(key, Cost::ZERO).into_ready() {
             Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),

@@ -3,7 +3,12 @@
 use std::{any, collections::HashMap, fmt, hash::Hash};
 
 use http::request::Parts;
-use tollgate::{Limited, Limiter, LimiterFuture, LimiterHandle, Selection, StoreFuture, TenantLimiters};
+use tollgate::{
+    Limiter, LimiterHandle,
+    limiter::{Limited, LimiterFuture, Selection},
+    store::StoreFuture,
+    tenants::TenantLimiters,
+};
 
 use crate::{key::KeyError, labels::MetricLabels, rate_limit::joint::RequestDecider};
 
@@ -129,8 +134,8 @@ impl LimiterTable {
 /// | several limiters and keys at once, such as rules in files | [`LimiterSource::from_decider`] |
 ///
 /// The headers, the problem document and the metrics of a response are those of the policies that decided. Two layers
-/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row but the
-/// last one, which [has no single key](LimiterSource::from_decider).
+/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row but
+/// the last one, which [has no single key](LimiterSource::from_decider).
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -156,16 +161,16 @@ pub struct LimiterSource {
 impl LimiterSource {
     /// Selects the limits of each request by a function.
     ///
-    /// The function returns policies in every form that [`Limiter::new`] takes, a limiter, an `Option` of one of them, or a
-    /// [`Selection`]. Policies have the store and all options of `default`. `None` selects `default`. Make that one the
-    /// strictest. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request. Policies that make no
-    /// set are a wrong set-up: the response is 500.
+    /// The function returns policies in every form that [`Limiter::new`] takes, a limiter, an `Option` of one of them,
+    /// or a [`Selection`]. Policies have the store and all options of `default`. `None` selects `default`. Make that
+    /// one the strictest. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request.
+    /// Policies that make no set are a wrong set-up: the response is 500.
     ///
     /// The layer keeps the headers of 1024 policy sets. Further sets cost some allocations for each request.
     ///
     /// ```
     /// use http::{Request, Response};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, Selection};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::Selection};
     /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
     /// use tower::{Layer, ServiceExt, service_fn};
     ///
@@ -207,7 +212,7 @@ impl LimiterSource {
     ///
     /// ```
     /// use http::{Request, Response};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, tenants::TenantLimiters};
     /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
     /// use tower::{Layer, ServiceExt, service_fn};
     ///

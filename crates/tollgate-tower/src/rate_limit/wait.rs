@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{CheckFuture, Costs, Decision, Error, Key, Limiter, PolicySet, Reservation, StoreFuture};
+use tollgate::{
+    Costs, Decision, Error, Key, Limiter, PolicySet,
+    reservation::Reservation,
+    store::{CheckFuture, StoreFuture},
+};
 
 use crate::{
     charge::{in_background, refund},

@@ -1,7 +1,7 @@
 use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Decision, Error, PermitDenied, PolicyState};
+use tollgate::{Decision, Error, limiter::PolicyState, permits::PermitDenied};
 
 use crate::{
     headers,
@@ -29,7 +29,7 @@ pub enum Reason<'a> {
     /// The quota is spent. Of several limits that deny, this is the one that the client waits for longest.
     Denied(&'a Decision),
     /// A limit has an [amount of 0](tollgate::Quota::is_blocked): a tenant that is
-    /// [suspended](tollgate::Selection::Blocked), or a rule of 0 requests.
+    /// [suspended](tollgate::limiter::Selection::Blocked), or a rule of 0 requests.
     Blocked,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
@@ -194,7 +194,7 @@ impl Overload {
     ///
     /// It is an estimate, unlike the wait for a quota: no clock says when a service is less busy. An adaptive limiter
     /// takes the mean latency of the last window, or the length of a window if that is longer. A concurrency limit takes
-    /// [its own](tollgate::PermitDenied::retry_after).
+    /// [its own](tollgate::permits::PermitDenied::retry_after).
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

@@ -17,8 +17,9 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
-    Acquired, Check, CheckFuture, Concurrency, ConcurrencyLimiter, Decision, Error, ErrorKind, Limiter, Lost,
-    MemoryStore, OnLoss, Outage, PermitGrant, PermitRequest, Policy, Quota, Store, StoreFuture,
+    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    permits::{Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss},
+    store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };
 use tollgate_tower::{
     Meter, RateLimitLayer,

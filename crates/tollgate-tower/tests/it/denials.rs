@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate::{
-    Check, CheckFuture, Clock, Cost, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store, StoreFuture,
+    Cost, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_tower::{
     RateLimitLayer,

@@ -11,7 +11,7 @@ use std::{
 
 use axum::{Router, body::Body, extract::State, response::IntoResponse, routing::post};
 use http::{Method, Request, Response, StatusCode, request::Parts};
-use tollgate::{Clock, Cost, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota};
+use tollgate::{Cost, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, store::Clock};
 use tollgate_tower::{
     Decisions, HandlerLimiter, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejected, ResetFormat,
     Respond,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Cost, Error, ErrorKind, Key, Limiter, Policy, Quota, StoreFuture};
+use tollgate::{Cost, Error, ErrorKind, Key, Limiter, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
     Decisions, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
     key::{Global, KeyError},

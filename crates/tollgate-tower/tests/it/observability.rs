@@ -200,7 +200,7 @@ mod counts {
     use std::time::Duration;
 
     use metrics_util::debugging::DebugValue;
-    use tollgate::Clock;
+    use tollgate::store::Clock;
     use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Priority, Signal};
 
     use super::*;

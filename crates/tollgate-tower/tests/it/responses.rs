@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use http::{Method, Request, Response, StatusCode, header};
-use tollgate::{Clock, Cost, Key, Limiter, MemoryStore, Outage, Policy, Quota};
+use tollgate::{Cost, Key, Limiter, MemoryStore, Outage, Policy, Quota, store::Clock};
 use tollgate_tower::{
     HeaderFormat, RateLimitLayer,
     key::{BoxedKey, EXEMPT, Global, Header, KeyError, KeyExtractor, PeerIp},

@@ -11,8 +11,8 @@ use axum::Router;
 use http::{Request, Response, StatusCode};
 use tokio::net::TcpListener;
 use tollgate::{
-    Check, CheckFuture, Clock, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    StoreFuture,
+    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};

@@ -1,7 +1,10 @@
 //! Types of layers that an application writes down.
 
 use http::{Request, Response, request::Parts};
-use tollgate::{Concurrency, ConcurrencyLimiter, Cost, Key, Limiter, MemoryStore};
+use tollgate::{
+    Cost, Key, Limiter, MemoryStore,
+    permits::{Concurrency, ConcurrencyLimiter},
+};
 use tollgate_tower::{
     ConcurrencyLayer, KeyExtractor, RateLimit, RateLimitLayer, ReservationLayer,
     concurrency::ConcurrencyLimit,

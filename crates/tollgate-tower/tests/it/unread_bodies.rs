@@ -15,7 +15,10 @@ use tokio::{
     net::TcpStream,
     task::yield_now,
 };
-use tollgate::{Acquired, Concurrency, ConcurrencyLimiter, Cost, Limiter, MemoryStore};
+use tollgate::{
+    Cost, Limiter, MemoryStore,
+    permits::{Acquired, Concurrency, ConcurrencyLimiter},
+};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
     adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority, Slot},

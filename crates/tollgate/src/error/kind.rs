@@ -35,10 +35,10 @@ pub enum ErrorKind {
     /// The key has fewer levels or branches than a policy meters: see [`Policy::at_level`](crate::Policy::at_level) and
     /// [`Policy::at_branch`](crate::Policy::at_branch). Word: `levels`.
     KeyLevels,
-    /// The call was made outside a tokio runtime, or in one without timers, and may have to wait. Nothing was sent. Await it
-    /// inside a runtime that is built with `enable_all`, or use [`Limiter::blocking`](crate::Limiter::blocking). In a runtime
-    /// without timers the first such call prints tokio's panic, and a program that is compiled with `panic = "abort"` ends.
-    /// Word: `runtime`.
+    /// The call was made outside a tokio runtime, or in one without timers, and may have to wait. Nothing was sent.
+    /// Await it inside a runtime that is built with `enable_all`, or use
+    /// [`Limiter::blocking`](crate::Limiter::blocking). In a runtime without timers the first such call prints tokio's
+    /// panic, and a program that is compiled with `panic = "abort"` ends. Word: `runtime`.
     NoRuntime,
     /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is
     /// unchanged. Split the work, or refuse it for good. Word: `cost`.
@@ -83,7 +83,7 @@ pub enum ErrorKind {
     ClusterDown,
     /// The server accepts no more clients. Word: `maxclients`.
     TooManyClients,
-    /// The limits of a tenant cannot be fetched: see [`TenantLimiters`](crate::TenantLimiters). Word: `source`.
+    /// The limits of a tenant cannot be fetched: see [`TenantLimiters`](crate::tenants::TenantLimiters). Word: `source`.
     SourceUnavailable,
 }
 

@@ -11,7 +11,10 @@ use tokio::runtime::{Builder, Handle};
 
 use super::{Limiter, Reserve};
 use crate::{
-    Cost, Costs, Decision, Entry, Error, ErrorKind, Key, KeyState, Reservation, ReservationId, Settlement, StoreFuture,
+    Cost, Costs, Decision, Error, ErrorKind, Key,
+    limiter::Reservation,
+    model::{Entry, KeyState},
+    store::{ReservationId, Settlement, StoreFuture},
 };
 
 /// Calls a limiter from threads without a runtime, and waits in the thread. [`Limiter::blocking`] returns it.
@@ -53,8 +56,8 @@ impl BlockingLimiter<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Limiter::check`], and [`ErrorKind::Unavailable`] when the thread that drives the connections cannot be started.
-    /// The same holds for the other methods.
+    /// As [`Limiter::check`], and [`ErrorKind::Unavailable`] when the thread that drives the connections cannot be
+    /// started. The same holds for the other methods.
     pub fn check(&self, key: impl Into<Key>) -> Result<Decision, Error> {
         self.check_cost(key, Cost::ONE)
     }
@@ -99,7 +102,7 @@ impl BlockingLimiter<'_> {
     /// Charges an estimate, for work whose cost is known later: see [`Limiter::reserve`].
     ///
     /// ```
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, Settlement};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, reservation::Settlement};
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(1_000)));
     /// let reservation = limiter.blocking().reserve(limiter.reserve("acme", Cost::new(100)))?;

@@ -2,8 +2,10 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Clock, Deadline, DeniedKeys, Outage, Policy, PolicySet, ReplicaGroup, Store,
-    limiter::{outage::Fallback, wait::queue::WaitQueues},
+    Outage, Policy, PolicySet, Store,
+    clock::Clock,
+    limiter::{DeniedKeys, outage::Fallback, wait::queue::WaitQueues},
+    store::{Deadline, ReplicaGroup},
 };
 
 /// The default of [`LimiterBuilder::max_waiting`].
@@ -36,7 +38,7 @@ pub struct LimiterBuilder<P> {
 }
 
 impl Limiter {
-    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
+    /// Creates a limiter with the default [`Outage`] and the default deadline of 50 ms.
     ///
     /// # Panics
     ///
@@ -90,7 +92,7 @@ impl<P> LimiterBuilder<P> {
     /// Sets the name of the limiter in log lines and metrics. By default the names of its policies, joined by `+`.
     ///
     /// The name becomes the value of a metric label. Do not form it from requests. The replicas of a limiter
-    /// [count](crate::Replicas::Counted) those with the same name and policies.
+    /// [count](crate::limiter::Replicas::Counted) those with the same name and policies.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -117,8 +119,8 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// Set 1 s for a limiter that is [closed](Outage::Closed) in an outage: a late decision is better than none. After the
-    /// deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
+    /// Set 1 s for a limiter that is [closed](Outage::Closed) in an outage: a late decision is better than none. After
+    /// the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
     /// While it takes more, checks are decided by the `Outage` at once, with
     /// [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a longer deadline for a far server. A store in the
     /// process answers at once, so no deadline applies to it.
@@ -144,13 +146,13 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets the clock of decisions in an outage, for tests. [`Clock::monotonic`] by default.
     ///
-    /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs a clock for it. Give it
-    /// the clock of the store, so that a test moves the time of both.
+    /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs a clock for it.
+    /// Give it the clock of the store, so that a test moves the time of both.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Limiter, Policy, Quota, test_util::FaultyStore};
+    /// use tollgate::{Limiter, Policy, Quota, store::Clock, test_util::FaultyStore};
     ///
     /// let (store, clock) = (FaultyStore::default(), Clock::manual(0));
     /// let limiter = Limiter::builder(store.clone())
@@ -172,7 +174,8 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl<P> LimiterBuilder<P> {
-    /// Builds all but the policies, which are returned. `name` returns the default name, and `group` the group of replicas.
+    /// Builds all but the policies, which are returned. `name` returns the default name, and `group` the group of
+    /// replicas.
     pub(crate) fn build_inner(
         self,
         name: impl FnOnce(&P) -> String,

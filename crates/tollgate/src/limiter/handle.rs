@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::Limiter;
-use crate::{CheckFuture, Cost, Costs, Decision, Error, Key, KeyState, PolicySet};
+use crate::{Cost, Costs, Decision, Error, Key, PolicySet, model::KeyState, store::CheckFuture};
 
 /// A limiter that can be replaced while checks run.
 ///
@@ -19,7 +19,7 @@ use crate::{CheckFuture, Cost, Costs, Decision, Error, Key, KeyState, PolicySet}
 /// it began.
 ///
 /// ```
-/// use tollgate::{LimiterHandle, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// const API: Policy = Policy::fixed_window("api", Quota::per_day(2));

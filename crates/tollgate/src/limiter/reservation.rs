@@ -7,14 +7,14 @@ use crate::{
 
 /// Units that were charged before the real cost was known. [`Limiter::reserve`] makes it.
 ///
-/// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is dropped stays charged,
-/// and so does one whose process dies: nothing is refunded without a commit.
+/// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is dropped stays
+/// charged, and so does one whose process dies: nothing is refunded without a commit.
 ///
 /// A reservation can be sent to another task. Another process settles it by its id: see [`Limiter::commit`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, Settlement};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, reservation::Settlement};
 ///
 /// let limiter = Limiter::new(
 ///     MemoryStore::new(),
@@ -88,7 +88,8 @@ impl Reservation {
 
     /// Settles the reservation at the final cost: one [`Cost`] for all policies, or [`Costs`] for each.
     ///
-    /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that opened later gets nothing.
+    /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that opened later gets
+    ///   nothing.
     /// - More than reserved: the rest is charged now, although it may not fit. The policy is in debt then: later requests
     ///   wait until the debt is paid. A policy spends at most eight times its burst in all, so that one wrong commit does
     ///   not lock a key for ever.
@@ -97,11 +98,11 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// The store cannot be reached before the deadline. The reservation may be settled or not: repeat the commit, or leave
-    /// it to the [time to live](crate::Reserve::time_to_live), after which the estimate stays charged.
+    /// The store cannot be reached before the deadline. The reservation may be settled or not: repeat the commit, or
+    /// leave it to the [time to live](crate::reservation::Reserve::time_to_live), after which the estimate stays charged.
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or do not
-    /// name each of them.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or
+    /// do not name each of them.
     pub async fn commit(&self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
         let costs = costs.into();
         self.limiter.settle(self, &costs).await

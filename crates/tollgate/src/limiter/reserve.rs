@@ -2,8 +2,10 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Check, Cost, Costs, Decision, Error, Key, Reservation, ReservationId, Settlement, StoreFuture,
-    limiter::wait::ceilings, model::cost::Charge, store::answer_by,
+    Cost, Costs, Decision, Error, Key,
+    limiter::{Reservation, wait::ceilings},
+    model::cost::Charge,
+    store::{Check, ReservationId, Settlement, StoreFuture, answer_by},
 };
 
 /// The default of [`Reserve::time_to_live`].
@@ -23,7 +25,7 @@ impl Limiter {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, ReservationId, Settlement};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, reservation::{ReservationId, Settlement}};
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(1_000)));
     /// let id = ReservationId::try_new("export-7")?;
@@ -68,9 +70,10 @@ impl Limiter {
 
     /// Settles the reservation of this key and id, which another task or process may have made.
     ///
-    /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order: an id
-    /// belongs to a key and its policies, and under other policies there is no such reservation. Their quotas may differ. A
-    /// limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers [`Settlement::Lapsed`].
+    /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order:
+    /// an id belongs to a key and its policies, and under other policies there is no such reservation. Their quotas
+    /// may differ. A limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers
+    /// [`Settlement::Lapsed`].
     ///
     /// # Errors
     ///
@@ -171,13 +174,13 @@ impl Reserve {
     /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a queue
     /// takes the reservation while it has room.
     ///
-    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait: the work
-    /// starts after the decision's [`delay`](Decision::delay). Policies that are no queue ignore the time.
+    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait: the
+    /// work starts after the decision's [`delay`](Decision::delay). Policies that are no queue ignore the time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));

@@ -3,11 +3,12 @@ use crate::{Error, Limiter, Policy, PolicySet};
 /// Says which limits apply to a tenant or to a request.
 ///
 /// A function that looks limits up returns it, or a value that converts into it: policies in every form that
-/// [`Limiter::new`] takes (a [`Policy`], an array, a `Vec`, a [`PolicySet`]), a [`Limiter`], or an `Option` of one of them.
-/// `None` means that no limits were found. It selects the default limiter, so that a missing entry never lifts a limit.
+/// [`Limiter::new`] takes (a [`Policy`], an array, a `Vec`, a [`PolicySet`]), a [`Limiter`], or an `Option` of one of
+/// them. `None` means that no limits were found. It selects the default limiter, so that a missing entry never lifts a
+/// limit.
 ///
 /// ```
-/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, Selection};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::{Limited, Selection}};
 ///
 /// let api = |amount| Policy::token_bucket("api", Quota::per_minute(amount));
 /// let default = Limiter::new(MemoryStore::new(), api(10));
@@ -43,11 +44,11 @@ pub enum Selection {
 
 /// Says what limits a tenant or a request, or that nothing does.
 ///
-/// [`TenantLimiters::limiter_for`](crate::TenantLimiters::limiter_for) returns it. An exemption has a name of its own,
-/// because `None` means that nothing was found: see [`Selection`].
+/// [`TenantLimiters::limiter_for`](crate::tenants::TenantLimiters::limiter_for) returns it. An exemption has a name of
+/// its own, because `None` means that nothing was found: see [`Selection`].
 ///
 /// ```
-/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, Selection};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::{Limited, Selection}};
 ///
 /// let default = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
 /// assert!(Selection::Default.limiter(&default)?.into_limiter().is_some());

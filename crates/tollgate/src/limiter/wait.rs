@@ -12,8 +12,10 @@ use tokio::{
 };
 
 use crate::{
-    Check, CheckFuture, Cost, Costs, Deadline, Decision, Error, Key, Limiter, model::cost::Charge, runtime,
-    store::answer_by,
+    Cost, Costs, Decision, Error, Key, Limiter,
+    model::cost::Charge,
+    runtime,
+    store::{Check, CheckFuture, Deadline, answer_by},
 };
 use queue::Denial;
 
@@ -21,34 +23,35 @@ impl Limiter {
     /// Spends one unit, and waits up to `max_wait` until it is available.
     ///
     /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once and
-    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into debt: its
-    /// units are charged at once, and it waits until they have accrued. So requests get their turns in the order of arrival,
-    /// over all processes, and a plain check takes no unit that somebody waits for. The decision refuses a request whose turn
-    /// would come after `max_wait`, and charges nothing.
+    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into
+    /// debt: its units are charged at once, and it waits until they have accrued. So requests get their turns in the
+    /// order of arrival, over all processes, and a plain check takes no unit that somebody waits for. The decision
+    /// refuses a request whose turn would come after `max_wait`, and charges nothing.
     ///
-    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn can
-    /// still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose
+    /// turn can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
     /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
     /// different parts of the key or stand beside other algorithms. It waits for the decision's
     /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in a
-    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the callers of
-    /// other processes and plain checks may take the units before. Callers of a limiter
+    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the
+    /// callers of other processes and plain checks may take the units before. Callers of a limiter
     /// [with other policies](Self::with_policies) have a queue of their own.
     ///
-    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one unit. Choose
-    /// the burst so that `burst / amount × period` is the longest wait of any caller or more, and at least 2.
+    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one
+    /// unit. Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at
+    /// least 2.
     ///
     /// Returns the denial without waiting when the turn would come after `max_wait`, or when
-    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not charged, and
-    /// its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not
+    /// charged, and its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
     /// [`into_result`](Decision::into_result) so that `?` ends the work.
     ///
-    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process are refused
-    /// asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place lately lets the others
-    /// come first.
+    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process
+    /// are refused asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place
+    /// lately lets the others come first.
     ///
     /// Callers sleep on the time of tokio. A test that pauses it gives the store
-    /// [`Clock::tokio`](crate::Clock::tokio), so that units accrue during the sleep.
+    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -75,8 +78,8 @@ impl Limiter {
     /// # Cancellation
     ///
     /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
-    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place can be
-    /// refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
+    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place
+    /// can be refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
     pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
         self.until_ready_cost(key, Cost::ONE, max_wait).await
     }
@@ -84,8 +87,8 @@ impl Limiter {
     /// Spends `costs` at once, and waits up to `max_wait` until all are available: one [`Cost`] for all policies, or
     /// [`Costs`] for each.
     ///
-    /// Waiting works as in [`until_ready`](Self::until_ready). The units of a call leave a leaky bucket together, at its turn:
-    /// with costs up to c, up to c − 1 units more than the amount leave in a period.
+    /// Waiting works as in [`until_ready`](Self::until_ready). The units of a call leave a leaky bucket together, at
+    /// its turn: with costs up to c, up to c − 1 units more than the amount leave in a period.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
@@ -181,7 +184,8 @@ impl Waiter<'_> {
         self.deadline.map_or(self.max_wait, |deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Lets the callers of other processes come first, if it is their turn to get a place, and returns the time that is left.
+    /// Lets the callers of other processes come first, if it is their turn to get a place, and returns the time that
+    /// is left.
     async fn give_way(&self) -> Duration {
         let now = Instant::now();
         let pause = match self.limiter.is_in_process() {

@@ -22,7 +22,7 @@ use crate::Error;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Concurrency, OnLoss};
+/// use tollgate::permits::{Concurrency, OnLoss};
 ///
 /// const STREAMS: Concurrency = Concurrency::new("streams", 2).exact().on_loss(OnLoss::Cancel);
 /// assert_eq!((STREAMS.name(), STREAMS.limit()), ("streams", 2));
@@ -42,7 +42,7 @@ pub struct Concurrency {
     max_waiting: usize,
 }
 
-/// Selects what becomes of work whose [`Permit`](crate::Permit) is lost.
+/// Selects what becomes of work whose [`Permit`](crate::permits::Permit) is lost.
 ///
 /// A permit is lost when its replica could not renew it for a whole life: the process was stopped, or the store was
 /// away. Other replicas may use it from then on.
@@ -53,7 +53,8 @@ pub enum OnLoss {
     /// permits. The default.
     #[default]
     Finish,
-    /// Ends the work: [`Permit::run`](crate::Permit::run) drops it. The number in progress never exceeds the limit.
+    /// Ends the work: [`Permit::run`](crate::permits::Permit::run) drops it. The number in progress never exceeds the
+    /// limit.
     Cancel,
 }
 
@@ -157,7 +158,8 @@ impl Concurrency {
         self
     }
 
-    /// Sets how long [`acquire`](crate::ConcurrencyLimiter::acquire) waits for a permit. By default it does not wait.
+    /// Sets how long [`acquire`](crate::permits::ConcurrencyLimiter::acquire) waits for a permit. By default it does
+    /// not wait.
     #[must_use]
     pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;

@@ -80,8 +80,8 @@ impl fmt::Debug for Cost {
     }
 }
 
-/// Holds the cost of a request for each policy of a set, and the ceilings under which it is charged. The places behind the last
-/// policy are zero.
+/// Holds the cost of a request for each policy of a set, and the ceilings under which it is charged. The places behind
+/// the last policy are zero.
 pub(crate) type EachCost = Arc<Each>;
 
 /// Holds what few requests have.
@@ -337,12 +337,12 @@ impl fmt::Debug for Costs {
 /// Limits what may be spent from a policy after a check, in the place of its burst.
 ///
 /// A check with a ceiling fits when what is then spent above [`units`](Self::units) returns within
-/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks, and a ceiling with a wait lets the check
-/// spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The stored state is the
-/// same under every ceiling.
+/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks, and a ceiling with a wait lets
+/// the check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The
+/// stored state is the same under every ceiling.
 ///
 /// [`Limiter::until_ready`](crate::Limiter::until_ready) sets ceilings. A [`Store`](crate::Store) keeps them:
-/// see [`Check::ceiling_of`](crate::Check::ceiling_of).
+/// see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
     units: u64,

@@ -12,7 +12,7 @@ use std::{
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
 ///
 /// let store = MemoryStore::builder().clock(Clock::manual(5_000_000)).build();
 /// let limiter = Limiter::new(store, Policy::sliding_log("login", Quota::per_minute(10)));

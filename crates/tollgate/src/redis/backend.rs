@@ -11,7 +11,10 @@ use super::{
     },
     server::{PlainCall, ScriptCall, Server},
 };
-use crate::{CheckFuture, Deadline, Error, Key, PolicySet, StoreFuture, runtime, store::answer_by};
+use crate::{
+    Error, Key, PolicySet, runtime,
+    store::{CheckFuture, Deadline, StoreFuture, answer_by},
+};
 
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::{
     source::{RedisSource, SourceKind},
     url_options::unreadable,
 };
-use crate::{Clock, Error};
+use crate::{Error, clock::Clock};
 
 /// Builds a [`RedisStore`].
 #[must_use = "a builder does nothing until `build` or `connect` is called"]
@@ -42,8 +42,8 @@ impl RedisStore {
     }
 
     /// Creates a store that connects with its first use: a check, or a limiter with
-    /// [counted replicas](crate::Replicas::Counted). Until the server is there, the [`Outage`](crate::Outage) of each
-    /// limiter decides.
+    /// [counted replicas](crate::limiter::Replicas::Counted). Until the server is there, the [`Outage`](crate::Outage)
+    /// of each limiter decides.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl RedisStoreBuilder {
 
     /// Sets the first part of every key. `tollgate` by default. The [option `prefix`](RedisSource) of a URL wins.
     ///
-    /// Stores with the same prefix share the counters of policies with the same name. So give each application a prefix of
-    /// its own where several use one server.
+    /// Stores with the same prefix share the counters of policies with the same name. So give each application a
+    /// prefix of its own where several use one server.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -117,8 +117,8 @@ impl RedisStoreBuilder {
     ///
     /// While a denial is known to hold, repeated requests cost the server nothing. A refund, a reset or a raised quota
     /// in another process may be seen that much later. In a set of several policies, the
-    /// [`remaining`](crate::PolicyState::remaining) of those that do not deny is that of the time of the denial too: units that
-    /// others have spent since are not seen.
+    /// [`remaining`](crate::limiter::PolicyState::remaining) of those that do not deny is that of the time of the
+    /// denial too: units that others have spent since are not seen.
     ///
     /// ```
     /// use std::time::Duration;

@@ -11,7 +11,7 @@ use super::{
     RedisStore,
     server::{self, DISTANT, Server},
 };
-use crate::{Deadline, Error, PolicySet};
+use crate::{Error, PolicySet, store::Deadline};
 
 const EVICTION: &str = "TOLLGATE-EVICTION";
 const CLOCK: &str = "TOLLGATE-CLOCK";
@@ -23,7 +23,8 @@ const OLDEST: [u32; 2] = [6, 2];
 /// The difference between two clocks up to which nothing is reported.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is busy.
+/// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is
+/// busy.
 const TRIPS: u32 = 5;
 
 impl RedisStore {

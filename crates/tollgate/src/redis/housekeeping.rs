@@ -17,8 +17,9 @@ use super::{
     replicas::{Census, ReplicaCounter},
 };
 use crate::{
-    Error, PolicySet, ReplicaCount, ReplicaGroup,
+    Error, PolicySet,
     runtime::{Background, Running},
+    store::{ReplicaCount, ReplicaGroup},
 };
 
 /// Holds what the task of a store needs beside the store.

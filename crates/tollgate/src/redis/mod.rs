@@ -1,8 +1,9 @@
-//! The store in Redis.
+//! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
 //!
-//! Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `housekeeping`, which uses `replicas`;
-//! these use `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use
-//! `connect`; `connect` uses `protocol`.
+//! This module and [`RedisSource`] have all types of the client library that this crate shows.
+// Imports only run downward: `store`, `builder`, `source` and `diagnosis` use `housekeeping`, which uses `replicas`;
+// these use `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use
+// `connect`; `connect` uses `protocol`.
 
 mod backend;
 mod builder;
@@ -22,6 +23,9 @@ mod source;
 mod store;
 mod sync;
 mod url_options;
+
+/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
+pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;

@@ -10,13 +10,15 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::{
-    Check, CheckFuture, Clock, Cost, Decision, Key, Lease, PolicySet,
+    Cost, Decision, Key, Lease, PolicySet,
+    clock::Clock,
     model::{
         algorithm::lowered,
         cost::ChargeRef,
         lease::{Demand, Grant, LeaseCounts, Pot, Report},
         policy_levels::PolicyLevels,
     },
+    store::{Check, CheckFuture},
 };
 
 /// Holds the times at which the server has charged units that were spent here, by its clock.
@@ -43,8 +45,8 @@ impl Charges {
         self.times_us.push_back(charged_us);
     }
 
-    /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one after. `None` when it was not
-    /// charged yet, or when nobody remembers.
+    /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one after. `None` when it
+    /// was not charged yet, or when nobody remembers.
     fn of(&self, spent_us: u64) -> Option<u64> {
         let later = self.times_us.iter().copied().filter(|&charged_us| charged_us >= spent_us);
         later.min().filter(|_| spent_us > self.forgotten_us)
@@ -275,8 +277,8 @@ impl Pots {
         check.each.is_none() && entry.is_some_and(|entry| entry.pot.covers(now_us, check.cost.units()))
     }
 
-    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has to refund
-    /// them, and the error is the time at which it has charged them, as far as it is known.
+    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has
+    /// to refund them, and the error is the time at which it has charged them, as far as it is known.
     pub(in crate::redis) fn refund(
         &self,
         policies: &PolicySet,

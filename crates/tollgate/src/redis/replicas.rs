@@ -16,9 +16,9 @@ use tokio::time::Instant;
 #[cfg(feature = "metrics")]
 use crate::clock::micros;
 use crate::{
-    Deadline, Error, ErrorKind, Key, ReplicaCount, ReplicaGroup, random,
+    Error, ErrorKind, Key, random,
     redis::{backend::Backend, protocol::Script, server::Server},
-    store::{WeakReplicaCount, answer_by},
+    store::{Deadline, ReplicaCount, ReplicaGroup, WeakReplicaCount, answer_by},
 };
 
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
@@ -118,8 +118,8 @@ const LAPSE_US: u64 = 8_000_000;
 /// The time that one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version behind it,
-/// so no state has the same key.
+/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version
+/// behind it, so no state has the same key.
 static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
 
 /// The name of this process. All its stores use the same, so it counts once.
@@ -163,8 +163,8 @@ impl Census {
         Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), reported: None }
     }
 
-    /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and `None` when
-    /// there is no group.
+    /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and
+    /// `None` when there is no group.
     pub(in crate::redis) async fn count(
         &mut self,
         backend: &Backend,

@@ -25,14 +25,15 @@ use crate::{Error, ErrorKind};
 /// In a URL, user, password and database are those of the servers. Percent-encode special characters. Sentinels with
 /// credentials of their own need [`RedisSource::sentinel`].
 ///
-/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They win over those
-/// of the [builder](crate::RedisStoreBuilder), so that an operator can change them. Any other option is refused.
+/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They win
+/// over those of the [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other option
+/// is refused.
 ///
 /// | option | is |
 /// |---|---|
-/// | `prefix` | [`RedisStoreBuilder::prefix`](crate::RedisStoreBuilder::prefix): give each application one of its own |
-/// | `connect_timeout`, as in `500ms` | [`RedisStoreBuilder::connect_timeout`](crate::RedisStoreBuilder::connect_timeout) |
-/// | `deny_cache_cap`, as in `1m`, or `0` | [`RedisStoreBuilder::deny_cache_cap`](crate::RedisStoreBuilder::deny_cache_cap) |
+/// | `prefix` | [`RedisStoreBuilder::prefix`](crate::redis::RedisStoreBuilder::prefix): give each application one of its own |
+/// | `connect_timeout`, as in `500ms` | [`RedisStoreBuilder::connect_timeout`](crate::redis::RedisStoreBuilder::connect_timeout) |
+/// | `deny_cache_cap`, as in `1m`, or `0` | [`RedisStoreBuilder::deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap) |
 /// | `protocol` | `resp2` or `resp3` |
 /// | `db`, `user`, `pass` | those of a server behind a socket |
 ///
@@ -78,10 +79,10 @@ impl RedisSource {
     /// When a Sentinel announces another master, the store connects to it at once and leaves the old one. The store also
     /// asks once a second. A connection is used only if the server says itself that it is a master (the user needs the
     /// right `+role`). User, password and TLS of the URLs are for the Sentinels. Those of the servers are set with
-    /// [`server_url`](crate::RedisStoreBuilder::server_url).
+    /// [`server_url`](crate::redis::RedisStoreBuilder::server_url).
     ///
     /// ```
-    /// use tollgate::{RedisSource, RedisStore};
+    /// use tollgate::{RedisStore, redis::RedisSource};
     ///
     /// let source = RedisSource::sentinel(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "limits");
     /// let store = RedisStore::builder(source).server_url("redis://tollgate:password@any").build();
@@ -95,8 +96,8 @@ impl RedisSource {
 
     /// Names a Redis Cluster that is found through any of the servers at `urls`.
     ///
-    /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for those
-    /// that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
+    /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for
+    /// those that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
     ///
     /// Every server that has slots has one connection, one queue and one breaker, so a server that is away affects only
     /// its own slots. All policies of a key lie in one slot. When a slot moves, a check follows it within its deadline.
@@ -105,7 +106,7 @@ impl RedisSource {
     /// keys are on both servers.
     ///
     /// ```
-    /// use tollgate::{RedisSource, RedisStore};
+    /// use tollgate::{RedisStore, redis::RedisSource};
     ///
     /// let source = RedisSource::cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"]);
     /// assert!(RedisStore::open(source).is_ok());

@@ -14,15 +14,18 @@ use super::{
     server::Server,
 };
 use crate::{
-    Check, CheckFuture, Cost, Deadline, Decision, Entry, Error, ErrorKind, Key, PermitGrant, PermitRequest, PolicySet,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
+    Cost, Decision, Error, ErrorKind, Key, PolicySet, Store,
     clock::micros,
-    model::quota::MAX_EXACT,
+    model::{Entry, quota::MAX_EXACT},
     redis::{
         deny_cache::{DenyCache, KeyHash},
         pots::{Holder, Pots},
     },
     runtime,
+    store::{
+        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId,
+        Settlement, StoreFuture,
+    },
 };
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
@@ -36,20 +39,20 @@ use crate::{
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
-/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those of the
-/// branch's key alone. Every state expires by itself.
+/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those
+/// of the branch's key alone. Every state expires by itself.
 ///
 /// In a cluster, a check of branches in different slots fails with
 /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing.
 /// [`Limiter::can_decide`](crate::Limiter::can_decide) says so before.
 ///
-/// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::Concurrency).
+/// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::permits::Concurrency).
 ///
 /// The processes with the same limits count themselves while a limiter has
-/// [`Replicas::Counted`](crate::Replicas::Counted), which is the default. Each process writes its random name into one sorted
-/// set for each [group](crate::ReplicaGroup) of limits, `prefix:{replicas}:group`, every two seconds, in one call for all. A
-/// process that was silent for eight seconds is not counted any more. The task that writes is started when the limiter
-/// is built, or with its first check if that is the first use of a runtime.
+/// [`Replicas::Counted`](crate::limiter::Replicas::Counted), which is the default. Each process writes its random name
+/// into one sorted set for each [group](crate::store::ReplicaGroup) of limits, `prefix:{replicas}:group`, every two
+/// seconds, in one call for all. A process that was silent for eight seconds is not counted any more. The task that
+/// writes is started when the limiter is built, or with its first check if that is the first use of a runtime.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {

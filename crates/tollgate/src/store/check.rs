@@ -9,8 +9,11 @@ use std::{
 
 use super::Deadline;
 use crate::{
-    Ceiling, Cost, Decision, Error, Key, PolicySet,
-    model::cost::{Charge, ChargeRef, EachCost},
+    Cost, Decision, Error, Key, PolicySet,
+    model::{
+        Ceiling,
+        cost::{Charge, ChargeRef, EachCost},
+    },
 };
 
 /// Describes one check for a [`Store`](crate::Store).
@@ -30,8 +33,8 @@ pub struct Check<'a> {
     /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each unit. At most 64
     /// bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
-    /// The time limit of the caller of this check, or of the call that it describes. A [`Limiter`](crate::Limiter) sets it for every store that is not
-    /// [in process](crate::Store::is_in_process).
+    /// The time limit of the caller of this check, or of the call that it describes. A [`Limiter`](crate::Limiter)
+    /// sets it for every store that is not [in process](crate::Store::is_in_process).
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
@@ -106,7 +109,7 @@ impl fmt::Debug for Check<'_> {
 /// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
 pub type CheckFuture = StoreFuture<Decision>;
 
-/// Resolves to the answer of a store, or to a [limiter](crate::LimiterFuture). The answer may already be there.
+/// Resolves to the answer of a store, or to a [limiter](crate::limiter::LimiterFuture). The answer may already be there.
 ///
 /// An answer that is there costs no allocation, and [`into_ready`](Self::into_ready) takes it without an executor.
 ///

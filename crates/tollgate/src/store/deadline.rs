@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind, runtime};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::Deadline;
+/// use tollgate::store::Deadline;
 ///
 /// let deadline = Deadline::after(Duration::from_millis(50));
 /// assert_eq!(deadline.timeout(), Duration::from_millis(50));
@@ -74,8 +74,9 @@ impl Deadline {
 
 /// Waits for an answer of a store until the deadline, and without one as long as the answer takes.
 ///
-/// Every caller that waits for a store outside of the process waits here. The checks of one server alone are ended by a timer
-/// that many of them share. At the deadline the answer is dropped: what sends to a server then counts the call as late.
+/// Every caller that waits for a store outside of the process waits here. The checks of one server alone are ended by
+/// a timer that many of them share. At the deadline the answer is dropped: what sends to a server then counts the call
+/// as late.
 ///
 /// # Errors
 ///

@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Check, CheckFuture, Store, StoreFuture};
 use crate::{
-    Decision, Entry, Key, PermitGrant, PermitRequest, PolicySet, ReplicaCount, ReplicaGroup, ReservationId, Settlement,
+    Decision, Key, PolicySet,
+    model::Entry,
+    store::{PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId, Settlement},
 };
 
 /// Forwards every method to the store inside.
@@ -11,6 +13,10 @@ macro_rules! forward {
         impl<S: Store + ?Sized> Store for $pointer<S> {
             fn check(&self, check: Check<'_>) -> CheckFuture {
                 (**self).check(check)
+            }
+
+            fn inner(&self) -> Option<&dyn Store> {
+                (**self).inner()
             }
 
             fn look(&self, check: Check<'_>) -> CheckFuture {

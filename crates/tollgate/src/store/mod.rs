@@ -1,3 +1,5 @@
+//! Keeps the state of policies: what an implementer or a wrapper of a [`Store`] needs.
+
 mod check;
 mod deadline;
 mod forward;
@@ -8,8 +10,11 @@ pub(crate) mod reservation;
 
 use std::time::Duration;
 
-pub use crate::model::algorithm::StoredState;
-use crate::{Cost, Decision, Entry, Error, ErrorKind, Key, PolicySet};
+use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet, model::Entry};
+pub use crate::{
+    clock::Clock,
+    model::{Ceiling, algorithm::StoredState},
+};
 pub use check::{Check, CheckFuture, StoreFuture};
 pub(crate) use check::{Guard, PendingCheck};
 pub use deadline::Deadline;
@@ -19,16 +24,16 @@ pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 #[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
-pub use reservation::{ReservationId, Settlement};
+pub(crate) use reservation::{ReservationId, Settlement};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
-/// This crate implements it for [`MemoryStore`](crate::MemoryStore) and [`RedisStore`](crate::RedisStore), and for
+/// This crate implements it for [`MemoryStore`] and [`RedisStore`](crate::RedisStore), and for
 /// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
 /// shard), or to keep the state elsewhere.
 ///
-/// A wrapper forwards **every** method. A method that is not forwarded falls back to its default: the wrapped store
-/// then loses its entries, its deadline, its in-process answers, its count of replicas or the bounds of a cluster.
+/// A wrapper names the store inside by [`inner`](Self::inner). Every method that it does not write then asks that
+/// store, so that no entry, permit or reservation is lost.
 ///
 /// # Contract
 ///
@@ -56,8 +61,8 @@ pub use reservation::{ReservationId, Settlement};
 ///     fresh.
 /// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
 ///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
-/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to one of
-///     its branches, alone, and leaves those of outer levels, which other keys share. A refund returns at most what was
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to
+///     one of its branches, alone, and leaves those of outer levels, which other keys share. A refund returns at most what was
 ///     spent, never to a newer window, and creates no state.
 /// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
 ///     error.
@@ -71,25 +76,26 @@ pub use reservation::{ReservationId, Settlement};
 /// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
 ///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
 ///     8 times the time from exhausted to fresh.
-/// 19. **Ceiling.** A check under a [ceiling](crate::Ceiling) is denied when more would be spent than the ceiling allows, and
-///     3 and 5 hold for it. The stored state is the same under every ceiling.
-/// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token bucket may
-///     return less, and returns what was spent last in full.
+/// 19. **Ceiling.** A check under a [ceiling](crate::store::Ceiling) is denied when more would be spent than the
+///     ceiling allows, and 3 and 5 hold for it. The stored state is the same under every ceiling.
+/// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token
+///     bucket may return less, and returns what was spent last in full.
 ///
 /// # Permits
 ///
-/// A state belongs to the name of a [`Concurrency`](crate::Concurrency) and the key. It has for each replica the permits
-/// that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic step:
+/// A state belongs to the name of a [`Concurrency`](crate::permits::Concurrency) and the key. It has for each replica
+/// the permits that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic
+/// step:
 ///
 /// 1. **Limit.** A call never raises the sum of what all replicas hold above the limit. A sum that lies above a lowered
 ///    limit stays until permits are given back.
 /// 2. **Need before wish.** A replica gets what it needs while permits are free. Of what it wants on top, it gets half of
 ///    the free permits at most, and nothing while another replica waits.
-/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which the
-///    permits lapse.
+/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which
+///    the permits lapse.
 /// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
-/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went back
-///    prolongs them by one life at most.
+/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went
+///    back prolongs them by one life at most.
 /// 6. **No return.** A renewal never brings back permits that lapsed. The reply says that they are lost.
 /// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
 ///    Otherwise they are lost.
@@ -97,10 +103,10 @@ pub use reservation::{ReservationId, Settlement};
 /// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
 ///
 /// ```
-/// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 /// use tollgate::{
-///     Check, CheckFuture, Decision, Entry, Key, Limiter, MemoryStore, PermitGrant, PermitRequest, Policy, PolicySet, Quota,
-///     ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
+///     Cost, Decision, Limiter, MemoryStore, Policy, Quota, Store,
+///     store::{Check, CheckFuture, StoreFuture},
 /// };
 ///
 /// /// Counts the checks of another store.
@@ -111,41 +117,14 @@ pub use reservation::{ReservationId, Settlement};
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         self.0.check(check)
 ///     }
-///     fn look(&self, check: Check<'_>) -> CheckFuture {
-///         self.0.look(check)
-///     }
 ///     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
 ///         self.0.refund(check, decision)
 ///     }
 ///     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
 ///         self.0.reset(check)
 ///     }
-///     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-///         self.0.entries(check, limit)
-///     }
-///     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-///         self.0.permits(request)
-///     }
-///     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-///         self.0.reserve(check, id, time_to_live)
-///     }
-///     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-///         self.0.commit(check, id)
-///     }
-///     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-///         self.0.can_decide(policies, key)
-///     }
-///     fn leases(&self) -> bool {
-///         self.0.leases()
-///     }
-///     fn is_in_process(&self) -> bool {
-///         self.0.is_in_process()
-///     }
-///     fn keeps_deadline(&self) -> bool {
-///         self.0.keeps_deadline()
-///     }
-///     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-///         self.0.replicas(group)
+///     fn inner(&self) -> Option<&dyn Store> {
+///         Some(&self.0)
 ///     }
 /// }
 ///
@@ -155,20 +134,33 @@ pub use reservation::{ReservationId, Settlement};
 /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
 /// assert!(limiter.check("acme").await?.is_allowed());
 /// assert_eq!(checks.load(Ordering::Relaxed), 1);
+///
+/// // The store inside reserves, although the wrapper has no such method.
+/// assert!(limiter.reserve("acme", Cost::ONE).await?.decision().is_allowed());
 /// # Ok(()) }
 /// ```
 pub trait Store: Send + Sync + 'static {
     /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
     fn check(&self, check: Check<'_>) -> CheckFuture;
 
-    /// Returns what [`check`](Self::check) would decide, and charges nothing: for [`Limiter::peek`](crate::Limiter::peek) and
-    /// [`peek_cost`](crate::Limiter::peek_cost).
+    /// Returns the store that this one wraps. `None`, the default, for a store that keeps the state itself.
     ///
-    /// The default is a check when the cost is zero, and fails with [`ErrorKind::Unsupported`] for any other cost.
+    /// A method with a default asks this store first. A wrapper whose futures take time of their own writes
+    /// [`is_in_process`](Self::is_in_process) and [`keeps_deadline`](Self::keeps_deadline), and returns `false`.
+    fn inner(&self) -> Option<&dyn Store> {
+        None
+    }
+
+    /// Returns what [`check`](Self::check) would decide, and charges nothing: for
+    /// [`Limiter::peek`](crate::Limiter::peek) and [`peek_cost`](crate::Limiter::peek_cost).
+    ///
+    /// Without an [inner](Self::inner) store, the default is a check when the cost is zero, and fails with
+    /// [`ErrorKind::Unsupported`] for any other cost.
     fn look(&self, check: Check<'_>) -> CheckFuture {
-        match check.cost {
-            Cost::ZERO => self.check(check),
-            _ => StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not look ahead"))),
+        match self.inner() {
+            Some(inner) => inner.look(check),
+            None if check.cost == Cost::ZERO => self.check(check),
+            None => unsupported("the store does not look ahead"),
         }
     }
 
@@ -183,35 +175,44 @@ pub trait Store: Send + Sync + 'static {
     /// Lists up to `limit` entries of the sliding log among the policies of `check`, newest first. Of several logs, lists
     /// the one with the longest period. The cost of `check` is zero.
     ///
-    /// The default fails with [`ErrorKind::Unsupported`].
+    /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-        let _ = (check, limit);
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not list entries")))
+        match self.inner() {
+            Some(inner) => inner.entries(check, limit),
+            None => unsupported("the store does not list entries"),
+        }
     }
 
     /// Sets how many permits of a key one replica holds, in one atomic step: see [the contract](Self#permits).
     ///
-    /// The default fails with [`ErrorKind::Unsupported`].
+    /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        let _ = request;
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store has no permits")))
+        match self.inner() {
+            Some(inner) => inner.permits(request),
+            None => unsupported("the store has no permits"),
+        }
     }
 
     /// Decides a check as [`check`](Self::check) does, and records what it charges under `id` for `time_to_live`. While
     /// the record is held, the same id charges nothing and answers the same, by the same key and policies.
     ///
-    /// The default fails with [`ErrorKind::Unsupported`].
+    /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        let _ = (check, id, time_to_live);
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+        match self.inner() {
+            Some(inner) => inner.reserve(check, id, time_to_live),
+            None => unsupported("the store does not hold reservations"),
+        }
     }
 
-    /// Settles the reservation of `id` by the key and the policies of `check`, at its costs, which may be above the burst.
+    /// Settles the reservation of `id` by the key and the policies of `check`, at its costs, which may be above the
+    /// burst.
     ///
-    /// The default fails with [`ErrorKind::Unsupported`].
+    /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        let _ = (check, id);
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, "the store does not hold reservations")))
+        match self.inner() {
+            Some(inner) => inner.commit(check, id),
+            None => unsupported("the store does not hold reservations"),
+        }
     }
 
     /// Returns whether one step can decide over these policies for this key. `true` by default.
@@ -219,8 +220,7 @@ pub trait Store: Send + Sync + 'static {
     /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A
     /// check then fails with [`ErrorKind::CrossSlot`].
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-        let _ = (policies, key);
-        true
+        self.inner().is_none_or(|inner| inner.can_decide(policies, key))
     }
 
     /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance. `false` by default.
@@ -228,31 +228,34 @@ pub trait Store: Send + Sync + 'static {
     /// Another store decides each check of a leased policy itself, and a [`Limiter`](crate::Limiter) over it says so in a
     /// warning when it is built. A store [in process](Self::is_in_process) has no trip to save, and needs no warning.
     fn leases(&self) -> bool {
-        false
+        self.inner().is_some_and(Store::leases)
     }
 
     /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the
     /// limiter passes it on unchanged: no deadline and no [`Outage`](crate::Outage) applies. `false` by default.
     fn is_in_process(&self) -> bool {
-        false
+        self.inner().is_some_and(Store::is_in_process)
     }
 
     /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
-    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store, and around
-    /// all other calls.
+    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store, and
+    /// around all other calls.
     /// `false` by default.
     fn keeps_deadline(&self) -> bool {
-        false
+        self.inner().is_some_and(Store::keeps_deadline)
     }
 
     /// Returns the number of processes that have limits of this group on the state of this store, this one included, and
     /// keeps it up to date as long as a clone of it is held. `None`, the default, when the store does not count.
     ///
-    /// A [`Limiter`](crate::Limiter) with [`Replicas::Counted`](crate::Replicas::Counted) calls this once, when it is
-    /// built, and divides its quotas by the number in an outage. So the store leaves the last number in place while it
-    /// cannot count.
+    /// A [`Limiter`](crate::Limiter) with [`Replicas::Counted`](crate::limiter::Replicas::Counted) calls this once,
+    /// when it is built, and divides its quotas by the number in an outage. So the store leaves the last number in
+    /// place while it cannot count.
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        let _ = group;
-        None
+        self.inner().and_then(|inner| inner.replicas(group))
     }
+}
+
+fn unsupported<T>(message: &'static str) -> StoreFuture<T> {
+    StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
 }

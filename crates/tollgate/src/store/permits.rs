@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Concurrency, Deadline, Key, clock::micros};
+use crate::{Key, clock::micros, model::Concurrency, store::Deadline};
 
 /// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one replica is to hold.
 ///

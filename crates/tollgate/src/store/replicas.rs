@@ -14,12 +14,12 @@ use crate::{PolicySet, model::policy::hash_name};
 /// Identifies the limiters whose replicas are counted together. They have the same name, and policies of the same names,
 /// levels and algorithms in the same order.
 ///
-/// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and nothing
-/// else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
+/// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and
+/// nothing else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
 /// [`RedisStore`](crate::RedisStore).
 ///
 /// ```
-/// use tollgate::{Policy, PolicySet, Quota, ReplicaGroup};
+/// use tollgate::{Policy, PolicySet, Quota, store::ReplicaGroup};
 ///
 /// let group = |limiter, amount| {
 ///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(amount)));
@@ -61,7 +61,7 @@ impl fmt::Display for ReplicaGroup {
 ///
 /// ```
 /// use std::num::NonZeroU32;
-/// use tollgate::ReplicaCount;
+/// use tollgate::store::ReplicaCount;
 ///
 /// let count = ReplicaCount::new();
 /// assert_eq!(count.get(), None);

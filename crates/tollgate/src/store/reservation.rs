@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 use crate::{
-    Check, Cost, Error, Key, Policy, PolicySet,
+    Cost, Error, Key, Policy, PolicySet,
     model::{
         algorithm::{PolicyLevel, Words},
         cost::Charge,
@@ -13,9 +13,10 @@ use crate::{
         quota::Span,
     },
     random,
+    store::Check,
 };
 
-/// Names a [`Reservation`](crate::Reservation) of a key.
+/// Names a [`Reservation`](crate::reservation::Reservation) of a key.
 ///
 /// A random id is the default. Choose the id of a request instead to charge a repeated request once. Do not take an id
 /// from a client: a client that repeats an id is charged once for many requests.
@@ -24,7 +25,7 @@ use crate::{
 /// replaced by a digest: 160 bits of their SHA-256.
 ///
 /// ```
-/// use tollgate::ReservationId;
+/// use tollgate::reservation::ReservationId;
 ///
 /// let id = ReservationId::try_new("order-4711")?;
 /// assert_eq!(id.as_str(), "order-4711");
@@ -54,8 +55,8 @@ impl ReservationId {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when there are no bytes. All requests without an id would
-    /// share one reservation.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when there are no bytes. All requests without an id
+    /// would share one reservation.
     pub fn try_new(id: impl AsRef<[u8]>) -> Result<Self, Error> {
         let id = id.as_ref();
         if id.is_empty() {
@@ -239,13 +240,13 @@ impl Records {
     }
 }
 
-/// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the last colon before them
-/// ends the key.
+/// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the last colon before
+/// them ends the key.
 fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
     [key.level(0).as_bytes(), b":", id.as_str().as_bytes(), &policies.mark().to_le_bytes()].concat().into()
 }
 
-/// The effect of a commit on a [`Reservation`](crate::Reservation).
+/// The effect of a commit on a [`Reservation`](crate::reservation::Reservation).
 ///
 /// A reservation is settled once. No commit after the first one changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

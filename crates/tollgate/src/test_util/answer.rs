@@ -1,6 +1,9 @@
 use std::{borrow::Cow, future::pending, time::Duration};
 
-use crate::{Check, CheckFuture, Cost, Decision, Error, ErrorKind, MemoryStore, Policy, StoreFuture};
+use crate::{
+    Cost, Decision, Error, ErrorKind, MemoryStore, Policy,
+    store::{Check, CheckFuture, StoreFuture},
+};
 
 /// One answer of a [`ScriptedStore`](super::ScriptedStore).
 ///
@@ -58,8 +61,8 @@ impl Answer {
 
     /// Fails the check, so that the [`Outage`](crate::Outage) of the limiter decides.
     ///
-    /// Use a kind of which [`is_unavailable`](ErrorKind::is_unavailable) holds, or [`ErrorKind::Timeout`]. Other kinds are
-    /// mistakes of the caller, and some are returned to it under every `Outage`.
+    /// Use a kind of which [`is_unavailable`](ErrorKind::is_unavailable) holds, or [`ErrorKind::Timeout`]. Other kinds
+    /// are mistakes of the caller, and some are returned to it under every `Outage`.
     #[must_use]
     pub const fn fail(kind: ErrorKind) -> Self {
         Self(Kind::Fail(kind))

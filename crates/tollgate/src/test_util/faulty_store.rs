@@ -7,14 +7,18 @@ use std::{
 
 use super::answer::fault;
 use crate::{
-    Check, CheckFuture, Decision, Entry, ErrorKind, Key, MemoryStore, PermitGrant, PermitRequest, PolicySet,
-    ReplicaCount, ReplicaGroup, ReservationId, Settlement, Store, StoreFuture,
+    Decision, ErrorKind, Key, MemoryStore, PolicySet, Store,
+    model::Entry,
+    store::{
+        Check, CheckFuture, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId, Settlement,
+        StoreFuture,
+    },
 };
 
 /// Wraps a store that fails when a test wants it to, and works again.
 ///
-/// Use it to see what the service does in an outage: the [`Outage`](crate::Outage) of each limiter decides, as it does when
-/// Redis is away. The state of the store inside stays, so after [`recover`](Self::recover) the counts continue.
+/// Use it to see what the service does in an outage: the [`Outage`](crate::Outage) of each limiter decides, as it does
+/// when Redis is away. The state of the store inside stays, so after [`recover`](Self::recover) the counts continue.
 ///
 /// The store counts as one outside of the process, also around a [`MemoryStore`]: the deadline of the limiter applies.
 ///
@@ -69,8 +73,8 @@ impl<S: Store> FaultyStore<S> {
         self.set(Some(Fault::Fail(kind)));
     }
 
-    /// Answers no call from now on, so that each one ends at the [deadline](crate::LimiterBuilder::deadline) of the limiter,
-    /// with [`ErrorKind::Timeout`]. A call of this time is not answered later either.
+    /// Answers no call from now on, so that each one ends at the [deadline](crate::LimiterBuilder::deadline) of the
+    /// limiter, with [`ErrorKind::Timeout`]. A call of this time is not answered later either.
     pub fn stall(&self) {
         self.set(Some(Fault::Stall));
     }

@@ -12,8 +12,8 @@
 //! | to test | build the limiter from |
 //! |---|---|
 //! | real limits | a [`MemoryStore`](crate::MemoryStore) |
-//! | real limits, over time | a [`MemoryStore`](crate::MemoryStore) on a [`Clock`](crate::Clock) that the test moves |
-//! | real limits, where the test pauses the time of tokio | a [`MemoryStore`](crate::MemoryStore) on [`Clock::tokio`](crate::Clock::tokio) |
+//! | real limits, over time | a [`MemoryStore`](crate::MemoryStore) on a [`Clock`](crate::store::Clock) that the test moves |
+//! | real limits, where the test pauses the time of tokio | a [`MemoryStore`](crate::MemoryStore) on [`Clock::tokio`](crate::store::Clock::tokio) |
 //! | requests that pass, or that are denied with a certain wait | [`ScriptedStore::allow`] or [`ScriptedStore::deny`] |
 //! | a sequence of answers | [`ScriptedStore::new`] |
 //! | an outage, and its end | a [`FaultyStore`] |
@@ -22,13 +22,13 @@
 //!
 //! # Time
 //!
-//! tokio pauses its time with `#[tokio::test(start_paused = true)]`: a sleep then ends at once, and the time has passed. The
-//! default clock of a store does not follow. [`Clock::tokio`](crate::Clock::tokio) does:
+//! tokio pauses its time with `#[tokio::test(start_paused = true)]`: a sleep then ends at once, and the time has
+//! passed. The default clock of a store does not follow. [`Clock::tokio`](crate::store::Clock::tokio) does:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
 //! use std::time::Duration;
-//! use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+//! use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 //!
 //! let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //! let limiter = Limiter::new(store, Policy::token_bucket("mails", Quota::per_hour(1)));

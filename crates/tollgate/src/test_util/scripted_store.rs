@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::answer::Answer;
-use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, ReservationId, Settlement, Store, StoreFuture};
+use crate::{
+    Cost, Decision, Key, Store,
+    model::Entry,
+    store::{Check, CheckFuture, ReservationId, Settlement, StoreFuture},
+};
 
 /// Answers checks as a test has written down, and records them.
 ///
@@ -14,11 +18,11 @@ use crate::{Check, CheckFuture, Cost, Decision, Entry, Key, ReservationId, Settl
 /// a [`MemoryStore`](crate::MemoryStore) where the test is about the limits themselves.
 ///
 /// Each check takes the next answer of the script. The last answer is repeated. Waiting callers check again: see
-/// [`Limiter::until_ready`](crate::Limiter::until_ready). A reservation takes an answer as a check does, and a commit settles
-/// it. Refunds and resets change nothing. The store has no [permits](crate::ConcurrencyLimiter).
+/// [`Limiter::until_ready`](crate::Limiter::until_ready). A reservation takes an answer as a check does, and a commit
+/// settles it. Refunds and resets change nothing. The store has no [permits](crate::permits::ConcurrencyLimiter).
 ///
-/// A script without a failure is a store [in the process](crate::Limiter::is_in_process). With a failure it is one outside of
-/// the process, and so the deadline and the [`Outage`](crate::Outage) of the limiter apply.
+/// A script without a failure is a store [in the process](crate::Limiter::is_in_process). With a failure it is one
+/// outside of the process, and so the deadline and the [`Outage`](crate::Outage) of the limiter apply.
 ///
 /// Clones share the script and the record. Keep one to read the record.
 ///
@@ -118,8 +122,8 @@ impl ScriptedStore {
     /// use std::time::Duration;
     /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
     ///
-    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api", Quota::per_day(9)));
-    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
+    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api",
+    /// Quota::per_day(9))); assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
     /// # Ok(()) }
     /// ```
     #[must_use]

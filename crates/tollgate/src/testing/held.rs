@@ -1,7 +1,12 @@
 use redis::Value;
 
 use super::script::{Script, call, charge, keys, time};
-use crate::{Cost, Costs, Decision, Error, Key, ReservationId, Settlement, model::cost::Charge, redis as protocol};
+use crate::{
+    Cost, Costs, Decision, Error, Key,
+    model::cost::Charge,
+    redis as protocol,
+    store::{ReservationId, Settlement},
+};
 
 /// Reservations.
 impl Script {

@@ -2,8 +2,8 @@ use redis::Value;
 
 use super::script::{call, charge, keys, time};
 use crate::{
-    Ceiling, Costs, Decision, Error, Key, PolicySet,
-    model::cost::Charge,
+    Costs, Decision, Error, Key, PolicySet,
+    model::{Ceiling, cost::Charge},
     redis::{MixedArgs, MixedReply},
 };
 

@@ -14,7 +14,9 @@ mod script;
 pub mod lease;
 
 use crate::{
-    Algorithm, Ceiling, Check, Costs, Decision, Key, MemoryStore, Policy, PolicySet, ReservationId, Settlement,
+    Algorithm, Costs, Decision, Key, MemoryStore, Policy, PolicySet,
+    model::Ceiling,
+    store::{Check, ReservationId, Settlement},
 };
 pub use crate::{
     model::algorithm::{Stored, Value},
@@ -36,8 +38,8 @@ pub fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
     crate::model::algorithm::bound(policy, span_us)
 }
 
-/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters admit
-/// less.
+/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters
+/// admit less.
 #[must_use]
 pub fn accrues_exactly(algorithm: Algorithm) -> bool {
     algorithm.facts().accrues_exactly

@@ -1,8 +1,12 @@
 use redis::Value;
 
 use crate::{
-    Clock, Concurrency, ConcurrencyLimiter, Error, Key, Limiter, PermitGrant, PermitRequest,
+    Error, Key, Limiter,
+    clock::Clock,
+    model::Concurrency,
+    permits::ConcurrencyLimiter,
     redis::{Script, pack_permits, permit_grant, write_permit_key},
+    store::{PermitGrant, PermitRequest},
 };
 
 /// Returns a call that states nothing.

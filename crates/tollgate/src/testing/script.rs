@@ -1,8 +1,8 @@
 use redis::Value;
 
 use crate::{
-    Ceiling, Costs, Decision, Error, Key, PolicySet,
-    model::cost::Charge,
+    Costs, Decision, Error, Key, PolicySet,
+    model::{Ceiling, cost::Charge},
     redis::{self as protocol, Outcome},
 };
 
@@ -11,7 +11,7 @@ use crate::{
 /// # Errors
 ///
 /// The reply is not one that the script makes.
-pub fn entries(period_us: u64, reply: Value) -> Result<Vec<crate::Entry>, Error> {
+pub fn entries(period_us: u64, reply: Value) -> Result<Vec<crate::model::Entry>, Error> {
     protocol::entries(period_us, reply)
 }
 

@@ -8,7 +8,8 @@ mod server;
 use std::{collections::HashMap, fmt, time::Duration};
 
 use tollgate::{
-    Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, ReservationId, TimeZone,
+    Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, TimeZone,
+    reservation::ReservationId,
     testing::{
         ALGORITHMS, MixedBatch, MixedSubject, Script,
         lease::{Call, Grant, LeaseScript, Report, Stamp},

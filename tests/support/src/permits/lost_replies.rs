@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Concurrency, ConcurrencyLimiter, Permit, RedisStore};
+use tollgate::{
+    RedisStore,
+    permits::{Concurrency, ConcurrencyLimiter, Permit},
+};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Concurrency, RedisStore};
+use tollgate::{RedisStore, permits::Concurrency};
 use tollgate_tests::{RedisServer, wait};
 
 use super::{

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{Concurrency, ConcurrencyLimiter, Limiter, Outage, Permit, Policy, Quota, Store};
+use tollgate::{
+    Limiter, Outage, Policy, Quota, Store,
+    permits::{Concurrency, ConcurrencyLimiter, Permit},
+};
 
 /// Returns a limiter that returns an error where the store does not answer within the deadline.
 #[must_use]

@@ -14,7 +14,10 @@ use std::{
 };
 
 use tokio::task::JoinSet;
-use tollgate::{Concurrency, OnLoss, RedisStore};
+use tollgate::{
+    RedisStore,
+    permits::{Concurrency, OnLoss},
+};
 use tollgate_tests::Process;
 
 use super::{

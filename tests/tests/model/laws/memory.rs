@@ -1,5 +1,5 @@
-//! The in-process store. The answers to two or three threads have to be the answers to one caller who makes the same calls
-//! in some order in which time does not go back.
+//! The in-process store. The answers to two or three threads have to be the answers to one caller who makes the same
+//! calls in some order in which time does not go back.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -11,7 +11,8 @@ use loom::{
     thread,
 };
 use tollgate::{
-    Algorithm, Check, Cost, Key, Policy, PolicySet, Quota,
+    Algorithm, Cost, Key, Policy, PolicySet, Quota,
+    store::Check,
     testing::{ALGORITHMS, Lockless},
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{Algorithm, Clock, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Algorithm, Limiter, MemoryStore, Policy, Quota, store::Clock};
 
 pub(super) const AMOUNT: u64 = 10;
 pub(super) const SECOND: u64 = 1_000_000;

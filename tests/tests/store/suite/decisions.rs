@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tollgate::{
-    Algorithm, Check, CheckFuture, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store,
+    Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store,
+    store::{Check, CheckFuture, Clock},
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{

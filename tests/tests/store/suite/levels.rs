@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tollgate::testing::Script;
 use tollgate::{
-    Check, Clock, Cost, Key, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store, testing::ALGORITHMS,
+    Cost, Key, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store,
+    store::{Check, Clock},
+    testing::ALGORITHMS,
 };
 use tollgate_test_support::{
     Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each, stream::figures,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use tollgate::{Limiter, Policy, Quota, ReplicaGroup, Store};
+use tollgate::{Limiter, Policy, Quota, Store, store::ReplicaGroup};
 use tollgate_test_support::{Deployment, PATIENCE};
 use tollgate_tests::wait;
 

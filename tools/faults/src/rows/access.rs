@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Outage, RedisStore, RedisStoreBuilder};
+use tollgate::{Outage, RedisStore, redis::RedisStoreBuilder};
 use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Key, Limiter, Outage, RedisSource, RedisStore};
+use tollgate::{Key, Limiter, Outage, RedisStore, redis::RedisSource};
 use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::Settlement;
+use tollgate::reservation::Settlement;
 use tollgate_test_support::{
     lost_settlements::LostSettlements,
     permits::{AfterLoss, LostReply},

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::task::LocalSet;
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, ReplicaGroup, Store};
+use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, Store, store::ReplicaGroup};
 use tollgate_tests::{Log, Process, RedisServer};
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use deadpool_redis::{Config, PoolConfig, Runtime};
-use tollgate::{Limiter, Outage, RedisSource, RedisStore};
+use tollgate::{Limiter, Outage, RedisStore, redis::RedisSource};
 use tollgate_tests::{Authority, Proxy, RedisCluster, RedisServer};
 
 use crate::{

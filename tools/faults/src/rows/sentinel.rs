@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Limiter, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
 
 use crate::{
@@ -148,8 +148,9 @@ pub(super) async fn partition(_: Pace) -> Findings {
     findings
 }
 
-/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend. Returns the bursts
-/// that both admit, the time for which the old master admits after the cut, and the time until it is left after the end.
+/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend. Returns the
+/// bursts that both admit, the time for which the old master admits after the cut, and the time until it is left after
+/// the end.
 async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     let namespace = tollgate_tests::NetworkNamespace::start();
     let start = || RedisSentinels::start_in(&namespace);

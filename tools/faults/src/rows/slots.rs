@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, Key, Lease, Outage, Policy, Quota, RedisSource, RedisStore};
+use tollgate::{Key, Lease, Outage, Policy, Quota, RedisStore, redis::RedisSource, store::Clock};
 use tollgate_tests::RedisCluster;
 
 use crate::{

@@ -9,7 +9,7 @@ use axum::{
     http::{Response, StatusCode},
     routing::get,
 };
-use tollgate::{Clock, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock};
 use tollgate_tower::{
     HeaderFormat, QuotaUnit, RateLimitLayer,
     key::{Global, Header},

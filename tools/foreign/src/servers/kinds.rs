@@ -14,7 +14,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper_util::rt::TokioIo;
 use sha1_smol::Sha1;
 use tokio::{io::AsyncWriteExt, runtime::Runtime};
-use tollgate::{Clock, Concurrency, ConcurrencyLimiter, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{
+    Limiter, MemoryStore, Policy, Quota,
+    permits::{Concurrency, ConcurrencyLimiter},
+    store::Clock,
+};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
     drain::DrainLayer,

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use proptest::prelude::*;
-use tollgate::{Algorithm, Clock, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, testing::ALGORITHMS};
+use tollgate::{Algorithm, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, store::Clock, testing::ALGORITHMS};
 
 use crate::{
     Target,

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use proptest::{collection::vec, prelude::*};
-use tollgate::{Clock, MemoryStore, Policy, Quota};
+use tollgate::{MemoryStore, Policy, Quota, store::Clock};
 use tollgate_test_support::SilentStore;
 use tollgate_tower::RequestLimiter;
 use tonic::Code;

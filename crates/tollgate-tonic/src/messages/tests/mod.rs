@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
-use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota, Store};
+use tollgate::{Limiter, MemoryStore, Policy, Quota, Store, store::Clock};
 use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 

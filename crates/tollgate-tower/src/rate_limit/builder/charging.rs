@@ -99,7 +99,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
     /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units. Where the policies have
-    /// [costs](Self::costs) of their own, the closure receives the greatest, and each policy keeps the final cost at most.
+    /// [costs](Self::costs) of their own, the closure receives the greatest, and each policy keeps the final cost at
+    /// most.
     ///
     /// The refund runs in the background and delays no response. The rate limit headers of the
     /// response do not include it.
@@ -138,8 +139,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the final cost for each policy after the response. The differences to the initial charge are refunded.
     ///
     /// The closure receives the [`Outcome`] and the decision, of which each state has its initial
-    /// [cost](tollgate::PolicyState::cost). A policy without a cost in the result keeps its initial charge. All else is
-    /// as with [`final_cost`](Self::final_cost), which this option replaces.
+    /// [cost](tollgate::limiter::PolicyState::cost). A policy without a cost in the result keeps its initial charge.
+    /// All else is as with [`final_cost`](Self::final_cost), which this option replaces.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -158,7 +159,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
     /// let state = limiter.peek("all").await.unwrap();
-    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999, 9_300));
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999,
+    /// 9_300));
     /// # }
     /// ```
     pub fn final_costs<C: Into<Costs>>(

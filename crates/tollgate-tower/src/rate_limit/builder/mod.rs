@@ -94,7 +94,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// let request = Request::post("/").header("content-length", "700").body(()).unwrap();
     /// layer.layer(service).oneshot(request).await.unwrap();
     /// let state = limiter.peek("all").await.unwrap();
-    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99, 999_300));
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99,
+    /// 999_300));
     /// # }
     /// ```
     pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
@@ -129,15 +130,15 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// Requests with the same key pass in the order of their arrival. A request is denied at once if
     /// it would have to wait for longer than `max`, or if
-    /// [too many requests wait](tollgate::LimiterBuilder::max_waiting). Which policies keep the order over all replicas, and
-    /// how the burst and `max` relate, says [`Limiter::until_ready`](tollgate::Limiter::until_ready).
+    /// [too many requests wait](tollgate::LimiterBuilder::max_waiting). Which policies keep the order over all
+    /// replicas, and how the burst and `max` relate, says [`Limiter::until_ready`](tollgate::Limiter::until_ready).
     ///
     /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
     /// delays the requests that it admits, with and without this option. A reservation waits in it for up to `max`, too.
     ///
     /// The turn of a cancelled request passes unused if another request waits behind it in the store.
     ///
-    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::Clock::tokio).
+    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::store::Clock::tokio).
     ///
     /// ```
     /// # use std::time::Duration;

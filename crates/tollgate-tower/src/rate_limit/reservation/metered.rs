@@ -1,7 +1,10 @@
 use std::{fmt, time::Duration};
 
 use tokio::{runtime::Handle, time::sleep};
-use tollgate::{Cost, Costs, Decision, Error, Limiter, Reservation, Settlement};
+use tollgate::{
+    Cost, Costs, Decision, Error, Limiter,
+    reservation::{Reservation, Settlement},
+};
 
 use crate::{
     Meter,
@@ -11,12 +14,13 @@ use crate::{
 
 /// Holds a reservation with the meter that counts its cost, and settles it once.
 ///
-/// As a [`BodyGuard`] it is settled when the body of the response ends, fails or is dropped. Dropping it settles it too. It
-/// is settled at what the [meter](Self::meter) has counted, for each policy that has a count. A policy without a count
-/// keeps what was reserved.
+/// As a [`BodyGuard`] it is settled when the body of the response ends, fails or is dropped. Dropping it settles it
+/// too. It is settled at what the [meter](Self::meter) has counted, for each policy that has a count. A policy without
+/// a count keeps what was reserved.
 ///
 /// A store outside the process gets the commit in the background, in the runtime in which the reservation was made. A
-/// commit that fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio runtime.
+/// commit that fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio
+/// runtime.
 ///
 /// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
 /// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::request::Parts;
-use tollgate::{CheckFuture, Cost, Costs, Decision, Error, Key, Limiter};
+use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
 use super::{Shared, reason_of, reason_of_denial};
 use crate::{

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Cost, Decision, Error, PolicyState};
+use tollgate::{Cost, Decision, Error, limiter::PolicyState};
 
 use super::{Shared, reason_of};
 use crate::{

@@ -13,7 +13,10 @@ use std::{
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limited, Limiter, LimiterFuture};
+use tollgate::{
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter,
+    limiter::{Limited, LimiterFuture},
+};
 
 use crate::{
     charge::{Charge, Charged, Due},

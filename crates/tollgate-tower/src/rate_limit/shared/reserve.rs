@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Error, Key, Reservation};
+use tollgate::{Cost, Costs, Error, Key, reservation::Reservation};
 
 use super::Shared;
 use crate::{

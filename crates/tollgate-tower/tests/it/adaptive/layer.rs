@@ -12,7 +12,7 @@ use futures_util::{FutureExt, stream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use tollgate::{Clock, Limiter};
+use tollgate::{Limiter, store::Clock};
 use tollgate_tower::{
     RateLimitLayer,
     adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Gradient, Latency, Priority, Signal},

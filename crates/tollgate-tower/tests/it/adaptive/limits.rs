@@ -9,7 +9,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use tollgate::Clock;
+use tollgate::store::Clock;
 use tollgate_tower::adaptive::{
     AdaptiveLimiter, Aimd, Gradient, LimitAlgorithm, Overload, Priority, SampleWindow, Signal, Vegas,
 };

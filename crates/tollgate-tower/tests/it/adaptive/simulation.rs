@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::Clock;
+use tollgate::store::Clock;
 use tollgate_tower::adaptive::{AdaptiveLimiter, AdaptiveLimiterBuilder, Priority, Signal, Slot};
 
 /// Sends requests of several classes through a limiter to a service.

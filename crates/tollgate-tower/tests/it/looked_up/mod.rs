@@ -7,7 +7,7 @@ mod tiers;
 
 use std::time::Duration;
 
-use tollgate::{Limiter, LimiterHandle, Policy, PolicySet, Store, TenantLimiters};
+use tollgate::{Limiter, LimiterHandle, Policy, PolicySet, Store, tenants::TenantLimiters};
 use tollgate_tower::LimiterSource;
 
 use crate::support::*;

@@ -8,7 +8,7 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep};
-use tollgate::{Clock, Cost, KeySecret, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Cost, KeySecret, Limiter, MemoryStore, Policy, Quota, store::Clock};
 use tollgate_tower::{
     Decisions, LimiterSource, RateLimitLayer, RequestLimiter, TieredLimiters,
     key::{Global, Header},
@@ -249,7 +249,7 @@ async fn the_headers_of_more_sets_than_the_layer_keeps_are_right() {
 
 #[tokio::test]
 async fn a_function_selects_the_default_by_none_and_no_limit_by_an_exemption() {
-    use tollgate::Selection;
+    use tollgate::limiter::Selection;
     let source = LimiterSource::from_fn(Limiter::new(still(), TWO), |parts| {
         match parts.headers.get("plan").map(|plan| plan.as_bytes()) {
             Some(b"hourly") => Selection::from(HOURLY),

@@ -10,7 +10,11 @@ use std::{
 
 use http::{Request, StatusCode};
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::{Limiter, Policy, PolicySet, Quota, Selection, SourceOutage, TenantLimiters};
+use tollgate::{
+    Limiter, Policy, PolicySet, Quota,
+    limiter::Selection,
+    tenants::{SourceOutage, TenantLimiters},
+};
 use tollgate_tower::{
     RateLimitLayer,
     key::{Global, Header},

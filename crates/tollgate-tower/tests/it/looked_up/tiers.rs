@@ -1,7 +1,7 @@
 //! Tiers whose limiters are looked up.
 
 use http::StatusCode;
-use tollgate::{Limiter, LimiterHandle, Policy, Quota, TenantLimiters};
+use tollgate::{Limiter, LimiterHandle, Policy, Quota, tenants::TenantLimiters};
 use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
 
 use crate::support::*;

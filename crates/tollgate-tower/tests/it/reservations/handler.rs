@@ -2,7 +2,7 @@
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Cost, Settlement};
+use tollgate::{Cost, reservation::Settlement};
 use tollgate_tower::{HandlerLimiter, Meter, RateLimitLayer, body::guard_response, key::Global};
 
 use super::{Answer, ESTIMATE, Ledger, charged, settled};

@@ -5,7 +5,7 @@ use std::{future::pending, thread};
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Clock, Cost, Costs, Limiter, MemoryStore, Policy, Quota};
+use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota, store::Clock};
 use tollgate_tower::{Counter, Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem};
 use tower::{Layer, Service, ServiceExt, service_fn};
 

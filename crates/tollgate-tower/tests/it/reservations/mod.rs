@@ -19,8 +19,9 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame};
 use tollgate::{
-    Check, CheckFuture, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, ReservationId, Settlement,
-    Store, StoreFuture,
+    Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store,
+    reservation::{ReservationId, Settlement},
+    store::{Check, CheckFuture, StoreFuture},
 };
 use tollgate_tower::{Counter, Meter};
 

@@ -15,9 +15,9 @@ use sketch::Sketch;
 /// [`LimiterBuilder::denied_keys`](crate::LimiterBuilder::denied_keys). Clones share the counts, so that several limiters
 /// may have one sketch.
 ///
-/// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys, made with a secret that is
-/// random in each process. [`with_secret`](Self::with_secret) makes digests that are the same in all replicas, and
-/// [`with_plain_keys`](Self::with_plain_keys) shows the keys.
+/// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys, made with a secret
+/// that is random in each process. [`with_secret`](Self::with_secret) makes digests that are the same in all replicas,
+/// and [`with_plain_keys`](Self::with_plain_keys) shows the keys.
 ///
 /// The counts are those of the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation of
 /// frequent and top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key with
@@ -30,7 +30,7 @@ use sketch::Sketch;
 /// new key is copied.
 ///
 /// ```
-/// use tollgate::{DeniedKeys, Key, KeySecret, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Key, KeySecret, Limiter, MemoryStore, Policy, Quota, limiter::DeniedKeys};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// let secret = KeySecret::new(b"32 random bytes, from the configuration");

@@ -8,7 +8,10 @@ use metrics::{
     histogram,
 };
 
-use crate::{Cost, Deadline, Decision, Error, ErrorKind, PolicySet, Settlement, runtime};
+use crate::{
+    Cost, Decision, Error, ErrorKind, PolicySet, runtime,
+    store::{Deadline, Settlement},
+};
 
 const CHECKS: &str = "tollgate_checks_total";
 const DENIALS: &str = "tollgate_denials_total";

@@ -1,6 +1,9 @@
 //! Stands in without the feature: the same functions, which do nothing.
 
-use crate::{Deadline, Decision, Error, PolicySet, Settlement};
+use crate::{
+    Decision, Error, PolicySet,
+    store::{Deadline, Settlement},
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct LimiterMetrics(());

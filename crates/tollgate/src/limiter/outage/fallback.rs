@@ -6,12 +6,15 @@ use std::{
 
 use super::{Outage, Replicas, phase::Phase, share::LocalShare};
 use crate::{
-    Check, Clock, Deadline, Decision, DeniedKeys, Error, ErrorKind, Key, PolicySet, ReplicaGroup, ReservationId,
-    Settlement, Store, limiter::metrics::LimiterMetrics, runtime::now,
+    Decision, Error, ErrorKind, Key, PolicySet, Store,
+    clock::Clock,
+    limiter::{DeniedKeys, metrics::LimiterMetrics},
+    runtime::now,
+    store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
 };
 
-/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload. Counts all
-/// checks, and denials by key if that was asked for.
+/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload.
+/// Counts all checks, and denials by key if that was asked for.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]

@@ -4,7 +4,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{Check, Clock, Decision, MemoryStore, ReplicaCount, ReservationId, Settlement, clock::micros};
+use crate::{
+    Decision, MemoryStore,
+    clock::{Clock, micros},
+    store::{Check, ReplicaCount, ReservationId, Settlement},
+};
 
 /// The most states that an outage keeps in the process: 64 tables of 2 048 places, each filled to the point at which it
 /// would double.

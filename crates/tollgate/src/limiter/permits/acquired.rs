@@ -1,6 +1,7 @@
 use std::{fmt, time::Duration};
 
-use crate::{ErrorKind, Permit};
+use super::Permit;
+use crate::ErrorKind;
 
 /// The outcome of an acquire: a permit, or a denial.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Acquired {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
     ///
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
     /// let permit = exports.acquire("acme").await?.into_result()?;
@@ -57,7 +58,7 @@ impl Acquired {
 }
 
 impl PermitDenied {
-    /// Returns the name of the [`Concurrency`](crate::Concurrency).
+    /// Returns the name of the [`Concurrency`](crate::permits::Concurrency).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -5,9 +5,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::Clock;
+use crate::clock::Clock;
 
-/// The permits that the store granted to this replica for one key, until they are lost. Permits of the same grant share it.
+/// The permits that the store granted to this replica for one key, until they are lost. Permits of the same grant
+/// share it.
 #[derive(Debug)]
 pub(super) struct Lease {
     /// The time on the clock of this replica at which the permits lapse unless they are renewed.

@@ -12,8 +12,12 @@ use super::{
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
-    Clock, Concurrency, Deadline, Error, ErrorKind, Key, Limiter, ReplicaGroup, Store, limiter::LimiterInner, runtime,
-    store::answer_by,
+    Error, ErrorKind, Key, Limiter, Store,
+    clock::Clock,
+    limiter::LimiterInner,
+    model::Concurrency,
+    runtime,
+    store::{Deadline, ReplicaGroup, answer_by},
 };
 
 /// Limits how many permits of a key are held at the same time, over all replicas that share a store.
@@ -22,15 +26,15 @@ use crate::{
 ///
 /// The bound: the permits that the store has granted for a key never exceed the limit. A permit that could not be
 /// renewed for a whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another
-/// replica. So with [`OnLoss::Cancel`](crate::OnLoss::Cancel) the work in progress never exceeds the limit, whatever
-/// crashes or stalls. With [`OnLoss::Finish`](crate::OnLoss::Finish) the work of lost permits is added to it. When the
-/// server loses its data, or its clock jumps forward, replicas state what they hold with their next renewal, a third of
-/// a life later. It is counted again if it fits, and is lost otherwise. Up to then, the work in progress may reach
-/// twice the limit.
+/// replica. So with [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit,
+/// whatever crashes or stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is
+/// added to it. When the server loses its data, or its clock jumps forward, replicas state what they hold with their
+/// next renewal, a third of a life later. It is counted again if it fits, and is lost otherwise. Up to then, the work
+/// in progress may reach twice the limit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// use tollgate::{Acquired, Concurrency, ConcurrencyLimiter, MemoryStore};
+/// use tollgate::{MemoryStore, permits::{Acquired, Concurrency, ConcurrencyLimiter}};
 ///
 /// let streams = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2));
 /// let first = streams.acquire("acme").await?;
@@ -56,7 +60,7 @@ impl Limiter {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Concurrency, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, permits::Concurrency};
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(10_000)));
     /// let streams = limiter.concurrency(Concurrency::new("streams", 2));
@@ -101,13 +105,13 @@ impl ConcurrencyLimiter {
     /// Returns a limiter with another limit, which shares everything else with this one, the permits included.
     ///
     /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
-    /// lowered limit. No permit is granted until fewer than the new limit are held. A replica knows how many are held from
-    /// its next call of the key, a third of a [life](Concurrency::life) later at the latest.
+    /// lowered limit. No permit is granted until fewer than the new limit are held. A replica knows how many are held
+    /// from its next call of the key, a third of a [life](Concurrency::life) later at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::num::NonZeroU32;
-    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
     ///
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
     /// let first = exports.acquire("acme").await?;
@@ -121,8 +125,8 @@ impl ConcurrencyLimiter {
         Self { shared: Arc::clone(&self.shared), limit: limit.get() }
     }
 
-    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it does
-    /// not wait.
+    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it
+    /// does not wait.
     ///
     /// # Errors
     ///
@@ -131,8 +135,8 @@ impl ConcurrencyLimiter {
     /// share of the limit, at least one permit. [`Outage::Open`](crate::Outage::Open) hands out permits without a limit.
     /// Permits that are held stay valid until their life ends.
     ///
-    /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold permits
-    /// of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
+    /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold
+    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
     ///
     /// # Cancellation
     ///

@@ -8,7 +8,8 @@ use std::{sync::LazyLock, time::Duration};
 use self::parts::{Dice, Message, Replica};
 use super::pool::{PermitTurn, Pool, PoolRules};
 use crate::{
-    Concurrency, Key,
+    Key,
+    model::Concurrency,
     store::permits::{PermitGrant, PermitOutcome, PermitRequest, PermitState},
 };
 

@@ -7,13 +7,13 @@ use std::{
 };
 
 use super::{lease::Lease, shared::PoolRef};
-use crate::{Deadline, Error, ErrorKind, OnLoss};
+use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 
 /// Permits one piece of work. Dropping it gives it back.
 ///
 /// Keep the permit for as long as the work lasts: in the body of a response and not in its handler, if the response is
 /// streamed. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
-/// [life](crate::Concurrency::life) of the limit.
+/// [life](crate::permits::Concurrency::life) of the limit.
 ///
 /// A permit is *lost* when it could not be renewed for a whole life. Run the work with [`run`](Self::run), or look at
 /// [`is_lost`](Self::is_lost), if it must end then.
@@ -109,7 +109,7 @@ impl Permit {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore, OnLoss};
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter, OnLoss}};
     ///
     /// const EXPORTS: Concurrency = Concurrency::new("exports", 2).on_loss(OnLoss::Cancel);
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), EXPORTS);
@@ -135,7 +135,8 @@ impl Permit {
         .await
     }
 
-    /// Gives the permit back, and waits until the store knows if the limit is [exact](crate::Concurrency::exact).
+    /// Gives the permit back, and waits until the store knows if the limit is
+    /// [exact](crate::permits::Concurrency::exact).
     ///
     /// Dropping the permit gives it back too. Use `release` to know that another replica can take it.
     ///

@@ -19,13 +19,13 @@ impl ConcurrencyLimiter {
     /// Takes a permit, and waits for one up to `max_wait`.
     ///
     /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
-    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more than
-    /// [`max_waiting`](crate::Concurrency::max_waiting) callers wait; one more is denied at once.
+    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
+    /// than [`max_waiting`](crate::permits::Concurrency::max_waiting) callers wait; one more is denied at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Concurrency, ConcurrencyLimiter, MemoryStore};
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
     ///
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
     /// let first = exports.try_acquire("acme").await?;

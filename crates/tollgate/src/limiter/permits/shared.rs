@@ -14,9 +14,10 @@ use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::pool::{Pool, PoolRules};
 use crate::{
-    Clock, Concurrency, Key,
-    clock::micros,
+    Key,
+    clock::{Clock, micros},
     limiter::{LimiterInner, metrics::PermitMetrics},
+    model::Concurrency,
     random,
 };
 

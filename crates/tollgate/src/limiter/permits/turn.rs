@@ -8,9 +8,9 @@ use super::{
     upkeep,
 };
 use crate::{
-    Deadline, Error, ErrorKind, Store, StoreFuture,
+    Error, ErrorKind, Store,
     store::{
-        answer_by,
+        Deadline, StoreFuture, answer_by,
         permits::{PermitGrant, PermitOutcome, PermitRequest},
     },
 };

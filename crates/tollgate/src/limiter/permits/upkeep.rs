@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::shared::{ConcurrencyInner, PoolRef};
-use crate::Deadline;
+use crate::store::Deadline;
 
 /// The most calls that the task has under way.
 const MAX_CALLS: usize = 256;

@@ -5,13 +5,13 @@ use super::{
     limiters::TenantLimiters,
     options::{Options, SourceOutage},
 };
-use crate::{Limiter, Selection};
+use crate::{Limiter, limiter::Selection};
 
 /// Builds [`TenantLimiters`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, SourceOutage, TenantLimiters};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, tenants::{SourceOutage, TenantLimiters}};
 ///
 /// let default = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
 /// let tenants = TenantLimiters::builder(default, async |_tenant: u64| Ok::<_, std::io::Error>(None::<Policy>))
@@ -33,8 +33,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// Creates a cache with the default options.
     ///
     /// `default` limits the tenants that have no limits of their own, and lends its store and options to all others.
-    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of them, or a
-    /// [`Selection`]. Policies that make no set count as a failed fetch.
+    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of
+    /// them, or a [`Selection`]. Policies that make no set count as a failed fetch.
     pub fn new<F, R, S, E>(default: Limiter, fetch: F) -> Self
     where
         F: Fn(T) -> R + Send + Sync + 'static,

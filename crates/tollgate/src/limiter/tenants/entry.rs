@@ -6,7 +6,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use super::options::Options;
-use crate::Limited;
+use crate::limiter::Limited;
 
 /// The limits of one tenant, and the state of their fetch.
 #[derive(Default)]

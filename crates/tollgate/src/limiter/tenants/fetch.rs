@@ -10,7 +10,10 @@ use super::{
     options::{Options, SourceOutage},
     source::SourceHealth,
 };
-use crate::{Error, ErrorKind, Limited, Limiter, Selection};
+use crate::{
+    Error, ErrorKind, Limiter,
+    limiter::{Limited, Selection},
+};
 
 /// Fetches the limits of a tenant.
 pub(super) type Fetch<T> = Box<dyn Fn(T) -> FetchFuture + Send + Sync>;

@@ -14,7 +14,7 @@ use super::{
     entry::{Lookup, TenantEntry},
     fetch::{self, FetchGuard, Fetcher},
 };
-use crate::{Limited, Limiter, StoreFuture, runtime};
+use crate::{Limiter, limiter::Limited, runtime, store::StoreFuture};
 
 /// Resolves to the limiter of a tenant, or to its exemption.
 ///
@@ -24,8 +24,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// Fetches the limits of tenants, such as the plan of a customer in a database, and caches them.
 ///
 /// `T` identifies a tenant. An asynchronous function returns the policies of a tenant, or any other
-/// [`Selection`](crate::Selection). All tenants share the store and the options of one limiter, so a tenant takes some
-/// hundred bytes.
+/// [`Selection`](crate::limiter::Selection). All tenants share the store and the options of one limiter, so a tenant
+/// takes some hundred bytes.
 ///
 /// - **Bounded.** The cache holds 100 000 tenants, and keeps those that are asked for often. A flood of unknown tenants
 ///   does not displace them. Few fetches run at a time.
@@ -34,21 +34,23 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a fetch in the background
 ///   and uses the old limits meanwhile.
 /// - **Calm in an outage.** A fetch takes 1 second at most. When it fails or panics, the old limits stay in force,
-///   however old they are, unless [`stale_if_error`](crate::TenantLimitersBuilder::stale_if_error) bounds their age. A tenant without limits in the cache gets the answer of [`SourceOutage`](crate::SourceOutage). A tenant is fetched
-///   again after 1 second at the earliest. When the fetches of several tenants have failed one after the other, a single
-///   fetch each second finds out whether the source is back, and no request waits for the others.
+///   however old they are, unless [`stale_if_error`](crate::tenants::TenantLimitersBuilder::stale_if_error) bounds
+///   their age. A tenant without limits in the cache gets the answer of
+///   [`SourceOutage`](crate::tenants::SourceOutage). A tenant is fetched again after 1 second at the earliest. When
+///   the fetches of several tenants have failed one after the other, a single fetch each second finds out whether the
+///   source is back, and no request waits for the others.
 ///
 /// The [builder](Self::builder) changes these numbers. The begin and the end of an outage of the source are logged once
 /// each. A fetched `None` is cached like limits.
 ///
 /// `None` means that the source knows no limits of the tenant: the default limiter applies. A tenant without a limit is
-/// [`Selection::Exempt`](crate::Selection::Exempt). A tenant that is suspended is
-/// [`Selection::Blocked`](crate::Selection::Blocked), and so is one whose policy has an amount of 0: its requests are denied
-/// without a call of the store.
+/// [`Selection::Exempt`](crate::limiter::Selection::Exempt). A tenant that is suspended is
+/// [`Selection::Blocked`](crate::limiter::Selection::Blocked), and so is one whose policy has an amount of 0: its
+/// requests are denied without a call of the store.
 ///
 /// ```
 /// use std::collections::HashMap;
-/// use tollgate::{Limited, Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::Limited, tenants::TenantLimiters};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
@@ -67,11 +69,11 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// # Ok(()) }
 /// ```
 ///
-/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a day, and a plan of 0 a
-/// day is suspended:
+/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a day, and a plan of
+/// 0 a day is suspended:
 ///
 /// ```
-/// use tollgate::{Error, Limited, Limiter, MemoryStore, Policy, Quota, TenantLimiters};
+/// use tollgate::{Error, Limiter, MemoryStore, Policy, Quota, limiter::Limited, tenants::TenantLimiters};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// const RATE: Policy = Policy::token_bucket("rate", Quota::per_second(5));
@@ -109,7 +111,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// # Errors
     ///
     /// [`ErrorKind::SourceUnavailable`](crate::ErrorKind::SourceUnavailable) when the cache has no limits of the
-    /// tenant, the fetch failed, and the source is [`Closed`](crate::SourceOutage::Closed) in an outage.
+    /// tenant, the fetch failed, and the source is [`Closed`](crate::tenants::SourceOutage::Closed) in an outage.
     /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when a fetch is needed, and the future is polled outside a
     /// tokio runtime.
     pub fn limiter_for(&self, tenant: &T) -> LimiterFuture {

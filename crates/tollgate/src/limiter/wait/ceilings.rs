@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use crate::{Algorithm, Ceiling, Cost, PolicySet, clock::micros, model::cost::Charge};
+use crate::{
+    Algorithm, Cost, PolicySet,
+    clock::micros,
+    model::{Ceiling, cost::Charge},
+};
 
 /// Returns the charge of a request that waits for `max_wait` at most, under the ceilings that follow from it.
 ///
-/// A queue takes the request when all that is in it leaves in time. A bucket goes into debt for it when the debt is paid in
-/// time, if it [can](can_owe).
+/// A queue takes the request when all that is in it leaves in time. A bucket goes into debt for it when the debt is
+/// paid in time, if it [can](can_owe).
 pub(super) fn waiting(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge {
     let owes = can_owe(policies);
     under(policies, charge, max_wait, |algorithm| owes && algorithm.has_burst())
@@ -36,9 +40,9 @@ fn under(policies: &PolicySet, charge: &Charge, max_wait: Duration, owes: impl F
 
 /// Returns whether a request may go into the debt of all policies together.
 ///
-/// The units of a debt are charged now and used later. Several buckets have to give them out in one order and one by one, so
-/// that each of them keeps its bound. A window counts units when they are charged, and units that were leased are spent
-/// without a look at the debt.
+/// The units of a debt are charged now and used later. Several buckets have to give them out in one order and one by
+/// one, so that each of them keeps its bound. A window counts units when they are charged, and units that were leased
+/// are spent without a look at the debt.
 fn can_owe(policies: &PolicySet) -> bool {
     let is_alone = policies.len() == 1;
     let reach = policies.shared()[0].reach();

@@ -6,7 +6,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Clock, ErrorKind, MemoryStore, Policy, Quota, Store, StoreFuture};
+use crate::{ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! Debts: units that were charged although they did not fit.
 //!
 //! The settlement of a reservation owes, and so does a check that may wait, in a token bucket or an interval bucket: its
-//! [ceiling](crate::Ceiling) lies above the burst. A policy spends at most [`MOST_BURSTS`] times its burst, so that one wrong
-//! commit does not lock a key for ever.
+//! [ceiling](crate::store::Ceiling) lies above the burst. A policy spends at most [`MOST_BURSTS`] times its burst, so
+//! that one wrong commit does not lock a key for ever.
 //!
 //! A window and a log hold a debt as they hold any units, and it ends with them. A bucket and a sliding window correct a
-//! state that holds more than the quota, because the clock went back or the quota was lowered. So they mark a state in debt
-//! when it is stored: they add [`MARK`] to a number that is always smaller. The state keeps its size, and a state without
-//! debt is read as before.
+//! state that holds more than the quota, because the clock went back or the quota was lowered. So they mark a state in
+//! debt when it is stored: they add [`MARK`] to a number that is always smaller. The state keeps its size, and a state
+//! without debt is read as before.
 
 /// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in a double.
 pub(super) const MOST_BURSTS: u64 = 8;

@@ -7,14 +7,14 @@ use crate::Quota;
 
 /// The state of a policy for a key, read from the value that Redis stores.
 ///
-/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota. The
-/// last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in
+/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota.
+/// The last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in
 /// `scripts/README.md`. Times are in microseconds since the Unix epoch, by the server's clock.
 ///
 /// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the quota then.
 ///
 /// ```
-/// use tollgate::{Quota, StoredState};
+/// use tollgate::{Quota, store::StoredState};
 ///
 /// // A bucket of 100 units per second that is full 5 s after the year 2000 began: a debt of 400, with its mark.
 /// let full_us = 946_684_805_000_000_u64;
@@ -82,8 +82,8 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 impl StoredState {
     /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
     ///
-    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window are known
-    /// with the feature `calendar`.
+    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window are
+    /// known with the feature `calendar`.
     #[must_use]
     pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
         by_algorithm!(Algorithm::of_tag(tag)?, Of => <Of as Meter>::decode(value))
@@ -128,14 +128,15 @@ impl StoredState {
         }
     }
 
-    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends: zero when it fits then.
+    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends: zero when it fits
+    /// then.
     ///
     /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are entries of a list. The
     /// wait is exact when the state was written under this quota, or under one of the same rate.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Quota, StoredState};
+    /// use tollgate::{Quota, store::StoredState};
     ///
     /// // Eight of ten units are spent at the second 5 of the Unix epoch.
     /// let state = StoredState::Bucket { full_us: 5_800_000, part: 0, pace: 1e5 };
@@ -176,7 +177,8 @@ impl StoredState {
     }
 }
 
-/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us` and a part of a microsecond.
+/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us` and a part of a
+/// microsecond.
 fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u64 {
     let (amount, period) = (i128::from(quota.amount()), i128::from(period_us(quota)));
     if (period as f64 / amount as f64).to_bits() == pace.to_bits() && i128::from(part) < amount {
@@ -186,7 +188,8 @@ fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u6
     full_us.saturating_sub((room as f64 * pace).floor() as u64)
 }
 
-/// Returns the microseconds after the start of a window from which on at most `room` of the units of the one before count.
+/// Returns the microseconds after the start of a window from which on at most `room` of the units of the one before
+/// count.
 fn share_us(units: u64, room: u64, period_us: u64) -> u64 {
     let left = (u128::from(room) * u128::from(period_us)).checked_div(u128::from(units));
     let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(u64::MAX);

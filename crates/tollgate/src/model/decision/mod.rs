@@ -23,7 +23,7 @@ use crate::{clock::micros, runtime};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// use std::time::Duration;
-/// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 ///
 /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
 /// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_second(1)));
@@ -129,11 +129,11 @@ impl Decision {
         self.in_process == LEASED
     }
 
-    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked): such as that of
-    /// a tenant that is suspended.
+    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked): such as
+    /// that of a tenant that is suspended.
     ///
-    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: each policy has
-    /// nothing left, and those that block are [exceeded](PolicyState::is_exceeded).
+    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: each policy
+    /// has nothing left, and those that block are [exceeded](PolicyState::is_exceeded).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -184,8 +184,8 @@ impl Decision {
     }
 
     /// Returns how long to wait before the work on an allowed request starts: until its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`until_ready`](crate::Limiter::until_ready) that
-    /// went into debt: until that debt is paid.
+    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`until_ready`](crate::Limiter::until_ready)
+    /// that went into debt: until that debt is paid.
     ///
     /// Zero without a queue and a debt, and for a denial.
     #[must_use]
@@ -275,8 +275,8 @@ impl Decision {
         &self.levels
     }
 
-    /// Returns how long until the turn of a denied request can come, if no other request spends and no ceiling is in its way:
-    /// in a queue, after all that is in it.
+    /// Returns how long until the turn of a denied request can come, if no other request spends and no ceiling is in
+    /// its way: in a queue, after all that is in it.
     pub(crate) fn turn_after(&self) -> Duration {
         let levels = self.levels.iter(&self.policies).enumerate();
         let turns = levels.map(|(at, (policy, level))| match policy.algorithm().is_queue() {
@@ -286,9 +286,9 @@ impl Decision {
         Duration::from_micros(turns.max().unwrap_or(0))
     }
 
-    /// Returns the time from this decision until the token bucket at this place of the set is full, or the queue empty. Of an
-    /// interval bucket that the request left in debt, the time until the next fill and the missing units. `None` for every
-    /// other policy.
+    /// Returns the time from this decision until the token bucket at this place of the set is full, or the queue
+    /// empty. Of an interval bucket that the request left in debt, the time until the next fill and the missing units.
+    /// `None` for every other policy.
     ///
     /// The level of a leased policy counts units that replicas held, which may have come back. So the time is that of the
     /// units of the request alone.
@@ -308,7 +308,8 @@ impl Decision {
         if self.at_us & HERE == 0 { self.at_us } else { 0 }
     }
 
-    /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at `sent`.
+    /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at
+    /// `sent`.
     #[cfg(feature = "redis")]
     pub(crate) fn here_us(sent: Instant) -> u64 {
         HERE | micros(sent.saturating_duration_since(*ORIGIN))
@@ -382,7 +383,8 @@ impl<'a> PolicyState<'a> {
         can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
-    /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it went.
+    /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it
+    /// went.
     ///
     /// Zero for a denial, and for a policy that is neither a [queue](crate::Algorithm::LeakyBucket) nor in debt.
     #[must_use]
@@ -504,13 +506,13 @@ impl KeyState {
         Self(look.uncharged())
     }
 
-    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it would
-    /// be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
+    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it
+    /// would be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));

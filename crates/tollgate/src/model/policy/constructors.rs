@@ -16,7 +16,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const API: Policy = Policy::token_bucket("api", Quota::per_second(10).with_burst(40));
     ///
@@ -53,7 +53,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const BATCH: Policy = Policy::interval_bucket("batch", Quota::per_minute(10));
     ///
@@ -89,7 +89,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const MAILS: Policy = Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(3));
     ///
@@ -123,7 +123,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(50_000));
     ///
@@ -150,24 +150,24 @@ impl Policy {
 
     /// Limits requests per local day, week, month or year.
     ///
-    /// A period begins at local midnight: of each day, of Monday, of the first of a month or of January. So a day has 23 or
-    /// 25 hours when the clocks change, and a month has 28 to 31 days. It admits `amount` units. The value in Redis has 24
-    /// bytes. Needs the feature `calendar`.
+    /// A period begins at local midnight: of each day, of Monday, of the first of a month or of January. So a day has
+    /// 23 or 25 hours when the clocks change, and a month has 28 to 31 days. It admits `amount` units. The value in
+    /// Redis has 24 bytes. Needs the feature `calendar`.
     ///
     /// Use it for quotas that people read, such as those of a contract. Use [`fixed_window`](Self::fixed_window) for days
     /// in UTC that have to cost no more than other algorithms.
     ///
     /// The server has no time zones. Its clock decides, and the process sends it the periods around its own clock. Both
-    /// agree as long as the clock of the process is less than a period off. Beyond that, the server continues with periods
-    /// of the last length, so that a period may begin at another time for a process with such a clock.
+    /// agree as long as the clock of the process is less than a period off. Beyond that, the server continues with
+    /// periods of the last length, so that a period may begin at another time for a process with such a clock.
     ///
-    /// The period of the [quota](Self::quota) and of header fields is the [nominal](crate::CalendarUnit::nominal) one. The
-    /// time to the end of the period is exact.
+    /// The period of the [quota](Self::quota) and of header fields is the [nominal](crate::CalendarUnit::nominal) one.
+    /// The time to the end of the period is exact.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{CalendarUnit, Clock, Cost, Limiter, MemoryStore, Policy};
+    /// use tollgate::{CalendarUnit, Cost, Limiter, MemoryStore, Policy, store::Clock};
     ///
     /// let plan = Policy::calendar_window("plan", 10_000, CalendarUnit::Month, "Europe/Berlin".parse()?);
     ///
@@ -212,7 +212,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const SELLER: Policy = Policy::window_from_first_hit("seller", Quota::per_minute(100));
     ///
@@ -248,7 +248,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const API: Policy = Policy::sliding_window("api", Quota::per_minute(10));
     ///
@@ -286,7 +286,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const STRICT: Policy = Policy::sliding_buckets("strict", Quota::per_minute(10), 6);
     ///
@@ -329,7 +329,7 @@ impl Policy {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
     /// use std::time::Duration;
-    /// use tollgate::{Clock, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
     /// const LOGIN: Policy = Policy::sliding_log("login", Quota::per_minute(2));
     ///

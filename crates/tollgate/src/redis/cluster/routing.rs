@@ -8,13 +8,14 @@ use redis::{Cmd, Value};
 
 use super::topology::Topology;
 use crate::{
-    Deadline, Decision, Error, ErrorKind, Key,
+    Decision, Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionTemplate},
         dispatch::{CheckRequest, PendingCheck, ServerHandle, SlotShare, StoreConfig},
         protocol::{Script, hash_slot},
         server::{CallError, NotExecutedReason, PlainCall, ScriptCall, Server},
     },
+    store::Deadline,
 };
 
 /// Sends each call to the server of its slot.

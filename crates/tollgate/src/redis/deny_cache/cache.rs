@@ -7,13 +7,14 @@ use foldhash::fast::RandomState;
 
 use super::table::{self, EpochTable};
 use crate::{
-    Check, CheckFuture, Deadline, Decision, Key, PolicySet,
+    Decision, Key, PolicySet,
     model::{
         algorithm::later,
         cost::{Charge, ChargeRef},
         policy_levels::PolicyLevels,
     },
     runtime::now,
+    store::{Check, CheckFuture, Deadline},
 };
 
 /// Remembers denials that still hold, so that a client that keeps asking costs the server nothing.
@@ -115,7 +116,8 @@ impl DenyCache {
         is_shared.then(|| self.table.epoch(hash.outermost))
     }
 
-    /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays equal only while all do.
+    /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays equal only while all
+    /// do.
     #[cold]
     fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::Epoch {
         key.branches().iter().map(|branch| self.table.epoch(branch.level(1).hash(&hash.hasher))).sum()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
-    Cost, Error, Key, Policy, PolicySet, Quota, ReplicaGroup,
+    Cost, Error, Key, Policy, PolicySet, Quota,
     model::cost::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
@@ -12,6 +12,7 @@ use crate::{
         server::Server,
     },
     runtime,
+    store::ReplicaGroup,
 };
 
 /// The amount per minute of the policies that are tried.

@@ -17,7 +17,12 @@ use super::{
     dispatcher::{DirectCheck, Dispatcher, ServerHandle},
     request::{self, CheckRequest, NoReply, ReplyReceiver, ReplySender},
 };
-use crate::{Check, Deadline, Decision, Error, ErrorKind, redis::server::CallError, runtime, store};
+use crate::{
+    Decision, Error, ErrorKind,
+    redis::server::CallError,
+    runtime, store,
+    store::{Check, Deadline},
+};
 
 /// Resolves to the decision of one server.
 ///

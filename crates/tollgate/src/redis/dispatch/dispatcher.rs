@@ -15,7 +15,8 @@ use super::{
     worker,
 };
 use crate::{
-    Clock, Decision, Error,
+    Decision, Error,
+    clock::Clock,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::DenyCache,
@@ -255,8 +256,8 @@ impl Drop for Turn {
 }
 
 impl DirectCheck {
-    /// Prepares the call, if nothing waits for the server, nothing is under way to it, and there is a connection. Otherwise
-    /// gives the sender back.
+    /// Prepares the call, if nothing waits for the server, nothing is under way to it, and there is a connection.
+    /// Otherwise gives the sender back.
     ///
     /// A check without a deadline takes the queue, where it ends when the breaker opens.
     pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {

@@ -17,7 +17,7 @@ use redis::Cmd;
 
 use super::queue::Queued;
 use crate::{
-    Check, Deadline, Decision, Error, ErrorKind, Key, PolicySet,
+    Decision, Error, ErrorKind, Key, PolicySet,
     model::cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
@@ -26,6 +26,7 @@ use crate::{
         server::{Call, CallError, NotExecuted, ScriptCall, Server},
     },
     runtime,
+    store::{Check, Deadline},
 };
 
 /// Holds a check and, later, its reply.
@@ -178,8 +179,8 @@ impl CheckRequest {
         self.end(Reply::Late);
     }
 
-    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they have
-    /// such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they
+    /// have such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
     pub(super) fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
         if !self.policies.meters_parts() && !self.key.has_branches() {
             return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
@@ -203,8 +204,8 @@ impl CheckRequest {
         self.policies.first_branch(&self.key)
     }
 
-    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of a key
-    /// with branches, the first one counts.
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of
+    /// a key with branches, the first one counts.
     pub(super) fn key_hash(&self) -> u64 {
         self.hash.outermost
     }

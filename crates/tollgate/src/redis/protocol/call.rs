@@ -3,9 +3,10 @@ use smallvec::SmallVec;
 
 use super::script;
 use crate::{
-    Error, ErrorKind, Key, PermitGrant, PermitOutcome, PermitRequest, Policy, PolicySet, ReservationId,
+    Error, ErrorKind, Key, Policy, PolicySet,
     clock::micros,
     model::{cost::ChargeRef, lease::Report, quota::Span},
+    store::{PermitGrant, PermitOutcome, PermitRequest, ReservationId},
 };
 
 /// The size of a double.
@@ -28,8 +29,8 @@ pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &P
     packed(now, seen, charge, None, policies)
 }
 
-/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x for
-/// x microseconds before.
+/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x
+/// for x microseconds before.
 ///
 /// `ahead` returns the time from the request until the bucket of a policy is full, or its queue empty.
 /// `is_capped` is true when the request had a ceiling: an interval bucket that went into debt has given out places, too.
@@ -65,8 +66,8 @@ pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: 
 
 /// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
 ///
-/// It reads as the key of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm has
-/// this tag. The record of a key with branches lies in the slot of the first branch that is metered.
+/// It reads as the key of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm
+/// has this tag. The record of a key with branches lies in the slot of the first branch that is metered.
 pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);
@@ -212,8 +213,8 @@ pub(crate) const OUTSTANDING: &[u8] = b":o";
 /// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
 /// storage version. The opening brace must be written.
 ///
-/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is that of
-/// the branch's key alone.
+/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is
+/// that of the branch's key alone.
 #[inline]
 pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);

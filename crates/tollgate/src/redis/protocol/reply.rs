@@ -4,8 +4,9 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    Algorithm, Cost, Decision, Entry, Error, ErrorKind, Policy, PolicySet, Settlement,
+    Algorithm, Cost, Decision, Error, ErrorKind, Policy, PolicySet,
     model::{
+        Entry,
         algorithm::{PolicyLevel, most_spent, unspent},
         cost::{Charge, ChargeRef},
         lease::{Grant, Stamp},
@@ -13,13 +14,15 @@ use crate::{
         quota::MAX_EXACT,
         shape::Shape,
     },
+    store::Settlement,
 };
 
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
 const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
-/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `sent` stands for it.
+/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `sent`
+/// stands for it.
 pub(crate) fn decision(
     policies: &PolicySet,
     charge: ChargeRef<'_>,

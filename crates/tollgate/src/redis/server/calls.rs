@@ -13,13 +13,13 @@ use super::{
     state::{KEY_BYTES, Server},
 };
 use crate::{
-    Deadline, Error,
+    Error,
     redis::{
         connect::{Connection, Numbered},
         protocol::{self, ErrorClass, Script},
     },
     runtime,
-    store::answer_by,
+    store::{Deadline, answer_by},
 };
 
 /// The outcome of one call.
@@ -124,8 +124,8 @@ impl Server {
         calls.iter().zip(replies).map(sent).collect()
     }
 
-    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends when
-    /// the breaker opens.
+    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends
+    /// when the breaker opens.
     pub(in crate::redis) async fn call(&self, call: impl Call, deadline: Option<Deadline>) -> CallResult {
         let epoch = self.breaker().epoch();
         if let Some(refusal) = self.refusal() {

@@ -19,9 +19,10 @@ use super::{
     state::Server,
 };
 use crate::{
-    Deadline, Error, ErrorKind,
+    Error, ErrorKind,
     redis::connect::{Connection, SharedConnection},
     runtime::{Background, Running, now},
+    store::Deadline,
 };
 
 /// Holds what is known of a server's health, and the probe that finds it out.
@@ -89,9 +90,9 @@ impl Health {
 
     /// Counts a check that missed its deadline. Returns what the probe has to do.
     ///
-    /// A check does not count for the breaker when the server answered another call after the first part of its time, [`SOON`]:
-    /// the server is late, and not away. An earlier answer does not show that, because some checks have always begun shortly
-    /// before the last answer of a server that falls silent.
+    /// A check does not count for the breaker when the server answered another call after the first part of its time,
+    /// [`SOON`]: the server is late, and not away. An earlier answer does not show that, because some checks have
+    /// always begun shortly before the last answer of a server that falls silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> u32 {
         let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
@@ -195,12 +196,12 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(80), Duration::from_m
 /// The number of pauses without a suspect after which the probe forgets how often the server was far.
 const QUIET: u32 = 20;
 
-/// Asks the server behind an open breaker until it answers, and then closes the breaker. Measures the round trip to a server
-/// whose answers come too late, and decides which checks are sent.
+/// Asks the server behind an open breaker until it answers, and then closes the breaker. Measures the round trip to a
+/// server whose answers come too late, and decides which checks are sent.
 ///
-/// A probe is a `PING`: it charges nothing, and does not wait in the queue of this process. So checks that are late because of a
-/// long queue, or of a slow script, are not taken for a far server. One task probes, from the first miss that asks for it until
-/// all checks are sent again.
+/// A probe is a `PING`: it charges nothing, and does not wait in the queue of this process. So checks that are late
+/// because of a long queue, or of a slow script, are not taken for a far server. One task probes, from the first miss
+/// that asks for it until all checks are sent again.
 #[derive(Debug)]
 struct Probe {
     /// The store may be dropped while the probe runs.
@@ -352,8 +353,8 @@ type Ping = (Connection, Result<Duration, Error>);
 type Unanswered = (Error, Option<SilentConnection>);
 
 impl Outage {
-    /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the breaker and returns the round
-    /// trip when it answers.
+    /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the breaker and returns
+    /// the round trip when it answers.
     async fn probe(&mut self, server: &Server, running: &Running) -> Option<Duration> {
         let health = &server.health;
         // A store that is dropped now is held for one more pause.
@@ -497,8 +498,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether three checks with this timeout open the breaker, when the server is heard some time after they began
-    /// and not again.
+    /// Returns whether three checks with this timeout open the breaker, when the server is heard some time after they
+    /// began and not again.
     async fn opens(timeout: Duration, heard_after: Duration) -> bool {
         let (health, deadline) = (Health::new(), Deadline::after(timeout));
         advance(heard_after).await;

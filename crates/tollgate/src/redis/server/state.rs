@@ -7,11 +7,13 @@ use redis::{Cmd, RedisResult, Value};
 
 use super::{breaker::Breaker, health::Health, not_executed::CallError};
 use crate::{
-    Clock, Deadline, Error, ErrorKind, Key, Policy, PolicySet, ReservationId,
+    Error, ErrorKind, Key, Policy, PolicySet,
+    clock::Clock,
     redis::{
         connect::{Connection, MasterWatch, SharedConnection},
         protocol::{self, ErrorClass},
     },
+    store::{Deadline, ReservationId},
 };
 
 /// The space that one key takes in a call. Reserved before a call with many keys is written.

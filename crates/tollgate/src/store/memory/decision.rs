@@ -1,7 +1,7 @@
 //! The decision over several policies: all are charged, or none.
 //!
-//! The states of a key without branches are in one table. Those of a key with branches may be in several, which are locked
-//! together.
+//! The states of a key without branches are in one table. Those of a key with branches may be in several, which are
+//! locked together.
 
 use std::sync::Arc;
 
@@ -12,13 +12,16 @@ use super::{
     state_table::{LoadedState, StateTable},
 };
 use crate::{
-    Check, Decision, Key, Policy, PolicySet, ReservationId, Settlement,
+    Decision, Key, Policy, PolicySet,
     model::{
         algorithm::{PolicyLevel, Settled, State},
         cost::Ask,
         policy_levels::PolicyLevels,
     },
-    store::reservation::{Change, Record, Records, Reserved},
+    store::{
+        Check, ReservationId, Settlement,
+        reservation::{Change, Record, Records, Reserved},
+    },
 };
 
 /// Finds the table of each policy of a check.
@@ -76,8 +79,8 @@ pub(super) fn check_in(table: &mut StateTable, hash: u64, check: Check<'_>, now_
     }
 }
 
-/// Decides over all policies of the check, wherever their states are, and charges all or none. The charge of a reservation
-/// is remembered, because its commit may return units late.
+/// Decides over all policies of the check, wherever their states are, and charges all or none. The charge of a
+/// reservation is remembered, because its commit may return units late.
 pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64, is_reserved: bool) -> PolicyLevels {
     let mut loaded = load(tables, check, |at| check.charge().ask(at), now_us);
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);

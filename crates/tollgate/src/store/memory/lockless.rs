@@ -6,7 +6,7 @@ use super::{
     decision::{self, OneTable},
     state_table::StateTable,
 };
-use crate::{Check, Decision, Key, PolicySet};
+use crate::{Decision, Key, PolicySet, store::Check};
 
 /// The states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
 ///

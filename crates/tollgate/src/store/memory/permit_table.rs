@@ -4,7 +4,11 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::shards::Shards;
-use crate::{Clock, Key, PermitGrant, PermitRequest, store::permits::PermitState};
+use crate::{
+    Key,
+    clock::Clock,
+    store::{PermitGrant, PermitRequest, permits::PermitState},
+};
 
 /// The number of parts, each behind its own lock.
 const SHARDS: usize = 16;

@@ -4,13 +4,13 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::{
-    Check, Key, Policy,
+    Key, Policy,
     model::{
         algorithm::{PolicyLevel, Settled, State},
         cost::Ask,
         key::{KeyLevel, PADDING, hash_text},
     },
-    store::reservation::Records,
+    store::{Check, reservation::Records},
 };
 
 /// The states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock

@@ -14,10 +14,10 @@ use crate::Policy;
 #[cfg(feature = "testing")]
 use crate::PolicySet;
 use crate::{
-    Check, CheckFuture, Clock, Decision, Entry, Key, PermitGrant, PermitRequest, ReservationId, Settlement, Store,
-    StoreFuture,
-    clock::micros,
-    model::{algorithm::State, key::MAX_BRANCHES},
+    Decision, Key, Store,
+    clock::{Clock, micros},
+    model::{Entry, algorithm::State, key::MAX_BRANCHES},
+    store::{Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture},
 };
 
 /// Stores counters inside the process.
@@ -36,8 +36,8 @@ use crate::{
 /// All states of [nested](Key::child) keys with the same outermost level lie in one of 64 or more parts of the store, so
 /// that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
 ///
-/// [Reservations](crate::Reservation) are held beside the states, at most as many. When there are more, those that lapse
-/// first are dropped: they lapse early, and what they charged stays charged.
+/// [Reservations](crate::reservation::Reservation) are held beside the states, at most as many. When there are more,
+/// those that lapse first are dropped: they lapse early, and what they charged stays charged.
 ///
 /// Clones share the states.
 ///
@@ -63,7 +63,7 @@ struct MemoryInner {
 ///
 /// ```
 /// use std::num::NonZeroUsize;
-/// use tollgate::{Clock, MemoryStore};
+/// use tollgate::{MemoryStore, store::Clock};
 ///
 /// let max_keys = NonZeroUsize::new(100_000).expect("not zero");
 /// let store = MemoryStore::builder().max_keys(max_keys).clock(Clock::manual(0)).build();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Clock, Concurrency, ConcurrencyLimiter, Cost, Limiter, Outage, Policy, Quota};
+use crate::{Cost, Limiter, Outage, Policy, Quota, clock::Clock, model::Concurrency, permits::ConcurrencyLimiter};
 
 fn limiter(store: &FaultyStore, outage: Outage) -> Limiter {
     Limiter::builder(store.clone()).policies(Policy::token_bucket("api", Quota::per_hour(10))).on_outage(outage).build()

@@ -9,7 +9,7 @@ use super::{
     },
     START_US,
 };
-use crate::PermitGrant;
+use crate::store::PermitGrant;
 
 /// Draws numbers by xorshift64*.
 pub(super) struct Dice(pub(super) u64);

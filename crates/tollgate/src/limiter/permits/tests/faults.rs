@@ -7,12 +7,15 @@ use tokio::time::Instant;
 
 use super::server::{ANSWERS, AWAY, EXACT, EXACT_LIMIT, MUTE, POOLED, Server, permit, request, settled};
 use crate::{
-    Acquired, Clock, Concurrency, ErrorKind, Key, MemoryStore, OnLoss, Outage, PermitGrant, PermitOutcome,
-    PermitRequest, Store,
+    ErrorKind, Key, MemoryStore, Outage, Store,
+    clock::Clock,
     limiter::permits::{
         Lost,
         pool::{Pool, PoolRules},
     },
+    model::{Concurrency, OnLoss},
+    permits::Acquired,
+    store::{PermitGrant, PermitOutcome, PermitRequest},
 };
 
 #[tokio::test(start_paused = true)]

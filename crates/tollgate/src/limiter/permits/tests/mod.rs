@@ -7,8 +7,11 @@ use std::{num::NonZeroU32, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Check, CheckFuture, Clock, Concurrency, ConcurrencyLimiter, Decision, ErrorKind, Key, MemoryStore, PermitRequest,
-    Store, StoreFuture,
+    Decision, ErrorKind, Key, MemoryStore, Store,
+    clock::Clock,
+    model::Concurrency,
+    permits::ConcurrencyLimiter,
+    store::{Check, CheckFuture, PermitRequest, StoreFuture},
 };
 use server::{EXACT, EXACT_LIMIT, POOLED, POOLED_LIMIT, Server, denied, permit, request, settled};
 

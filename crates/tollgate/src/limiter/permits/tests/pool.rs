@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Clock, PermitGrant, PermitOutcome,
+    clock::Clock,
     limiter::permits::{
         lease::Lease,
         pool::{Pool, PoolRules},
     },
+    store::{PermitGrant, PermitOutcome},
 };
 
 const POOLED: PoolRules = PoolRules { is_pooled: true, life_us: 1_000_000 };

@@ -7,8 +7,11 @@ use std::{
 };
 
 use crate::{
-    Check, CheckFuture, Clock, Concurrency, ConcurrencyLimiter, Decision, Error, ErrorKind, Key, Limiter, MemoryStore,
-    Outage, Permit, PermitDenied, PermitGrant, PermitRequest, Policy, Quota, Store, StoreFuture,
+    Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    clock::Clock,
+    model::Concurrency,
+    permits::{ConcurrencyLimiter, Permit, PermitDenied},
+    store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };
 
 /// A server as the model has it: a store in the process that answers as one outside it, or does not.

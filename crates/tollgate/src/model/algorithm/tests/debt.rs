@@ -1,7 +1,7 @@
 //! Tests debts: units that were charged although they did not fit.
 
 use super::*;
-use crate::{ReservationId, Settlement};
+use crate::store::{ReservationId, Settlement};
 
 impl Bench {
     /// Reserves one unit and commits `cost`, so that the rest is charged as a debt.

@@ -11,7 +11,7 @@ mod remembered;
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use crate::{Algorithm, Check, Clock, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store};
+use crate::{Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store, clock::Clock, store::Check};
 
 /// A store, a key, and a policy that a test can replace.
 struct Bench {
@@ -126,7 +126,8 @@ fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     all
 }
 
-/// Returns policies of every algorithm. The time of one unit is a whole number of microseconds, a fraction, or below 1 µs.
+/// Returns policies of every algorithm. The time of one unit is a whole number of microseconds, a fraction, or below 1
+/// µs.
 fn many() -> Vec<Policy> {
     let mut many = Vec::new();
     for (amount, period_us, bursts) in [

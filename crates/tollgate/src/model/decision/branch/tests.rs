@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Check, Costs, ErrorKind, Key, MemoryStore, Policy, PolicySet, Quota};
+use crate::{Costs, ErrorKind, Key, MemoryStore, Policy, PolicySet, Quota, store::Check};
 
 fn policies() -> PolicySet {
     let quota = Quota::per_hour(10);

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use foldhash::fast::RandomState;
 
 use crate::{
-    Algorithm, Check, Cost, Deadline, Key, Policy, PolicySet, Quota,
+    Algorithm, Cost, Key, Policy, PolicySet, Quota,
     redis::{
         deny_cache::KeyHash,
         dispatch::{
@@ -15,6 +15,7 @@ use crate::{
         protocol,
         server::Breaker,
     },
+    store::{Check, Deadline},
 };
 
 /// Checks in a queue. The callers wait as long as this is held.
