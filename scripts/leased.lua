@@ -2,7 +2,7 @@
 --
 -- Units that a replica was granted and has not reported are outstanding. They count as used at every instant. They are
 -- charged when they are reported, or at the end of the generation after the one of the grant, when they lapse. The rule and
--- its reasons: docs/design.md, "Leases". `--@ own` is a section of the algorithm.
+-- its reasons: docs/contributors/design.md, "Leases". `--@ own` is a section of the algorithm.
 --
 -- KEYS    beside the key of the policy, one for the outstanding units.
 -- ARGV    behind the numbers of the algorithm: the length of a generation in microseconds, and the most units that may be

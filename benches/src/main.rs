@@ -29,7 +29,7 @@ const HELP: &str = "\
 Usage: cargo xtask bench [--quick] [--write] [SECTION…]
 
   --quick  runs three short rounds instead of five longer ones: ends within four minutes
-  --write  writes docs/benchmarks.md and its pictures; a full run of all sections always writes them
+  --write  writes docs/contributors/benchmarks.md and its pictures; a full run of all sections always writes them
 
 Sections:";
 
@@ -70,11 +70,11 @@ fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {
     let text = report.markdown();
     println!("{text}");
     if write || chosen.is_empty() && !pace.is_quick {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/contributors");
         let pictures = report.pictures().map(|(name, picture)| (format!("plots/{name}.svg"), picture.svg()));
         for (file, content) in pictures.chain([("benchmarks.md".to_owned(), text)]) {
             if let Err(error) = fs::write(docs.join(&file), content) {
-                eprintln!("docs/{file} cannot be written: {error}");
+                eprintln!("docs/contributors/{file} cannot be written: {error}");
                 return ExitCode::FAILURE;
             }
         }

@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// Shows a picture above the rows. Its file is `docs/plots/<name>.svg`.
+    /// Shows a picture above the rows. Its file is `docs/contributors/plots/<name>.svg`.
     pub(crate) fn show(&mut self, name: &'static str, picture: Picture) {
         self.picture = Some((name, picture));
     }
@@ -104,10 +104,28 @@ impl Table {
     }
 
     fn write(&self, page: &mut String) {
+        self.write_head(page);
+        self.write_rows(page);
+    }
+
+    /// Writes the table with its rows folded.
+    fn write_folded(&self, page: &mut String) {
+        self.write_head(page);
+        if !self.rows.is_empty() {
+            let _ = writeln!(page, "\n<details><summary>{} rows</summary>", self.rows.len());
+            self.write_rows(page);
+            page.push_str("\n</details>\n");
+        }
+    }
+
+    fn write_head(&self, page: &mut String) {
         let _ = writeln!(page, "\n## {}\n\n{}", self.title, self.about);
         if let Some((name, _)) = &self.picture {
             let _ = writeln!(page, "\n![{}](plots/{name}.svg)", self.title);
         }
+    }
+
+    fn write_rows(&self, page: &mut String) {
         if self.rows.is_empty() {
             return;
         }
@@ -159,7 +177,7 @@ impl Report {
         if !self.goals.is_empty() {
             goals.write(&mut page);
         }
-        self.tables.iter().for_each(|table| table.write(&mut page));
+        self.tables.iter().for_each(|table| table.write_folded(&mut page));
         page
     }
 }
@@ -184,6 +202,19 @@ mod tests {
     fn figures_are_rounded_to_what_a_reader_can_use() {
         let shown: Vec<_> = [0.987_6, 12.34, 345.6, 45_678.0, 1_234_567.0, f64::NAN].map(figure).into();
         assert_eq!(shown, ["0.99", "12.3", "346", "46 k", "1.23 M", "–"]);
+    }
+
+    #[test]
+    fn the_rows_of_a_table_are_folded() {
+        let mut table = Table::new("Speed", "Who is fast.", &["who", "time"]);
+        table.row(["we", "1 µs"].map(str::to_owned));
+        let mut page = String::new();
+        table.write_folded(&mut page);
+        assert_eq!(
+            page,
+            "\n## Speed\n\nWho is fast.\n\n<details><summary>1 rows</summary>\n\n\
+             | who | time |\n| --- | --- |\n| we | 1 µs |\n\n</details>\n"
+        );
     }
 
     #[test]

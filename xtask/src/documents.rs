@@ -51,7 +51,7 @@ fn without_source(table: &str) -> Vec<&str> {
 
 #[test]
 fn paths_in_the_pages_for_contributors_exist() {
-    for name in ["CONTRIBUTING.md", "SECURITY.md", "docs/release.md"] {
+    for name in ["CONTRIBUTING.md", "SECURITY.md", "docs/contributors/release.md"] {
         let page = page(name);
         let missing: Vec<_> = paths(&page).into_iter().filter(|path| !root().join(path).exists()).collect();
         assert_eq!(missing, [""; 0], "{name} names files that do not exist");
@@ -89,14 +89,14 @@ fn every_cell_of_the_comparison_has_a_source() {
 
 #[test]
 fn every_figure_of_the_comparison_stands_on_the_page_of_measurements() {
-    let (page, measured) = (page("docs/comparison.md"), page("docs/benchmarks.md"));
+    let (page, measured) = (page("docs/comparison.md"), page("docs/contributors/benchmarks.md"));
     let rows: Vec<_> = code(&page).into_iter().filter(|code| code.starts_with("\\|")).collect();
     assert!(rows.len() > 10, "{rows:?}");
     for row in rows {
         let row = row.replace("\\|", "|");
         assert!(
             measured.contains(&row),
-            "docs/benchmarks.md has no row that begins with {row:?}: after a new run, correct the figures of \
+            "docs/contributors/benchmarks.md has no row that begins with {row:?}: after a new run, correct the figures of \
              docs/comparison.md"
         );
     }

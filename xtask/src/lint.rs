@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::{
     circles, deny, documentation,
     failure::{self, Failure},
-    metadata, package, release,
+    links, metadata, package, release,
     workspace::{BENCHES, Workspace},
 };
 
@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         step("clippy on the benches", clippy(&workspace, benches));
     }
     step("circles", circles::check(&workspace));
+    step("links", links::check(&workspace));
     step("documentation", documentation::check(&workspace));
     step("packages", package::check(&workspace));
     step("metadata", metadata::check(&workspace));

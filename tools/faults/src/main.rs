@@ -90,7 +90,7 @@ fn run(mut report: Report, options: &Options) -> ExitCode {
         println!("not part of this run: 20 minutes of load (--soak)");
     }
     if options.write {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributors");
         if let Err(error) = write(&report, options, &docs) {
             eprintln!("the page cannot be written: {error}");
             return ExitCode::FAILURE;
@@ -99,7 +99,7 @@ fn run(mut report: Report, options: &Options) -> ExitCode {
     if report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Writes the page, and the summary of another run into `docs/reliability.md`.
+/// Writes the page, and the summary of another run into `docs/contributors/reliability.md`.
 fn write(report: &Report, options: &Options, docs: &Path) -> io::Result<()> {
     let main_page = docs.join("reliability.md");
     let previous = fs::read_to_string(&main_page).unwrap_or_default();

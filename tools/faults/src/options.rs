@@ -14,11 +14,11 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
 
   --quick   shorter stalls, fewer repetitions: ends within three minutes
-  --write   writes the page, docs/reliability.md, which a full run of all rows does anyway
-  --soak    20 minutes of load instead of the rows (one minute with --quick); its page is docs/reliability-soak.md
+  --write   writes the page, docs/contributors/reliability.md, which a full run of all rows does anyway
+  --soak    20 minutes of load instead of the rows (one minute with --quick); its page is docs/contributors/reliability-soak.md
   --runs    raises the rows this many times, and counts those that break
   --server  runs on another server: redis6, redis7, redict7, redis8, valkey8 or valkey9; the page is written under the
-            target directory, and its summary into docs/reliability.md
+            target directory, and its summary into docs/contributors/reliability.md
 
 Rows:";
 
@@ -90,10 +90,13 @@ mod tests {
     fn a_full_run_of_all_rows_writes_its_page() {
         let full = parse("").expect("nothing is asked for");
         assert!(full.write && full.rows.len() == rows::ALL.len());
-        assert_eq!((full.page(Path::new("docs")), full.runs), ("docs/reliability.md".into(), 1));
+        assert_eq!(
+            (full.page(Path::new("docs/contributors")), full.runs),
+            ("docs/contributors/reliability.md".into(), 1)
+        );
         let redis8 = parse("--server redis8").expect("a server");
         assert!(redis8.write);
-        let page = redis8.page(Path::new("docs"));
+        let page = redis8.page(Path::new("docs/contributors"));
         assert!(page.ends_with("reliability-redis8.md") && !page.starts_with("docs"), "{}", page.display());
         for line in ["--quick", "N1", "--quick N1 N2"] {
             assert!(!parse(line).expect("rows").write, "{line}");
@@ -105,7 +108,7 @@ mod tests {
     fn a_soak_is_a_row_of_its_own() {
         let soak = parse("--soak").expect("a soak");
         assert_eq!((soak.rows.len(), soak.write), (1, true));
-        assert_eq!(soak.page(Path::new("docs")), Path::new("docs/reliability-soak.md"));
+        assert_eq!(soak.page(Path::new("docs/contributors")), Path::new("docs/contributors/reliability-soak.md"));
         assert!(parse("--soak N1").is_none());
     }
 

@@ -1,4 +1,4 @@
-//! The table of `docs/reliability.md` that sums up runs on other servers, and the soak.
+//! The table of `docs/contributors/reliability.md` that sums up runs on other servers, and the soak.
 
 const HEAD: &str = "\n## Other runs\n\n| run | server | result | missed |\n|---|---|---|---|\n";
 

@@ -54,7 +54,7 @@ fn run(clients: &Clients, options: &Options) -> ExitCode {
     }
     println!("\n{}", report.tally());
     if options.is_written {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/foreign.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributors/foreign.md");
         match fs::write(&page, report.markdown(&clients.versions())) {
             Ok(()) => println!("written: {}", page.display()),
             Err(error) => {

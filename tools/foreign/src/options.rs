@@ -6,7 +6,7 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask foreign [--quick] [--write] [--optional] [GROUP…]
 
   --quick     two replicas are loaded for 5 s instead of a minute
-  --write     writes the page, docs/foreign.md, which a full run of all groups does anyway
+  --write     writes the page, docs/contributors/foreign.md, which a full run of all groups does anyway
   --optional  without the clients, prints a loud line and succeeds
 
 Groups:";

@@ -40,11 +40,11 @@ fn main() -> ExitCode {
     if !write {
         return ExitCode::SUCCESS;
     }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributors");
     let pictures = parts.iter().map(|part| (format!("plots/{}.svg", part.name), part.picture.svg()));
     for (file, content) in pictures.chain([("simulation.md".to_owned(), text)]) {
         if let Err(error) = fs::write(docs.join(&file), content) {
-            eprintln!("docs/{file} cannot be written: {error}");
+            eprintln!("docs/contributors/{file} cannot be written: {error}");
             return ExitCode::FAILURE;
         }
     }
@@ -72,7 +72,7 @@ fn run_leases(words: &[&str]) -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!(
         "Usage: cargo xtask simulate [--write]\n       cargo xtask simulate leases [SCHEDULES]\n\n  \
-         --write  writes docs/simulation.md and its pictures\n  \
+         --write  writes docs/contributors/simulation.md and its pictures\n  \
          leases   runs random schedules of leases, a million by default"
     );
     ExitCode::FAILURE

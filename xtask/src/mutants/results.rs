@@ -7,7 +7,7 @@ use crate::failure::Failure;
 const TARGET: f64 = 92.0;
 
 /// The page that lists the mutants that change nothing.
-const PAGE: &str = "docs/mutants.md";
+const PAGE: &str = "docs/contributors/mutants.md";
 
 /// Holds the outcome of one run of the tool.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! `cargo xtask release`: checks what has to hold before a release. `docs/release.md` is the checklist.
+//! `cargo xtask release`: checks what has to hold before a release. `docs/contributors/release.md` is the checklist.
 
 mod semver;
 mod steps;
@@ -86,9 +86,14 @@ mod tests {
     #[test]
     fn the_checklist_names_every_step() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
-        let checklist = std::fs::read_to_string(root.join("docs/release.md")).expect("the checklist exists");
+        let checklist =
+            std::fs::read_to_string(root.join("docs/contributors/release.md")).expect("the checklist exists");
         for step in &STEPS {
-            assert!(checklist.contains(&format!("| `{}` |", step.name)), "docs/release.md lacks {}", step.name);
+            assert!(
+                checklist.contains(&format!("| `{}` |", step.name)),
+                "docs/contributors/release.md lacks {}",
+                step.name
+            );
         }
     }
 }

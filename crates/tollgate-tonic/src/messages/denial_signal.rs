@@ -1,4 +1,5 @@
-//! Signals the response of a call that a message of its request was denied.
+//! Signals the response of a call that a message of its request was denied. The call ends outside the handler, because a handler may
+//! ignore an error in its request stream.
 
 use std::{
     future::Future,

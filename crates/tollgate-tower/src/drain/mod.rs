@@ -3,8 +3,8 @@
 //! A request may be answered before its body was read: by a limit, by an interceptor, by a handler that refuses. A server
 //! has to end such a body, and this costs more than the answer. Over HTTP/1.1 it closes the connection, on which a proxy may
 //! have sent its next request already. Over HTTP/2 it resets the stream. Clients that are still sending then report the reset
-//! and not the response (curl, httpx), and h2 charges each short frame that still arrives to a budget of the connection.
-//! When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its calls fail.
+//! and not the response (curl, httpx), and h2 (from 0.4.16 on) charges each frame of less than 256 bytes that still arrives to a
+//! budget of the connection, and never gives it back. When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its calls fail.
 //!
 //! The layers of this crate read the rest of what they reject themselves, for the bodies of axum and tonic. A
 //! [`DrainLayer`] does it for everything inside of it, and for every type of body.

@@ -3,7 +3,7 @@
 //! | question | page |
 //! |---|---|
 //! | By what do I limit, and who can lie about it? | [Keys and proxies](keys_and_proxies) |
-//! | How do I limit the whole service and one route, by address and by user? | [Several limits](several_limits) |
+//! | How do I limit the whole service and one route, by address and by user? | [Layers](layers) |
 //! | How does my client stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
 //! | What is the type of a layer in a field, or as a result? | [Types to write down](types_to_write_down) |
@@ -13,17 +13,24 @@
 //!
 //! The modules of the guide contain no code.
 
+// Each page ends with its links, for readers of the repository. `links.md` has the same labels for rustdoc, which takes the
+// first of two definitions.
+#[doc = include_str!("links.md")]
 #[doc = include_str!("keys_and_proxies.md")]
 pub mod keys_and_proxies {}
 
-#[doc = include_str!("several_limits.md")]
-pub mod several_limits {}
+#[doc = include_str!("links.md")]
+#[doc = include_str!("layers.md")]
+pub mod layers {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("outgoing_calls.md")]
 pub mod outgoing_calls {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("testing_your_service.md")]
 pub mod testing_your_service {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("types_to_write_down.md")]
 pub mod types_to_write_down {}

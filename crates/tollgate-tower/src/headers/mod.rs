@@ -40,6 +40,7 @@ const X_REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replen
 const X_BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
 const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
 pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// Has the name of this project, because the draft has no such header.
 const DEGRADED: &str = "tollgate-degraded";
 
 /// Stores headers with single values.

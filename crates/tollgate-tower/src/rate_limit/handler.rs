@@ -32,7 +32,7 @@ impl Admitted {
     /// Completes the response of the handler.
     ///
     /// Adds the rate limit headers, and settles the final cost where the layer has one. Headers of the same format that
-    /// the response has already are combined with them, as those of [stacked layers](crate#stacked-layers).
+    /// the response has already are combined with them, as those of [stacked layers](crate::guide::layers#headers).
     pub fn complete<B>(mut self, mut response: Response<B>) -> Response<B> {
         self.0.complete(&mut response);
         response
@@ -66,6 +66,9 @@ pub(crate) trait Charger: Send + Sync {
 }
 
 /// Takes requests on the way of the layer, from the check to the answer.
+///
+/// The trait hides the type parameters of the layer. The alternative was a marker in the extensions of the response, which the layer
+/// around the handler replaces by its rejection. It would cost each response a look-up, and lose the headers of the layers between.
 pub(crate) trait Judge<B>: Charger {
     /// Returns the costs of a request.
     fn costs(&self, request: &Parts) -> Costs;
@@ -105,8 +108,8 @@ pub(crate) trait Judge<B>: Charger {
 /// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as
 /// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
 ///
-/// Stacked with a layer it is the inner one: see [stacked layers](crate#stacked-layers). Give its policies other
-/// names. To limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
+/// Stacked with a layer it is the inner one: see [stacked layers](crate::guide::layers#headers). Give its policies other names. To
+/// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
 /// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
 ///
 /// ```

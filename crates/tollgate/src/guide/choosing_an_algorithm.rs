@@ -1,3 +1,4 @@
+#![doc = include_str!("links.md")]
 #![doc = include_str!("choosing_an_algorithm.md")]
 #![doc = "## [Token bucket](crate::Policy::token_bucket)\n\n"]
 #![doc = include_str!("plots/token_bucket.md")]

@@ -16,19 +16,27 @@
 //!
 //! [tower]: https://docs.rs/tollgate-tower/latest/tollgate_tower/guide/index.html
 
+// Each page ends with its links, for readers of the repository. `links.md` has the same labels for rustdoc, which takes the
+// first of two definitions.
+
 pub mod choosing_an_algorithm;
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("should_i_use_this.md")]
 pub mod should_i_use_this {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("several_limits.md")]
 pub mod several_limits {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("waiting_and_outgoing_calls.md")]
 pub mod waiting_and_outgoing_calls {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("outages.md")]
 pub mod outages {}
 
+#[doc = include_str!("links.md")]
 #[doc = include_str!("in_production.md")]
 pub mod in_production {}

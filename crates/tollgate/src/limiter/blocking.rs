@@ -252,7 +252,8 @@ fn finish<T: Unpin>(answer: StoreFuture<T>) -> Result<T, Error> {
 }
 
 /// Returns the runtime that all blocking calls of the process share. It never ends, so a connection that was made for a
-/// blocking call outlives every other runtime.
+/// blocking call outlives every other runtime. A handle of the application's runtime would hang when nothing drives that runtime
+/// while the thread waits.
 fn runtime() -> Result<Handle, Error> {
     static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);

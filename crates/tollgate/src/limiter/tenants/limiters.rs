@@ -92,6 +92,9 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// ```
 pub struct TenantLimiters<T> {
     fetcher: Arc<Fetcher<T>>,
+    // `moka` has expiry and shared fetches too, but no refresh in the background, and a clock of its own that tests cannot pause. So
+    // age, refresh and the shared fetch stand in the entry. A flood of new tenants does not displace busy ones here (S3-FIFO), and a
+    // hit takes a read lock of one of many parts.
     cache: Arc<Cache<T, Arc<TenantEntry>, UnitWeighter, RandomState>>,
 }
 

@@ -36,6 +36,8 @@ use crate::Error;
 pub struct TimeZone(u16);
 
 /// A zone that the process has used.
+///
+/// The rules of all zones are built in: a container image often has none, and replicas that read different versions would disagree.
 struct Zone {
     name: String,
     zone: tz::TimeZone,

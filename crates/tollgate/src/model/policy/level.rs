@@ -1,4 +1,6 @@
 //! The levels of a nested key that a policy meters.
+//!
+//! Levels are counted. A name for each would have to be stored in the key, and compared with that of the policy in each check.
 
 use super::Policy;
 use crate::{

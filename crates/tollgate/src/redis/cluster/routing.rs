@@ -162,7 +162,9 @@ impl Cluster {
                 }
             };
             let reason = not_executed.reason;
-            // A move that goes on is not waited for: the same call, sent twice, met keys at both ends.
+            // A move that goes on is not waited for: the same call, sent twice, met keys at both ends. A check of a leased policy is
+            // not decided by the state alone. The key of its units is known to be absent only while nobody can create it, and a slot
+            // that is closed in that moment would let a unit pass twice.
             let is_stuck = reason == NotExecutedReason::TryAgain && pauses > 0 && topology.is_stuck(slot);
             if is_stuck || Instant::now() >= give_up {
                 return Err(match reason {

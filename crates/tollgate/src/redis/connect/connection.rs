@@ -50,7 +50,8 @@ const NEAR: Duration = Duration::from_millis(10);
 impl Connection {
     /// Accepts a connection after its first answer. Any answer counts, also a refusal of the command.
     ///
-    /// The client makes a connection before the server has accepted it. So a connection is up only after an answer.
+    /// The client makes a connection before the server has accepted it, and a server with too many clients accepts a connection and
+    /// then closes it. So a connection is up only after an answer.
     pub(super) async fn accept(
         number: u64,
         opened: Opened,

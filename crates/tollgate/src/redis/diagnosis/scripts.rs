@@ -1,4 +1,4 @@
-//! Tries the scripts as the user of the store.
+//! Tries the scripts as the user of the store. To read the rights of the user, `ACL DRYRUN` would need rights of its own.
 
 use std::time::Duration;
 

@@ -1,0 +1,298 @@
+//! Checks that the links of all pages lead somewhere: to a file, a folder, or a heading of a page.
+//!
+//! A page of a guide is read in the repository and by rustdoc. It defines its links at its end, for the repository. `links.md` in
+//! its folder defines the same labels for rustdoc, and stands before the page there: of two definitions the first one counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Component, Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    failure::{self, Failure},
+    workspace::Workspace,
+};
+
+/// The file whose definitions rustdoc reads before those of the pages beside it.
+const FOR_RUSTDOC: &str = "links.md";
+
+/// Checks the links of all Markdown files that git knows or would add.
+///
+/// # Errors
+///
+/// Lists the links that lead nowhere.
+pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.md"]).current_dir(workspace.root());
+    let listed = failure::output(&mut git)?;
+    let paths: BTreeSet<_> = listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+    let dead = dead(workspace.root(), &paths)?;
+    if dead.is_empty() {
+        eprintln!("the links of {} pages lead somewhere", paths.len());
+        Ok(())
+    } else {
+        Err(Failure::new(format!("{} links lead nowhere:\n  {}", dead.len(), dead.join("\n  "))))
+    }
+}
+
+/// Returns a line for each link of the pages that leads nowhere.
+fn dead(root: &Path, paths: &BTreeSet<PathBuf>) -> Result<Vec<String>, Failure> {
+    let mut pages = BTreeMap::new();
+    for path in paths.iter().filter(|path| root.join(path).exists()) {
+        let text = fs::read_to_string(root.join(path))
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+        pages.insert(path.as_path(), Page::parse(&text));
+    }
+    let mut dead = Vec::new();
+    for (&path, page) in &pages {
+        let mut found = page.loose_ends();
+        if path.ends_with(FOR_RUSTDOC) {
+            continue;
+        }
+        found.extend(page.targets.iter().filter_map(|target| nowhere(root, path, target, &pages)));
+        if let Some(rustdoc) = pages.get(path.with_file_name(FOR_RUSTDOC).as_path()) {
+            let missing = page.defined.iter().filter(|label| !rustdoc.defined.contains(*label));
+            found.extend(missing.map(|label| format!("[{label}] is not defined in {FOR_RUSTDOC}, for rustdoc")));
+        }
+        dead.extend(found.into_iter().map(|what| format!("{}: {what}", path.display())));
+    }
+    Ok(dead)
+}
+
+/// Returns what is wrong with a link from the page at `from`.
+fn nowhere(root: &Path, from: &Path, target: &str, pages: &BTreeMap<&Path, Page>) -> Option<String> {
+    if ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| target.starts_with(scheme)) {
+        return None;
+    }
+    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let path = if file.is_empty() { from.to_owned() } else { resolve(&from.with_file_name(file)) };
+    if !root.join(&path).exists() {
+        return Some(format!("{target}: there is no {}", path.display()));
+    }
+    let heads = &pages.get(path.as_path())?.anchors;
+    let anchor = anchor.filter(|anchor| !heads.contains(*anchor))?;
+    Some(format!("{target}: {} has no heading {anchor:?}", path.display()))
+}
+
+/// Resolves `.` and `..` in a path.
+fn resolve(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            other => resolved.push(other),
+        }
+    }
+    resolved
+}
+
+/// Holds the links of a page, and what links can lead to.
+#[derive(Debug, Default)]
+struct Page {
+    /// Where the links lead, those of definitions too.
+    targets: Vec<String>,
+    /// The labels that are defined, in small letters.
+    defined: BTreeSet<String>,
+    /// The labels that are used, in small letters.
+    used: BTreeSet<String>,
+    /// The labels of `[text][label]` and of `` [`label`] ``, which are links and nothing else.
+    surely_links: BTreeSet<String>,
+    anchors: BTreeSet<String>,
+}
+
+impl Page {
+    fn parse(text: &str) -> Self {
+        let mut page = Self::default();
+        let mut prose = String::new();
+        let mut fence = None;
+        // A definition cannot follow a line of a paragraph.
+        let mut is_paragraph = false;
+        for line in text.lines() {
+            let marks = line.trim_start().trim_start_matches("- ");
+            match fence {
+                Some(end) if marks.starts_with(end) => (fence, is_paragraph) = (None, false),
+                Some(_) => {}
+                None => match ["```", "~~~"].into_iter().find(|mark| marks.starts_with(mark)) {
+                    Some(mark) => fence = Some(mark),
+                    None => is_paragraph = page.line(line, is_paragraph, &mut prose),
+                },
+            }
+        }
+        page.links(&masked(&prose));
+        page
+    }
+
+    /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a paragraph may go on.
+    fn line(&mut self, line: &str, is_paragraph: bool, prose: &mut String) -> bool {
+        self.anchors.extend(line.split("id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+        let definition = line.strip_prefix('[').filter(|rest| !is_paragraph && !rest.starts_with('^'));
+        if let Some((label, target)) = definition.and_then(|rest| rest.split_once("]: ")) {
+            self.defined.insert(small(&masked(label)));
+            self.targets.extend(target.split_whitespace().next().map(str::to_owned));
+            return false;
+        }
+        prose.push_str(line);
+        prose.push('\n');
+        let level = line.bytes().take_while(|&byte| byte == b'#').count();
+        let is_heading = (1..=6).contains(&level) && line[level..].starts_with(' ');
+        if is_heading {
+            let slug = slug(line[level..].trim());
+            let repeated = (1..).map(|count| format!("{slug}-{count}"));
+            let free = [slug.clone()].into_iter().chain(repeated).find(|slug| !self.anchors.contains(slug));
+            self.anchors.extend(free);
+        }
+        !is_heading && !line.trim().is_empty()
+    }
+
+    /// Reads the links of prose whose code has no brackets any more.
+    fn links(&mut self, prose: &str) {
+        for (at, _) in prose.match_indices(']') {
+            let rest = &prose[at + 1..];
+            let opening = prose[..at].rfind('[');
+            let label = opening.map_or("", |opening| &prose[opening + 1..at]);
+            if let Some(target) = rest.strip_prefix('(') {
+                let target = target.split([')', ' ', '\n']).next().unwrap_or_default();
+                self.targets.push(target.trim_matches(['<', '>']).to_owned());
+            } else if let Some((label, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+                self.used.insert(small(label));
+                self.surely_links.insert(small(label));
+            } else if label.starts_with('`') && label.ends_with('`') && !rest.starts_with('`') {
+                self.used.insert(small(label));
+                self.surely_links.insert(small(label));
+            } else {
+                self.used.insert(small(label));
+            }
+        }
+    }
+
+    /// Returns a line for each label that is used and not defined, or defined and not used.
+    fn loose_ends(&self) -> Vec<String> {
+        let undefined = self.surely_links.difference(&self.defined).map(|label| format!("[{label}] is not defined"));
+        let unused = self.defined.difference(&self.used).map(|label| format!("[{label}] is defined and not used"));
+        undefined.chain(unused).collect()
+    }
+}
+
+/// Compares labels as Markdown does: without regard to case and line ends.
+fn small(label: &str) -> String {
+    label.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// Replaces the brackets in pieces of code, where they make no links.
+fn masked(prose: &str) -> String {
+    let mut result = String::with_capacity(prose.len());
+    let mut rest = prose;
+    while let Some(start) = rest.find('`') {
+        let (before, code) = rest.split_at(start);
+        let mark = &code[..code.bytes().take_while(|&byte| byte == b'`').count()];
+        result.push_str(before);
+        let body = &code[mark.len()..];
+        let paragraph = body.split("\n\n").next().unwrap_or(body);
+        match paragraph.split_once(mark) {
+            Some((inside, _)) => {
+                let hidden = inside.replace(['[', '('], "{").replace([']', ')'], "}");
+                result.extend([mark, hidden.as_str(), mark]);
+                rest = &body[inside.len() + mark.len()..];
+            }
+            None => {
+                result.push_str(mark);
+                rest = body;
+            }
+        }
+    }
+    result.push_str(rest);
+    result
+}
+
+/// Returns the anchor that GitHub and GitLab give a heading.
+fn slug(heading: &str) -> String {
+    let mut text = String::new();
+    let mut rest = heading;
+    // A link in a heading counts with its text alone.
+    while let Some((before, after)) = rest.split_once("](") {
+        text.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    text.push_str(rest);
+    let kept = text.chars().filter(|&c| c.is_alphanumeric() || [' ', '-', '_'].contains(&c));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes pages into a folder, and returns what is wrong with their links.
+    fn dead_links(pages: &[(&str, &str)]) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a temporary directory can be made");
+        for (name, text) in pages {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
+            fs::write(path, text).expect("the directory is ours");
+        }
+        dead(folder.path(), &pages.iter().map(|(name, _)| name.into()).collect()).expect("readable")
+    }
+
+    #[test]
+    fn every_link_of_the_repository_leads_somewhere() {
+        check(&Workspace::load().expect("cargo metadata works here")).expect("no dead link");
+    }
+
+    #[test]
+    fn a_link_to_a_missing_file_is_found() {
+        let pages = [("docs/a.md", "[b](b.md) [c](c.md) [up](../d.md#x)\n[it][e]\n\n[e]: ../e.rs"), ("docs/b.md", "")];
+        assert_eq!(
+            dead_links(&pages),
+            [
+                "docs/a.md: ../e.rs: there is no e.rs",
+                "docs/a.md: c.md: there is no docs/c.md",
+                "docs/a.md: ../d.md#x: there is no d.md",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_link_to_a_missing_heading_is_found() {
+        let text = "# The `RateLimit` field, [here](b.md)!\n## Two\n## Two\n```\n# no heading\n```\n";
+        let links = "[1](a.md#the-ratelimit-field-here) [2](a.md#two-1) [3](a.md#two-2) [4](a.md#no-heading)";
+        let dead = dead_links(&[("a.md", text), ("b.md", links)]);
+        assert_eq!(
+            dead,
+            [
+                "b.md: a.md#two-2: a.md has no heading \"two-2\"",
+                "b.md: a.md#no-heading: a.md has no heading \"no-heading\""
+            ]
+        );
+        assert_eq!(
+            dead_links(&[("a.md", "# Here\n[up](#here) [down](#there)")]),
+            ["a.md: #there: a.md has no heading \"there\""]
+        );
+    }
+
+    #[test]
+    fn links_in_code_are_none() {
+        let code = "`[a](b)` and `` `[c](d)` `` and\n\n```text\n[e](f)\n```\n\n    - `x[0](1)`\n";
+        assert_eq!(dead_links(&[("a.md", code)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_label_is_defined_and_used() {
+        let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
+        let dead = dead_links(&[("a.md", page)]);
+        let expected = ["[`three{n}`] is not defined", "[one] is not defined", "[five] is defined and not used"];
+        assert_eq!(dead, expected.map(|what| format!("a.md: {what}")));
+    }
+
+    #[test]
+    fn rustdoc_has_its_own_definition_of_each_link_of_a_guide() {
+        let guide = "[one] and [two].\n\n[one]: guide.md\n[two]: guide.md\n";
+        let rustdoc = "[one]: crate::One\n";
+        let dead = dead_links(&[("guide.md", guide), (FOR_RUSTDOC, rustdoc)]);
+        assert_eq!(dead, ["guide.md: [two] is not defined in links.md, for rustdoc"]);
+    }
+}
