@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the log-in example, the examples whose limits come from a database, that defers jobs, of
+//! with wrong clocks, the quickstart, the examples of priorities and of log-ins, the examples whose limits come from a database, that defers jobs, of
 //! a language model, of long exports, and with metrics for Prometheus, and the playground.
 
 mod bound;
@@ -12,6 +12,7 @@ mod linear;
 mod llm_gateway;
 mod login;
 mod playground;
+mod priorities;
 mod prometheus;
 mod queue;
 mod quickstart;

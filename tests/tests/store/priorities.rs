@@ -1,6 +1,6 @@
 //! Priorities as an application uses them, by two limiters that share a store.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     task::{JoinSet, yield_now},
@@ -59,7 +59,7 @@ async fn the_ranks_of_two_replicas_share_one_counter() {
 async fn a_share_in_an_outage_has_ranks_too() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let outage = Outage::local(NonZeroU32::new(2).expect("two"));
+    let outage = Outage::local(2);
     let limiter = Limiter::builder(store).policies(FLEET).on_outage(outage).build();
     drop(server);
     assert_eq!(admitted(&limiter, &background()).await, 30, "60 % of half of the quota");
