@@ -285,17 +285,21 @@ impl Account {
     /// Ends the current generation at its time. The units of the one before are charged.
     fn lapse(&mut self, policy: &Policy, wrote: &Policy) -> Rolled {
         let [current, previous] = self.outstanding;
-        if previous > 0 {
-            // Charged at the end of the generation, not now: the units may have been spent until then, and accrue
-            // again since.
-            let end_us = self.end_us();
+        // Charged at the end of the generation, not now: the units may have been spent until then, and accrue again
+        // since. A state that owes the most already is not written.
+        let (end_us, before) = (self.end_us(), self.state.clone());
+        let is_charged = previous > 0 && {
             self.settle_state(policy, wrote, end_us);
-            self.state.owe(policy, end_us, previous);
+            self.state.owe(policy, end_us, previous)
+        };
+        if is_charged {
             self.state.mark_debt(policy, end_us);
+        } else {
+            self.state = before;
         }
         self.outstanding = [0, current];
         self.generation += 1;
-        if previous > 0 { Rolled::Charged } else { Rolled::Moved }
+        if is_charged { Rolled::Charged } else { Rolled::Moved }
     }
 
     /// Returns the end of the current generation, in microseconds since the Unix epoch.
