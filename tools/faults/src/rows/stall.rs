@@ -44,9 +44,10 @@ pub(super) async fn server(pace: Pace) -> Findings {
     let sent: Vec<Sample> = stalled.iter().filter(|it| is_sent(it)).copied().collect();
     let open: Vec<Sample> = stalled.iter().filter(|it| it.reason == Some("breaker")).copied().collect();
     assert!(!sent.is_empty() && !open.is_empty(), "{} sent, {} not", sent.len(), open.len());
-    // The checks that were pending when the third reached its deadline: one per task.
+    // The checks that were pending when the third reached its deadline, one per task, and the two that reached theirs before:
+    // their tasks have asked again.
     let asked = format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
-    findings.figure(asked, Target::AtMost(TASKS as f64), met as f64, "");
+    findings.figure(asked, Target::AtMost((TASKS + 2) as f64), met as f64, "");
     let late = sent.len();
     let asked = format!("check time of those, {late} in all, p50");
     findings.figure(asked, Target::None, quantile(&sent, 0.5), " ms");
