@@ -42,9 +42,9 @@
 //! # Status
 //!
 //! A request without a permit is answered with 429, because its key holds as many as it may. Where all requests share a
-//! key, the limit protects the service:
-//! [`service_unavailable`](ConcurrencyBuilder::service_unavailable) answers with 503. `Retry-After` is an
-//! [estimate](tollgate::permits::PermitDenied::retry_after) in both cases: no clock says when the work of others ends.
+//! key, the limit protects the service: [`service_unavailable`](ConcurrencyBuilder::service_unavailable) answers with
+//! 503. `Retry-After` is an [estimate](tollgate::permits::PermitDenied::retry_after) in both cases: no clock says when
+//! the work of others ends.
 //!
 //! # Lost permits
 //!

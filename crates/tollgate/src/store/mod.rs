@@ -240,8 +240,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
     /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store, and
-    /// around all other calls.
-    /// `false` by default.
+    /// around all other calls. `false` by default.
     fn keeps_deadline(&self) -> bool {
         self.inner().is_some_and(Store::keeps_deadline)
     }
