@@ -146,8 +146,8 @@ pub use tollgate_tower::test_util;
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_minute(1)));
 /// let layer = tollgate_tonic::layer(limiter, Metadata::new("x-api-key"));
 ///
-/// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default()))
-/// })); let call = || {
+/// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
+/// let call = || {
 ///     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
 ///     call.header("x-api-key", "acme").body(Body::default()).unwrap()
 /// };

@@ -122,8 +122,8 @@ impl ScriptedStore {
     /// use std::time::Duration;
     /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
     ///
-    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api",
-    /// Quota::per_day(9))); assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
+    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api", Quota::per_day(9)));
+    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
     /// # Ok(()) }
     /// ```
     #[must_use]

@@ -159,8 +159,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
     /// let state = limiter.peek("all").await.unwrap();
-    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999,
-    /// 9_300));
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999, 9_300));
     /// # }
     /// ```
     pub fn final_costs<C: Into<Costs>>(

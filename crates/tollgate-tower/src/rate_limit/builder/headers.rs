@@ -24,10 +24,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, key::Global};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_,
-    /// std::convert::Infallible>(Response::new(String::new())) }); let limiter = Limiter::new(MemoryStore::new(),
-    /// Policy::window_from_first_hit("tokens", Quota::per_minute(1000))); let layer = RateLimitLayer::builder(limiter,
-    ///     Global) .header_formats([HeaderFormat::Ietf08, HeaderFormat::OpenAi])
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("tokens", Quota::per_minute(1000)));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .header_formats([HeaderFormat::Ietf08, HeaderFormat::OpenAi])
     ///     .quota_unit(QuotaUnit::TOKENS)
     ///     .build();
     ///
@@ -69,9 +69,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// use tollgate_tower::{QuotaUnit, RateLimitLayer, key::Global};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_,
-    /// std::convert::Infallible>(Response::new(String::new())) }); let limiter = Limiter::new(MemoryStore::new(),
-    /// Policy::fixed_window("uploads", Quota::per_hour(1_000_000))); let layer = RateLimitLayer::builder(limiter, Global)
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("uploads", Quota::per_hour(1_000_000)));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
     ///     .cost(|_| Cost::new(4096))
     ///     .quota_unit(QuotaUnit::CONTENT_BYTES)
     ///     .build();
@@ -94,8 +94,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, key::Global};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_,
-    /// std::convert::Infallible>(Response::new(String::new())) }); let policies = [
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let policies = [
     ///     Policy::fixed_window("requests", Quota::per_minute(60)),
     ///     Policy::fixed_window("input", Quota::per_minute(80_000)),
     /// ];
@@ -136,10 +136,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// use tollgate_tower::{RateLimitLayer, key::Header};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_,
-    /// std::convert::Infallible>(Response::new(String::new())) }); let limiter = Limiter::new(MemoryStore::new(),
-    /// Policy::fixed_window("day", Quota::per_day(100))); let layer = RateLimitLayer::builder(limiter,
-    ///     Header::new("x-api-key")) .partition_key(KeySecret::new("32 random bytes, from the configuration"))
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
+    /// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+    ///     .partition_key(KeySecret::new("32 random bytes, from the configuration"))
     ///     .build();
     ///
     /// let request = Request::builder().header("x-api-key", "acme").body(()).unwrap();

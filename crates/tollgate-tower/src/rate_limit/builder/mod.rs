@@ -94,8 +94,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// let request = Request::post("/").header("content-length", "700").body(()).unwrap();
     /// layer.layer(service).oneshot(request).await.unwrap();
     /// let state = limiter.peek("all").await.unwrap();
-    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99,
-    /// 999_300));
+    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99, 999_300));
     /// # }
     /// ```
     pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {

@@ -79,8 +79,8 @@ impl ReserveOptions {
 ///
 /// let get = |path| Request::get(path).body(()).unwrap();
 /// let admitted = service.clone().oneshot(get("/")).await.unwrap();
-/// assert_eq!(admitted.headers()["ratelimit"].to_str().unwrap().split(", reset").next(), Some("limit=100,
-/// remaining=40")); let denied = service.clone().oneshot(get("/")).await.unwrap();
+/// assert_eq!(admitted.headers()["ratelimit"].to_str().unwrap().split(", reset").next(), Some("limit=100, remaining=40"));
+/// let denied = service.clone().oneshot(get("/")).await.unwrap();
 /// assert_eq!(denied.status(), 429);
 /// assert!(denied.headers().get("content-type").is_none(), "no problem document");
 /// assert_eq!(service.oneshot(get("/healthz")).await.unwrap().status(), 200);
