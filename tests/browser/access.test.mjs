@@ -18,7 +18,7 @@ test("axe finds no fault, and nothing scrolls sideways", async (t) => {
   const colours = new Set();
   for (const [form, options] of FORMS) {
     const page = await open(t, url, options);
-    await page.locator("#left-0-amount").fill("0");
+    await page.locator("#left-0-amount").fill("20000");
     await page.locator("#left [data-error]").waitFor();
     await page.locator("#right .add").click();
     await page.getByLabel("Estimate").fill("3");

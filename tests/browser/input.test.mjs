@@ -16,7 +16,7 @@ async function errorAt(page, id) {
 test("a refused value is named at its field, and the limits before stay in force", async (t) => {
   const page = await open(t, (await playground(t)).url);
   for (const [id, value, message] of [
-    ["left-0-amount", "0", "quota amount must be at least 1, got 0"],
+    ["left-0-amount", "20000", "amount must be at most 10000 in the playground, got 20000"],
     ["left-0-burst", "4294967296", "burst must be at most 10000 in the playground, got 4294967296"],
     ["left-0-period_ms", "0", "quota period must be at least 1 µs, got 0"],
     ["left-0-name", "two words", "policy name must be 1 to 64 characters"],
