@@ -181,8 +181,14 @@ async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_hol
     };
     let Denials { answered, end, .. } = denials(Some(512 * MANY_CALLS as u32)).await;
     assert_eq!((answered, end), (MANY_CALLS, None));
-    // So the window is what holds them. This one is the least that there is.
-    let Denials { answered, end, .. } = denials(Some(65_535)).await;
-    assert!(answered < MANY_CALLS, "{answered}");
-    assert_eq!(end, Some(ENHANCE_YOUR_CALM));
+    // So the window is what holds them. With the least one, nearly each connection ends before: how the server's frames and
+    // the client's messages cross decides when.
+    for _ in 0..10 {
+        if let Denials { answered, end: Some(reason), .. } = denials(Some(65_535)).await {
+            assert!(answered < MANY_CALLS, "{answered}");
+            assert_eq!(reason, ENHANCE_YOUR_CALM);
+            return;
+        }
+    }
+    panic!("ten connections with the least window took all late messages");
 }
