@@ -367,6 +367,7 @@ impl Quota {
     }
 
     /// Returns the time in which `units` accrue.
+    #[inline]
     pub(crate) const fn span(&self, units: u64) -> Span {
         if units == self.burst {
             // The product may be too large, but the difference is below the amount: it is right modulo 2⁶⁴.

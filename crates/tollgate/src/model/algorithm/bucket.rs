@@ -66,10 +66,12 @@ impl Bucket {
     }
 
     /// Returns whether the bucket is full again within `ceiling` of a charge.
+    #[inline]
     pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64, ceiling: Span) -> bool {
         add(quota, self.ahead(now_us), quota.span(cost)) <= ceiling || cost == 0
     }
 
+    #[inline]
     pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
         (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
     }
@@ -83,6 +85,7 @@ impl Bucket {
     }
 
     /// Marks a settled state that is in debt, before it is stored.
+    #[inline]
     pub(crate) fn mark_debt(&mut self, quota: &Quota, now_us: u64) {
         if self.ahead(now_us) > quota.span(quota.burst()) {
             self.part += MARK;
@@ -118,6 +121,7 @@ impl Bucket {
         Self { full_us: now_us + words[0], part: words[1] }
     }
 
+    #[inline]
     pub(crate) fn words(&self, now_us: u64) -> Words {
         let (ahead, part) = self.ahead(now_us);
         [ahead, part, 0, 0]
@@ -127,6 +131,7 @@ impl Bucket {
         self.full_us + u64::from(!self.part.is_multiple_of(MARK))
     }
 
+    #[inline]
     pub(super) fn ahead(&self, now_us: u64) -> Span {
         (self.full_us - now_us, self.part)
     }
@@ -164,6 +169,7 @@ pub(super) fn bursts(quota: &Quota, count: u64) -> Span {
     (whole * count + parts / quota.amount(), parts % quota.amount())
 }
 
+#[inline]
 pub(super) fn add(quota: &Quota, a: Span, b: Span) -> Span {
     let part = a.1 + b.1;
     let carry = u64::from(part >= quota.amount());
@@ -213,6 +219,7 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
 }
 
 /// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
+#[inline]
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
     match quota.span(1) {
         // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every product.
@@ -221,6 +228,7 @@ pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) ->
     }
 }
 
+#[inline]
 fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64, ceiling: u64) -> Numbers {
     let top = unit * quota.burst();
     let remaining = top.saturating_sub(ahead) / unit;
@@ -261,6 +269,9 @@ pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
 /// Returns the delay of a request that was charged to a token bucket: the time until the debt in which it left the bucket is
 /// paid, in microseconds.
 pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
+    if (words[0], words[1]) <= quota.span(quota.burst()) {
+        return 0;
+    }
     let n = i128::from(quota.amount());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
     ceil_div((used - i128::from(quota.period_us()) * i128::from(quota.burst())).max(0), n)
